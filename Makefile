@@ -1,0 +1,61 @@
+# Every chore is one verb. `make demo` and `make test` work on a fresh machine with git, make and Python >= 3.11.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TORCH := torch==2.13.0
+STAMP := $(VENV)/.evalstone-demo
+DEV_STAMP := $(VENV)/.evalstone-dev
+# pytest-xdist workers; the engine's own threads are held to one in each
+JOBS ?= 2
+
+.PHONY: help demo test lint format bench docs clean
+
+help:
+	@echo "make demo    set up .venv, then evaluate two small models that come with the package"
+	@echo "make test    set up .venv, then run the tests"
+	@echo "make lint    style and types"
+	@echo "make bench   speed beside lm-evaluation-harness (QUICK=1: under ten minutes)"
+	@echo "make docs    write docs/cli.md anew"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"Evalstone needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]}. Name another: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=24"
+
+# torch first and by itself, so that its CPU build is in place before anything else asks for torch
+$(VENV)/.torch: | $(BIN)/python
+	$(BIN)/python tools/install_torch.py $(TORCH)
+	@touch $@
+
+$(STAMP): pyproject.toml $(VENV)/.torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[hf]"
+	@touch $@
+
+$(DEV_STAMP): pyproject.toml $(VENV)/.torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[hf,hub,stats,metrics,lm-eval,dev]"
+	@touch $@ $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/evalstone demo
+
+test: $(DEV_STAMP)
+	EVALSTONE_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
+
+lint: $(DEV_STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python tools/write_cli_page.py --check
+
+format: $(DEV_STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(DEV_STAMP)
+	$(BIN)/python benchmarks/bench.py $(if $(QUICK),--quick)
+
+docs: $(DEV_STAMP)
+	$(BIN)/python tools/write_cli_page.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

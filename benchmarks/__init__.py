@@ -1,0 +1,1 @@
+"""Speed beside lm-evaluation-harness: same machine, same run, same model, same real data, same samples."""

@@ -1,0 +1,213 @@
+"""`make bench`: our time beside lm-evaluation-harness's, in one run on one machine.
+
+Same model, same real data, same samples; scoring alone answers the very requests lm-eval built. Every ratio is printed
+with the largest difference of a log-likelihood and the agreement of the picked choices, and a difference beyond the
+promised bound ends the run with an error.
+
+Usage: python benchmarks/bench.py [--quick] [--shapes m25,m135] [--loads mmlu,piqa] [--data DIR] [--out DIR]
+"""
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.engine_limit import needed_operations, product_rate
+from benchmarks.loads import LOADS, Load
+from evalstone.engine.trie import TriePlan
+from evalstone.settings import thread_count
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared"
+BOUND_NATS, BOUND_RELATIVE = 1e-4, 1e-6
+LM_EVAL_BATCH = 8  # the quickest of 1, 4, 8, 16, 32 for these shapes on 2 cores
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One load on one shape."""
+
+    shape: str
+    load: str
+    samples: int
+    tokens_asked: int
+    tokens_distinct: int
+    lm_eval_seconds: float
+    our_seconds: float
+    ratio: float
+    wanted: float
+    share_of_limit: float
+    lm_eval_peak_gb: float
+    our_peak_gb: float
+    largest_difference: float
+    picks_differ: int  # outside the bound: must be 0
+    whole_lm_eval_seconds: float | None = None
+    whole_our_seconds: float | None = None
+
+
+def child(module: str, spec: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Run one child process on a spec and return what it wrote.
+
+    Raises: RuntimeError with the end of its output if it fails.
+    """
+    spec = {**spec, "out": str(folder / f"{module}.json")}
+    path = folder / f"{module}.spec.json"
+    path.write_text(json.dumps(spec))
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{module}", str(path)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"{module} failed on {spec['tasks']}:\n{done.stderr[-3000:]}")
+    return dict(json.loads(Path(spec["out"]).read_text()))
+
+
+def compare(theirs: dict[str, Any], ours: dict[str, Any]) -> tuple[float, int]:
+    """Return the largest difference of a log-likelihood, and how many samples' picked choices differ beyond it."""
+    largest = 0.0
+    choices: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for request, their, our in zip(theirs["requests"], theirs["answers"], ours["answers"], strict=True):
+        if our[0] is None:
+            raise RuntimeError(f"no answer of ours to {request[:2]}: {ours['errors'][:1]}")
+        largest = max(largest, abs(their[0] - our[0]))
+        choices.setdefault((request[0], request[1]), []).append((their[0], our[0]))
+    differ = 0
+    for pairs in choices.values():
+        mine = max(range(len(pairs)), key=lambda i: pairs[i][1])
+        best = max(their for their, _ in pairs)
+        differ += best - pairs[mine][0] > 2 * (BOUND_NATS + BOUND_RELATIVE * abs(best))
+    return largest, differ
+
+
+def measure(load: Load, shape: str, arguments: argparse.Namespace, folder: Path) -> Row:
+    """Time one load on one shape, theirs and ours in turn."""
+    limit = load.quick[shape] if arguments.quick else load.samples[shape]
+    spec = {
+        "tasks": list(load.tasks), "num_fewshot": load.num_fewshot, "limit": limit, "dtype": arguments.dtype,
+        "device": "cpu", "threads": thread_count(), "model": str(arguments.models / shape), "data": str(arguments.data),
+        "batch_size": LM_EVAL_BATCH, "logits_cache": False,
+    }  # fmt: skip
+    theirs = child("score_lm_eval", spec, folder)
+    ours = child("score_ours", {**spec, "requests": str(folder / "score_lm_eval.json")}, folder)
+    largest, differ = compare(theirs, ours)
+    rate = product_rate(shape, arguments.dtype, time.perf_counter)
+    limit_s = needed_operations(TriePlan(**ours["needed"]), shape) / rate
+    samples = len({(one[0], one[1]) for one in theirs["requests"]})
+    return Row(
+        shape, load.name, samples, ours["tokens_asked"], ours["tokens_distinct"], theirs["seconds"], ours["seconds"],
+        theirs["seconds"] / ours["seconds"], load.wanted[shape], limit_s / ours["seconds"],
+        theirs["peak_bytes"] / 1e9, ours["peak_bytes"] / 1e9, largest, differ,
+    )  # fmt: skip
+
+
+def whole_process(load: Load, shape: str, arguments: argparse.Namespace, folder: Path) -> tuple[float, float]:
+    """Return the seconds of both command lines from start to end, each with an empty store and cache."""
+    limit = load.quick[shape] if arguments.quick else load.samples[shape]
+    shared = ["--tasks", ",".join(load.tasks), "--num_fewshot", str(load.num_fewshot), "--device", "cpu"]
+    shared += ["--limit", str(limit)] if limit else []
+    model = f"pretrained={arguments.models / shape},dtype={arguments.dtype}"
+    theirs = [sys.executable, str(SHARED / "tools" / "lm_eval_offline.py"), "run", "--model", "hf", "--model_args",
+              f"{model},logits_cache=False", "--batch_size", str(LM_EVAL_BATCH), *shared]  # fmt: skip
+    store = folder / f"{shape}-{load.name}.sqlite"
+    ours = [str(Path(sys.executable).with_name("evalstone")), "run", "--model_args", model, "--store", str(store),
+            "--data_dir", str(arguments.data), "--quiet", *shared]  # fmt: skip
+    seconds = []
+    for command in (theirs, ours):
+        begin = time.perf_counter()
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
+        seconds.append(time.perf_counter() - begin)
+    return seconds[0], seconds[1]
+
+
+HEADER = (
+    f"{'shape':<6}{'load':<15}{'samples':>8}{'asked':>10}{'distinct':>10}{'lm-eval s':>11}{'ours s':>9}{'ratio':>8}"
+    f"{'aim':>6}{'of limit':>10}{'GB':>12}{'max diff':>10}"
+)
+
+
+def line_of(row: Row) -> str:
+    """Return a row of the printed table."""
+    return (
+        f"{row.shape:<6}{row.load:<15}{row.samples:>8}{row.tokens_asked:>10,}{row.tokens_distinct:>10,}"
+        f"{row.lm_eval_seconds:>11.1f}{row.our_seconds:>9.2f}{row.ratio:>7.1f}x{row.wanted:>6g}"
+        f"{row.share_of_limit:>9.0%} {row.lm_eval_peak_gb:>5.1f}/{row.our_peak_gb:<5.1f}{row.largest_difference:>10.1e}"
+    )
+
+
+def markdown(rows: list[Row], arguments: argparse.Namespace) -> str:
+    """Return the rows as a Markdown table with what is needed to measure them again."""
+    lines = [
+        (
+            f"{platform.processor() or platform.machine()}, {thread_count()} threads, {arguments.dtype}, "
+            f"{datetime.now(UTC):%Y-%m-%d}, torch {version('torch')}, transformers {version('transformers')}, "
+            f"lm_eval {version('lm_eval')} (batch {LM_EVAL_BATCH}); command: `{' '.join(sys.argv)}`"
+        ),
+        "",
+        (
+            "| shape | load | samples | tokens asked : distinct | lm-eval s | ours s | ratio | aim | of limit "
+            "| peak GB lm-eval : ours | largest difference |"
+        ),
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    lines += [
+        f"| {r.shape} | {r.load} | {r.samples} | {r.tokens_asked / r.tokens_distinct:.1f} | {r.lm_eval_seconds:.1f} "
+        f"| {r.our_seconds:.2f} | **{r.ratio:.1f}x** | {r.wanted:g} | {r.share_of_limit:.0%} "
+        f"| {r.lm_eval_peak_gb:.2f} : {r.our_peak_gb:.2f} | {r.largest_difference:.1e} |"
+        for r in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Measure the loads asked for and print the table; exit code 1 where an answer differs beyond the bound."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="few samples: under ten minutes")
+    parser.add_argument("--shapes", default="m25,m135")
+    parser.add_argument("--loads", default=",".join(load.name for load in LOADS))
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--whole", default="", help="loads to time as whole processes too")
+    parser.add_argument("--data", type=Path, default=SHARED / "data")
+    parser.add_argument("--models", type=Path, default=Path(tempfile.gettempdir()) / "bench_models")
+    parser.add_argument("--out", type=Path, default=ROOT / "out")
+    arguments = parser.parse_args()
+    if not arguments.data.is_dir():
+        sys.exit(f"no benchmark data in {arguments.data}; name its folder with --data")
+    if not (arguments.models / "m25").is_dir():
+        subprocess.run(
+            [sys.executable, str(SHARED / "tools" / "make_bench_model.py"), str(arguments.models)], check=True
+        )
+    arguments.out.mkdir(exist_ok=True)
+    print(HEADER, flush=True)
+    rows = []
+    for shape in arguments.shapes.split(","):
+        for load in LOADS:
+            if load.name in arguments.loads.split(","):
+                with tempfile.TemporaryDirectory() as folder:
+                    row = measure(load, shape, arguments, Path(folder))
+                    print(line_of(row), flush=True)
+                    if load.name in arguments.whole.split(","):
+                        both = whole_process(load, shape, arguments, Path(folder))
+                        row = Row(**{**asdict(row), "whole_lm_eval_seconds": both[0], "whole_our_seconds": both[1]})
+                        print(f"      whole process: {both[0]:.1f} s and {both[1]:.1f} s, {both[0] / both[1]:.1f}x")
+                    rows.append(row)
+    (arguments.out / "bench.json").write_text(json.dumps([asdict(row) for row in rows], indent=1))
+    (arguments.out / "bench.md").write_text(markdown(rows, arguments))
+    wrong = [r for r in rows if r.picks_differ]
+    for row in wrong:
+        print(f"DIFFERENT: {row.shape} {row.load}: {row.picks_differ} samples pick another choice beyond the bound")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""Written answers: our time beside lm-evaluation-harness's HF backend, the same requests and the same greedy answers.
+
+The model has random weights of a realistic shape. Random weights do not know where to stop, so the head's row of the
+ending token is drawn with a larger spread than the others: it wins now and then, and lengths scatter about those of
+the reference answers (both are printed). All runs happen in one process on the same threads, ours and lm-eval's by
+turns, and seconds are of the processor, so that whatever else the machine does falls on neither.
+
+Usage: python benchmarks/generate_speed.py MODEL_FOLDER DATA_FOLDER [--load gsm8k|bbh|repeats] [--samples N] [--turns N]
+"""
+
+import argparse
+import gc
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.offline import use_local_data
+
+MAX_TOKENS = 256
+now = time.process_time  # of all threads: what other programs take does not count; with one thread it is wall time
+ENDING_SPREAD = 1.85  # of the ending token's row in the head, times that of the others
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One benchmark as it is asked, and the reference answers' lengths."""
+
+    task: str
+    num_fewshot: int
+    repeats: int = 1
+
+
+LOADS = {
+    "gsm8k": Load("gsm8k", 5),
+    "bbh": Load("bbh_cot_fewshot_date_understanding", 3),
+    "repeats": Load("gsm8k", 5, repeats=64),
+}
+
+
+def build(load: Load, n_samples: int) -> tuple[list[str], list[str], list[str]]:
+    """Return the prompts that lm-eval builds, their stops, and the reference answers."""
+    from lm_eval.tasks import TaskManager
+
+    [task] = TaskManager().load([load.task])["tasks"].values()
+    if task.get_config("num_fewshot") != 0:
+        task.set_config(key="num_fewshot", value=load.num_fewshot)
+    task.set_fewshot_seed(seed=1234)
+    limit = 1 if load.repeats > 1 else n_samples
+    task.build_all_requests(limit=limit, rank=0, world_size=1, tokenizer_name="", fewshot_as_multiturn=False)
+    prompts = [one.args[0] for one in task.instances]
+    references = [str(task.doc_to_target(one.doc)) for one in task.instances]
+    until = list(task.instances[0].args[1]["until"])
+    return prompts, until, references
+
+
+def ending_model(folder: str) -> tuple[Any, Any]:
+    """Return the model with a head of its own in which the ending token wins now and then, and its tokenizer."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(model.lm_head.weight.shape, generator=generator) * 0.05
+    weight[model.config.eos_token_id] *= ENDING_SPREAD
+    model.lm_head.weight = torch.nn.Parameter(weight, requires_grad=False)
+    model.config.tie_word_embeddings = False
+    model.generation_config.pad_token_id = model.config.eos_token_id
+    return model, tokenizer
+
+
+def time_lm_eval(model: Any, prompts: Sequence[str], kwargs: dict[str, Any], batch: int) -> tuple[float, list[str]]:
+    """Return lm-eval's seconds and answers."""
+    from lm_eval.api.instance import Instance
+
+    requests = [Instance("generate_until", {}, (text, dict(kwargs)), i) for i, text in enumerate(prompts)]
+    model.batch_size_per_gpu = batch
+    begin = now()
+    answers = model.generate_until(requests, disable_tqdm=True)
+    return now() - begin, list(answers)
+
+
+def time_ours(model: Any, requests: Sequence[Any]) -> tuple[float, list[Any]]:
+    """Return our seconds and outputs, by sample and repeat."""
+    begin = now()
+    outputs = list(model.answer(requests))
+    seconds = now() - begin
+    return seconds, sorted(outputs, key=lambda each: (int(each.request_id.split("/")[1]), each.repeat))
+
+
+def arguments() -> argparse.Namespace:
+    """Return what the command line says."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model")
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--load", choices=LOADS, default="gsm8k")
+    parser.add_argument("--samples", type=int, default=64)
+    parser.add_argument("--turns", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--slots", type=int)
+    parser.add_argument("--repeats", type=int, default=64, help="of the load `repeats`")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--only-ours", action="store_true")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Time one load by turns."""
+    given = arguments()
+    use_local_data(given.data)
+    import torch
+    from lm_eval.models.huggingface import HFLM
+
+    from evalstone.models.local import LocalModel
+    from evalstone.records import GenerateAsk, GenerationSettings, Request
+
+    torch.set_num_threads(given.threads)
+    load = LOADS[given.load]
+    if load.repeats > 1:
+        load = replace(load, repeats=given.repeats)
+    prompts, until, references = build(load, given.samples)
+    theirs_model, tokenizer = ending_model(given.model)
+    ours = LocalModel.from_loaded(ending_model(given.model)[0], tokenizer, n_slots=given.slots)
+    drawn: dict[str, Any] = {"do_sample": True, "temperature": 1.0} if load.repeats > 1 else {"do_sample": False}
+    ask = GenerateAsk(0, GenerationSettings(MAX_TOKENS, tuple(until), repeats=load.repeats, **drawn))
+    requests = [Request("load", i, "", (text,), (ask,)) for i, text in enumerate(prompts)]
+    list(ours.answer([Request("warm", 0, "", ("A b",), (GenerateAsk(0, GenerationSettings(2)),))]))
+    theirs = HFLM(pretrained=theirs_model, tokenizer=tokenizer, batch_size=given.batch, backend="causal")
+    lengths = [len(tokenizer.encode(text)) for text in references]
+    for turn in range(given.turns):
+        gc.collect()
+        our_seconds, outputs = time_ours(ours, requests)
+        n_written = sum(each.n_tokens for each in outputs)
+        reference = sum(lengths) / len(lengths)
+        print(
+            f"turn {turn}: {len(outputs)} answers, {n_written / len(outputs):.0f} tokens each "
+            f"(references: {reference:.0f}); ours {our_seconds:.1f} s, {1e3 * our_seconds / n_written:.2f} ms a token",
+            flush=True,
+        )
+        if not given.only_ours:
+            kwargs = {"until": until, "max_gen_toks": MAX_TOKENS, **drawn}
+            texts = [prompt for prompt in prompts for _ in range(load.repeats)]
+            seconds, answers = time_lm_eval(theirs, texts, kwargs, given.batch)
+            same = sum(each.text == text for each, text in zip(outputs, answers, strict=True))
+            ratio = seconds / our_seconds
+            print(f"  lm-eval {seconds:.1f} s; ratio {ratio:.2f}; same text {same} of {len(answers)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

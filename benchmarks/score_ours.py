@@ -1,0 +1,78 @@
+"""Child process: our model answers the requests that lm-eval built; times and answers go to a file."""
+
+import json
+import resource
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from evalstone.engine.trie import plan_trie
+from evalstone.models.asked_spans import span_batch
+from evalstone.models.create import create_model
+from evalstone.records import Ask, LoglikelihoodAsk, Request, RollingAsk
+
+
+def requests_of(built: list[list[Any]]) -> tuple[list[Request], list[tuple[str, int]]]:
+    """Return lm-eval's instances as our requests, and where each instance went: (request id, ask index)."""
+    grouped: dict[tuple[str, int], list[list[Any]]] = {}
+    places: list[tuple[str, int]] = []
+    for one in built:
+        held = grouped.setdefault((one[0], one[1]), [])
+        places.append((f"{one[0]}/{one[1]}/0", len(held)))
+        held.append(one)
+    requests: list[Request] = []
+    for (task, doc), held in grouped.items():
+        asks: list[Ask] = []
+        for index, one in enumerate(held):
+            if one[2] == "loglikelihood":
+                asks.append(LoglikelihoodAsk(index, one[4], segments=(one[3],)))
+            else:
+                asks.append(RollingAsk(index, one[3]))
+        requests.append(Request(task, doc, "", (), tuple(asks)))
+    return requests, places
+
+
+def needed(model: Any, requests: list[Request]) -> dict[str, Any]:
+    """Return what one trie over all requests would hold: the least that must be computed."""
+    asks = model._reader().read(requests)
+    spans = {span.key: span for asked in asks for span in asked.spans}
+    return asdict(plan_trie(span_batch(list(spans.values()))))
+
+
+def main(spec_path: str) -> None:
+    """Answer the load that the spec file names."""
+    spec = json.loads(Path(spec_path).read_text())
+    requests, places = requests_of(json.loads(Path(spec["requests"]).read_text())["requests"])
+    model = create_model(
+        "hf",
+        {"pretrained": spec["model"], "dtype": spec["dtype"], "device": spec["device"], "n_threads": spec["threads"]},
+    )
+    warm = Request("warm", 0, "", ("A b c",), (LoglikelihoodAsk(0, " d"),))
+    list(model.answer([warm]))  # loading the weights is no part of scoring, for either side
+    last: list[Any] = []
+    begin = time.perf_counter()
+    outputs = list(model.answer(requests, observe=last.append))
+    seconds = time.perf_counter() - begin
+    by_place = {(output.request_id, output.ask_index): output for output in outputs}
+    answers = [by_place[place] for place in places]
+    Path(spec["out"]).write_text(
+        json.dumps(
+            {
+                "seconds": seconds,
+                "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+                "answers": [[a.total_nats, a.is_greedy] for a in answers],
+                "errors": [a.error for a in answers if a.error],
+                "tokens_asked": last[-1].n_tokens_asked,
+                "tokens_distinct": last[-1].n_tokens_distinct,
+                "needed": needed(model, requests),
+                "description": dict(model.describe()),
+            },
+            default=str,
+        )
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,71 @@
+"""Stored runs set side by side, sample by sample."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from evalstone.api.run import Run
+from evalstone.api.stored import existing_store
+from evalstone.errors import UsageError
+from evalstone.records import JsonValue
+
+
+def compare_stored(store: str | None, names: Sequence[str], *, strict_prompts: bool = False) -> Any:
+    """Compare stored runs by their names; see `compare_runs`."""
+    opened = existing_store(store)
+    return compare_runs([Run(opened, opened.run(name).run_id) for name in names], strict_prompts=strict_prompts)
+
+
+def compare_runs(runs: Sequence[Run], *, strict_prompts: bool = False) -> Any:
+    """Return differences with intervals, tests, flips and a verdict (`evalstone.report.compare.Comparison`).
+
+    Each run is compared with the first one: `difference` is second minus first, `gain` is positive where the second
+    is better.
+
+    Raises: UsageError for fewer than two runs, or runs that asked different questions.
+    """
+    from evalstone.report.compare import compare_runs as compare_evidence
+    from evalstone.report.from_store import run_evidence
+
+    if len(runs) < 2:
+        raise UsageError(f"{len(runs)} run was named; a comparison needs two or more")
+    if len({run.id for run in runs}) < len(runs):
+        raise UsageError("the same run was named twice; a run does not differ from itself")
+    return compare_evidence([run_evidence(run.store, run.id) for run in runs], strict_prompts=strict_prompts)
+
+
+def gate_results(comparison: Any, gates: Sequence[str]) -> list[Any]:
+    """Return what came of each gate expression, such as "mmlu >= -0.01" (`evalstone.report.gates.GateResult`).
+
+    Raises: UsageError for an expression that cannot be read; UnknownName for a task that was not compared.
+    """
+    from evalstone.report.gates import check_gates, parse_gate
+
+    return check_gates(comparison, [parse_gate(text) for text in gates])
+
+
+def comparison_markdown(comparison: Any) -> str:
+    """Return the comparison as Markdown, for a pull request or a page."""
+    from evalstone.report.compare_tables import comparison_markdown as to_markdown
+
+    return to_markdown(comparison)
+
+
+def junit_report(comparison: Any, results: Sequence[Any]) -> str:
+    """Return gates as JUnit XML, which CI systems show."""
+    from evalstone.report.gates import junit_xml
+
+    return junit_xml(comparison, results)
+
+
+def comparison_views(comparison: Any, *, flips: bool = False) -> list[Any]:
+    """Return the comparison for a terminal."""
+    from evalstone.report.compare_tables import comparison_table, flips_table
+
+    return [comparison_table(comparison), *([flips_table(comparison)] if flips else [])]
+
+
+def comparison_to_json(comparison: Any) -> JsonValue:
+    """Return the comparison with stable names."""
+    from evalstone.report.compare_tables import comparison_to_json as to_json
+
+    return to_json(comparison)

@@ -1,0 +1,47 @@
+"""The two small models and the small benchmark set that come with the package."""
+
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from evalstone.api.evaluate import evaluate
+from evalstone.api.run import Run
+from evalstone.errors import DataError
+from evalstone.runner.execute import Observer
+from evalstone.store import Store
+
+SIZES = ("small", "large")
+TASKS = "demo"
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """Both models' runs of the demo tasks, and how they compare."""
+
+    runs: tuple[Run, ...]
+    comparison: Any  # evalstone.report.compare.Comparison
+
+
+def demo_model(size: str) -> Path:
+    """Return the folder of a model that comes with the package.
+
+    Raises: DataError if the installation lacks it.
+    """
+    path = Path(str(files("evalstone"))) / "library" / "demo_models" / size
+    if not (path / "model.safetensors").is_file():
+        raise DataError(
+            f"the demo model '{size}' is missing from this installation ({path}); install the package again"
+        )
+    return path
+
+
+def run_demo(store: str | Store | None = None, observe: Observer | None = None) -> DemoResult:
+    """Evaluate both models on the demo tasks and compare them."""
+    from evalstone.api.comparison import compare_runs
+
+    opened = store if isinstance(store, Store) else Store.open(store)
+    runs = tuple(
+        evaluate(demo_model(size), TASKS, store=opened, observe=observe, command="evalstone demo") for size in SIZES
+    )
+    return DemoResult(runs, compare_runs(runs))

@@ -1,0 +1,83 @@
+"""What this installation can do: libraries, devices, settings, and how one model would be computed."""
+
+import platform
+import shutil
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from evalstone import settings
+from evalstone.models.create import create_model
+
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "hf": ("torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft"),
+    "hub": ("datasets", "huggingface_hub"),
+    "stats": ("scipy", "statsmodels"),
+    "metrics": ("sacrebleu", "rouge-score", "math-verify", "langdetect"),
+    "charts": ("altair", "vl-convert-python"),
+    "lm-eval": ("lm_eval",),
+    "cluster": ("ray",),
+    "postgres": ("psycopg",),
+}
+
+
+def examine(model_args: str = "") -> dict[str, dict[str, Any]]:
+    """Return sections of facts; with `model_args`, how that model loads and which attention path it takes.
+
+    Raises: ModelUnavailable if the model named cannot be loaded.
+    """
+    found: dict[str, dict[str, Any]] = {
+        "Evalstone": {"version": settings.VERSION, "python": platform.python_version(), "system": platform.platform()},
+        "Extras": {extra: _extra(extra, names) for extra, names in EXTRAS.items()},
+        "Device": _devices(),
+        "Tools": {"bwrap": shutil.which("bwrap") or "not found (sandbox for tasks that run code)"},
+        "Places": {"store": settings.store_url(), "cache": str(settings.cache_folder())},
+        "Settings": {name: value or "-" for name, value in settings.current().items()},
+    }
+    if model_args:
+        model = create_model("hf", model_args)
+        try:
+            found["Model"] = {**_identity(model), **model.describe()}
+        finally:
+            model.close()
+    return found
+
+
+def _identity(model: Any) -> dict[str, Any]:
+    """Return the model's identity after it was loaded by ranking two answers once."""
+    from evalstone.api.language_model import LanguageModel
+
+    LanguageModel(model).rank("A", [" b", " c"])
+    identity = model.identity
+    return {
+        "name": identity.name,
+        "content": identity.content_hash,
+        "dtype": identity.dtype,
+        "positions": identity.max_length,
+    }
+
+
+def _extra(extra: str, names: tuple[str, ...]) -> str:
+    """Return the versions of an extra's libraries, or the line that installs it."""
+    have: list[str] = []
+    missing: list[str] = []
+    for name in names:
+        try:
+            have.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            missing.append(name)
+    if not missing:
+        return ", ".join(have)
+    return f"missing {', '.join(missing)}: pip install 'evalstone[{extra}]'"
+
+
+def _devices() -> dict[str, Any]:
+    """Return what the engine would compute on."""
+    facts: dict[str, Any] = {"threads": settings.thread_count()}
+    try:
+        version("torch")
+    except PackageNotFoundError:
+        return {**facts, "torch": "not installed: no local models (pip install 'evalstone[hf]')"}
+    from evalstone.engine.devices import cuda_names
+
+    names = cuda_names()
+    return {**facts, "cuda": ", ".join(names) if names else "none; models run on the processor"}

@@ -1,0 +1,153 @@
+"""`evaluate`: from a model and the names of tasks to a stored run with its estimates."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack
+
+from evalstone.api.language_model import LanguageModel
+from evalstone.api.options import EvaluateOptions, run_options
+from evalstone.api.run import Run
+from evalstone.errors import UsageError
+from evalstone.models.create import create_model
+from evalstone.models.model import Model
+from evalstone.models.worker_process import serve_if_launched
+from evalstone.records import Message
+from evalstone.runner.execute import execute
+from evalstone.runner.plan import PreparedRun, prepare
+from evalstone.store import Store
+from evalstone.tasks.catalog import Catalog
+from evalstone.tasks.profiles import DEFAULT_PROFILE, find_profile
+from evalstone.tasks.task import Selection
+
+
+def evaluate(model: Any, tasks: str | Sequence[str] = (), **options: Unpack[EvaluateOptions]) -> Run:
+    """Put benchmarks to a model and return the stored run.
+
+    Args:
+        model: a folder or hub id of a causal LM; the name of a kind of model ("hf", "fake"), with `model_args`; a
+            pair (transformers model, tokenizer) already loaded; or what `load_model` returned.
+        tasks: names, groups, suites, globs or task files; several separated by commas or in a list.
+        options: see `EvaluateOptions`.
+
+    The same call again asks nothing twice: it continues an interrupted run, or returns the finished one.
+
+    Raises: UsageError, DataError, StoreError, ModelError (see `evalstone.errors`).
+    """
+    if serve_if_launched():  # one of several processes that torchrun started: it has worked for the first one's run
+        raise SystemExit(0)
+    store = open_store(options)
+    answering, prepared = prepare_run(model, tasks, options)
+    result = execute(prepared, answering, store, observe=options.get("observe"), command=options.get("command"))
+    run = Run(store, result.run_id, result, prepared.selection.notes)
+    run.summarise(prepared)
+    return run
+
+
+def prepare_run(model: Any, tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[Model, PreparedRun]:
+    """Return the model and the plan that `evaluate` would carry out, with its tasks bound to data."""
+    selection, settled = choose_tasks(tasks, options)
+    answering = model_of(model, settled)
+    return answering, prepare(selection, answering, run_options(settled))
+
+
+def choose_tasks(tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[Selection, EvaluateOptions]:
+    """Return what the names stand for, and the options with the suite's profile where none was asked for.
+
+    Raises: UsageError if nothing is named, or suites of different profiles are and none was asked for.
+    """
+    names = split_names(tasks)
+    if options.get("suite"):
+        names.append(f"suite:{options['suite']}")
+    if not names:
+        raise UsageError(
+            "no task was named; name at least one with --tasks, for example --tasks arc_easy (see `ls`), "
+            "or a suite with --suite"
+        )
+    include = [Path(folder).expanduser() for folder in options.get("include_path") or ()]
+    for folder in include:
+        if not folder.is_dir():
+            raise UsageError(f"include_path '{folder}' is no folder; expected a folder with task files (*.yaml)")
+    selection = Catalog.open(include).select(names, partial=options.get("partial", False))
+    profiles = sorted({chosen.suite.profile for chosen in selection.suites})
+    asked = options.get("profile")
+    if asked is None and len(profiles) > 1:
+        raise UsageError(
+            f"the suites have the profiles {', '.join(profiles)}, and a run has one; ask for them in separate runs"
+        )
+    if asked is not None and profiles and profiles != [asked]:
+        note = f"profile {asked} in place of the suite's {', '.join(profiles)}: the board's rules were others"
+        selection = replace(selection, notes=(*selection.notes, note))
+    settled: EvaluateOptions = {**options, "profile": asked or (profiles[0] if profiles else DEFAULT_PROFILE.name)}
+    return selection, settled
+
+
+def first_prompts(model: Any, tasks: str | Sequence[str], **options: Unpack[EvaluateOptions]) -> list[tuple[str, str]]:
+    """Return each task's name and the exact text of its first prompt."""
+    answering, prepared = prepare_run(model, tasks, options)
+
+    def render(messages: Sequence[Message], continue_final: bool) -> str:
+        return answering.render(messages, continue_final=continue_final)
+
+    chat = prepared.options.bind.apply_chat_template
+    found: list[tuple[str, str]] = []
+    for bound in prepared.bound:
+        sample = next(iter(bound.samples()), None)
+        if sample is not None:
+            found.append((bound.plan.name, bound.request(sample, render if chat else None).prompt))
+    return found
+
+
+def split_names(tasks: str | Sequence[str]) -> list[str]:
+    """Return the task names of "a,b c", or of a list of such texts."""
+    texts = [tasks] if isinstance(tasks, str) else list(tasks)
+    return [name for text in texts for name in str(text).replace(",", " ").split()]
+
+
+def open_store(options: EvaluateOptions) -> Store:
+    """Return the store the options name, opened."""
+    store = options.get("store")
+    return store if isinstance(store, Store) else Store.open(None if store is None else str(store))
+
+
+def model_of(model: Any, options: EvaluateOptions) -> Model:
+    """Return a model that can answer, whatever way it was named.
+
+    Raises: UsageError if it is nothing of what `evaluate` takes.
+    """
+    if isinstance(model, LanguageModel):
+        return model.model
+    extra: dict[str, Any] = {}
+    if options.get("numerics"):
+        extra["numerics"] = options["numerics"]
+    if options.get("workers", 1) > 1:
+        extra["workers"] = options["workers"]
+    if options.get("too_long"):
+        extra["too_long"] = options["too_long"]
+    if isinstance(options.get("apply_chat_template"), str):
+        extra["chat_template"] = options["apply_chat_template"]
+    add_bos = find_profile(options.get("profile") or DEFAULT_PROFILE.name).add_bos
+    if add_bos is not None:
+        extra["add_bos_token"] = add_bos
+    if isinstance(model, tuple) and len(model) == 2:
+        from evalstone.models.local import LocalModel
+
+        return LocalModel.from_loaded(*model, **extra)
+    if isinstance(model, str | Path):
+        return _named(model, options.get("model_args") or {}, extra)
+    if isinstance(model, Model):
+        return model
+    raise UsageError(
+        f"model is a {type(model).__name__}; expected a path, a hub id, (model, tokenizer), or what load_model returns"
+    )
+
+
+def _named(model: str | Path, model_args: str | Mapping[str, Any], extra: Mapping[str, Any]) -> Model:
+    """Return a model by the name of its kind, or by its path or hub id."""
+    from evalstone.models.arguments import parse_arguments
+    from evalstone.models.create import MODELS
+
+    if isinstance(model, str) and (model in MODELS.places() or model_args):
+        return create_model(model, model_args, **extra)
+    arguments = {"pretrained": str(model), **parse_arguments(model_args)}
+    return create_model("hf", arguments, **extra)

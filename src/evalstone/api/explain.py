@@ -1,0 +1,173 @@
+"""A task told to people: its card, one prompt with its token boundaries, and how an answer becomes a score."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evalstone.api.evaluate import split_names
+from evalstone.errors import UsageError
+from evalstone.models.create import create_model
+from evalstone.records import JsonValue, LoglikelihoodAsk, Output, Request
+from evalstone.settings import data_folder
+from evalstone.tasks.bound import BindOptions, bind
+from evalstone.tasks.catalog import Catalog
+from evalstone.tasks.describe import TaskDescription, describe_task
+
+SHOWN_TOKENS = 160  # of the prompt's end
+SHOWN_CHARACTERS = 1500
+CARD_KEYS = (
+    "title", "measures", "domain", "dataset", "split", "chance", "human", "licence", "known_faults", "citation",
+)  # fmt: skip
+
+
+def explain_task(
+    name: str,
+    num_fewshot: int | None = None,
+    model_args: str = "",
+    *,
+    data_dir: str | None = None,
+    include_path: Sequence[str] = (),
+) -> dict[str, JsonValue]:
+    """Return what there is to say about a task; of a group or tag, its members and its first task.
+
+    Raises: UnknownName for a task nobody knows; DataError if its data cannot be had; UsageError for several names.
+    """
+    names = split_names(name)
+    if len(names) != 1:
+        raise UsageError(f"explain takes one task; {len(names)} were named")
+    selection = Catalog.open([Path(folder) for folder in include_path]).select(names)
+    options = BindOptions(num_fewshot=num_fewshot, data_dir=data_folder(data_dir))
+    described = describe_task(bind(selection.tasks[0], options))
+    members = [task.name for task in selection.tasks]
+    return {**_told(described, model_args), "members": members if len(members) > 1 else []}
+
+
+def _told(described: TaskDescription, model_args: str) -> dict[str, JsonValue]:
+    card = described.card or {}
+    return {
+        "task": described.task.name,
+        "version": described.task.version,
+        "card": {key: card.get(key) for key in CARD_KEYS if card.get(key) is not None},
+        "n_samples": described.n_samples,
+        "n_shots": described.n_shots,
+        "hidden_shots": described.hidden_shots,
+        "request_type": described.request_type,
+        "prompt": described.request.prompt,
+        "tokens": _tokens(described.request, model_args),
+        "filters": [{"name": each.name, "steps": list(each.steps)} for each in described.filters],
+        "metrics": [
+            {"name": m.name, "formula": m.formula, "aggregation": m.aggregation, "higher_is_better": m.higher_is_better}
+            for m in described.metrics
+        ],
+        "worked": {
+            "target": described.request.target,
+            "answers": [_answer(described.request, output) for output in described.worked_outputs],
+            "scores": {f"{s.metric} ({s.filter})": s.value for s in described.worked_scores},
+            "failure": described.worked_failure,
+        },
+    }
+
+
+def _answer(request: Request, output: Output) -> dict[str, JsonValue]:
+    """Return a made-up output beside what it answers."""
+    ask = request.asks[output.ask_index]
+    asked = ask.continuation if isinstance(ask, LoglikelihoodAsk) else None
+    return {"asked": asked, "total_nats": output.total_nats, "text": output.text}
+
+
+def _tokens(request: Request, model_args: str) -> dict[str, JsonValue] | None:
+    """Return the prompt's last tokens and where the scored ones begin, under some model's tokenizer."""
+    from evalstone.api.demo import demo_model
+
+    ask = next((a for a in request.asks if isinstance(a, LoglikelihoodAsk)), None)
+    if ask is None:
+        return None
+    arguments: str | dict[str, Any] = model_args
+    if not model_args:
+        try:
+            arguments = {"pretrained": str(demo_model("large"))}
+        except Exception:  # noqa: BLE001 - token boundaries are an extra; without a tokenizer there are none
+            return None
+    try:
+        model = create_model("hf", arguments)
+        split = model.split_tokens("".join(ask.segments or request.segments), ask.continuation)
+    except UsageError:
+        if model_args:
+            raise
+        return None  # the extra that reads tokenizers is not installed
+    if split is None:
+        return None
+    texts, boundary = split
+    begin = max(0, boundary - SHOWN_TOKENS)
+    return {"model": model.identity.name, "texts": texts[begin:], "scored_from": boundary - begin, "n": len(texts)}
+
+
+def explanation_view(found: Mapping[str, JsonValue]) -> list[Any]:
+    """Return the explanation for a terminal."""
+    from rich.text import Text
+
+    head = Text()
+    head.append(f"{found['task']}", style="bold")
+    head.append(f"  version {found['version']}, {found['n_samples']:,} samples\n")
+    if found["members"]:
+        shown = ", ".join(found["members"][:6])
+        head.append(f"a group of {len(found['members'])} tasks: {shown} ...; shown is the first\n")
+    for key, value in found["card"].items():
+        head.append(f"{key.replace('_', ' '):<13}", style="dim")
+        head.append(_card_text(value) + "\n")
+    if not found["card"]:
+        head.append("no card: this task is not of our library\n", style="dim")
+    return [head, _prompt_view(found), _score_view(found)]
+
+
+def _card_text(value: JsonValue) -> str:
+    if isinstance(value, list):
+        return "; ".join(str(each) for each in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{each}" for each in value.values() if each is not None)
+    return str(value)
+
+
+def _prompt_view(found: Mapping[str, JsonValue]) -> Any:
+    from rich.text import Text
+
+    text = Text()
+    hidden = f", and {found['hidden_shots']} hidden in the prompt itself" if found["hidden_shots"] else ""
+    text.append(f"How it is asked: {found['n_shots']} shots{hidden}\n", style="bold")
+    prompt, tokens = str(found["prompt"]), found["tokens"]
+    if tokens is None:
+        text.append(("... " if len(prompt) > SHOWN_CHARACTERS else "") + prompt[-SHOWN_CHARACTERS:] + "\n")
+        return text
+    if tokens["n"] > len(tokens["texts"]):
+        text.append(f"(its last {SHOWN_TOKENS} of {tokens['n']:,} tokens)\n", style="dim")
+    for at, token in enumerate(tokens["texts"]):
+        text.append("|", style="dim")
+        text.append(token, style="bold reverse" if at >= tokens["scored_from"] else "")
+    text.append("|\n")
+    text.append(f"| is a token boundary of {tokens['model']}; the scored tokens come after the prompt:", style="dim")
+    text.append(f" {''.join(tokens['texts'][tokens['scored_from'] :])!r}\n", style="dim")
+    return text
+
+
+def _score_view(found: Mapping[str, JsonValue]) -> Any:
+    from rich.text import Text
+
+    text = Text()
+    text.append("How an answer becomes a score\n", style="bold")
+    text.append(f"asked      {found['request_type']}\n")
+    for pipeline in found["filters"]:
+        text.append(f"filter     {pipeline['name']}: {', then '.join(pipeline['steps'])}\n")
+    for metric in found["metrics"]:
+        better = "higher" if metric["higher_is_better"] else "lower"
+        text.append(f"metric     {metric['name']}: {metric['formula']}; {metric['aggregation']}, {better} is better\n")
+    worked = found["worked"]
+    text.append("Worked on this sample, with made-up answers\n", style="bold")
+    for answer in worked["answers"]:
+        nats = "" if answer["total_nats"] is None else f"{answer['total_nats']:9.2f}"
+        text.append(f"{nats}  {(answer['asked'] or answer['text'] or '').strip()[:100]}\n")
+    text.append(f"reference  {worked['target']}\n")
+    if worked["failure"]:
+        text.append(f"cannot be scored: {worked['failure']}\n")
+    for name, value in worked["scores"].items():
+        text.append(f"{name} = {'undefined for one sample' if value is None else f'{value:.4g}'}\n")
+    return text

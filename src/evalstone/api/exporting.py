@@ -1,0 +1,63 @@
+"""A stored run in the form that others read, chosen by how the file's name ends."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from evalstone.api.run import Run
+from evalstone.api.stored import open_run
+from evalstone.errors import StoreError, UsageError
+
+FORMATS = {
+    ".evalstone": "the whole run in one file, which `evalstone import` reads",
+    ".json": "lm-eval's results file",
+    ".csv": "its estimates",
+    ".parquet": "its estimates",
+    ".md": "its estimates as a Markdown table",
+    ".tex": "its estimates as a LaTeX table",
+    ".yaml": "`model-index` for a Hugging Face model card",
+}
+
+
+def export_run(store: str | None, name: str, path: str | Path) -> list[Path]:
+    """Write a stored run to a file, or into a folder (lm-eval's results and samples files). Returns what was written.
+
+    Raises: UsageError for an ending that stands for no format; UnknownName for a run that is not there; StoreError
+        where the place cannot be written.
+    """
+    place = Path(path)
+    if place.suffix not in FORMATS and (place.suffix or place.is_file()):
+        known = ", ".join(FORMATS)
+        raise UsageError(f"'{place.name}' ends in no known format; expected {known}, or a folder for lm-eval's files")
+    run = open_run(store, name)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return _write(run, place)
+    except OSError as error:
+        raise StoreError(f"{place} cannot be written: {error}; name another place with -o") from error
+
+
+def _write(run: Run, place: Path) -> list[Path]:
+    from evalstone.interop import export_tables as tables
+
+    if place.suffix not in FORMATS:
+        return run.write_lm_eval_files(place, log_samples=True)
+    if place.suffix == ".evalstone":
+        from evalstone.interop.one_file import write_run_file
+
+        return [write_run_file(run.store, run.id, place)]
+    if place.suffix == ".json":
+        with tempfile.TemporaryDirectory() as folder:
+            (written,) = run.write_lm_eval_files(folder)
+            shutil.copyfile(written, place)
+        return [place]
+    rows = tables.estimate_rows(run.store, run.id)
+    if place.suffix == ".parquet":
+        tables.write_parquet(place, rows)
+        return [place]
+    if place.suffix == ".yaml":
+        text = tables.model_index(run.store, run.id)
+    else:
+        text = {".csv": tables.to_csv, ".md": tables.to_markdown, ".tex": tables.to_latex}[place.suffix](rows)
+    place.write_text(text, encoding="utf-8")
+    return [place]

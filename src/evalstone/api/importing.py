@@ -1,0 +1,36 @@
+"""Other people's runs in our store: lm-eval's results, and runs that were exported from another store."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from evalstone.api.run import Run
+from evalstone.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What became of an import."""
+
+    run: Run
+    is_new: bool  # these files were not imported before
+    notes: tuple[str, ...] = ()  # numbers of the files that their samples do not give
+
+
+def import_run(store: str | None, path: str | Path, *, command: str | None = None) -> Imported:
+    """Store the run in a results file of lm-eval (or a folder with one, its samples too), or an exported run.
+
+    Raises: DataError, and nothing is stored, where the files are not as they are written.
+    """
+    from evalstone.interop.one_file import is_run_file, read_run_file
+
+    if is_run_file(Path(path)):
+        opened = Store.open(store)
+        run_id, is_new = read_run_file(opened, Path(path))
+        return Imported(Run(opened, run_id), is_new)
+    from evalstone.interop.imported import imported_run
+    from evalstone.interop.store_imported import store_imported
+
+    found = imported_run(path)  # all of it is read before anything is written
+    opened = Store.open(store)
+    run_id, is_new = store_imported(opened, found, command=command)
+    return Imported(Run(opened, run_id), is_new, found.notes)

@@ -1,0 +1,99 @@
+"""The options of `evaluate`, by lm-eval's names where it has them, and what they become inside."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+from evalstone.errors import UsageError
+from evalstone.records import JsonValue
+from evalstone.runner.execute import Observer
+from evalstone.runner.plan import RunOptions
+from evalstone.settings import data_folder
+from evalstone.store import Store
+from evalstone.tasks.bound import BindOptions
+from evalstone.tasks.profiles import DEFAULT_PROFILE, find_profile
+
+TOO_LONG = ("cut", "error")
+
+
+class EvaluateOptions(TypedDict, total=False):
+    """What `evaluate` takes beyond a model and tasks; each may be left out."""
+
+    model_args: str | Mapping[str, Any]  # for a model named by its kind: "pretrained=DIR,dtype=float32"
+    num_fewshot: int | None  # None: as each task says
+    limit: float | None  # first n samples of each task, or a fraction below 1
+    samples: Mapping[str, Sequence[int]] | None  # task -> positions; nothing else is asked
+    seed: int | None  # of the few-shot draw; None: the profile's
+    apply_chat_template: bool | str  # True, or the template's name
+    fewshot_as_multiturn: bool | None  # None: True with a chat template
+    system_instruction: str | None
+    gen_kwargs: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    suite: str | None  # a board: its tasks at its shots, and their composite
+    partial: bool  # leave out the members of a suite that cannot be asked; it then has no composite
+    profile: str | None  # whose rules: lm-eval-0.4.13, open-llm-v1, ...; None: the suite's, or lm-eval-0.4.13
+    numerics: str  # float32 | model-dtype
+    too_long: str  # cut | error
+    strict_env: bool  # versions become part of the run's key
+    include_path: Sequence[str | Path]  # folders with task files, whose code may run
+    data_dir: str | Path | None  # local benchmark data
+    store: str | Path | Store | None  # file, database URL, or an open store
+    workers: int  # processes that answer
+    observe: Observer | None  # told how far the run is
+    confirm_unsafe_code: bool  # let tasks run code that the model wrote
+    command: str | None  # kept with the attempt
+
+
+def run_options(options: EvaluateOptions) -> RunOptions:
+    """Return the runner's frozen options.
+
+    Raises: UsageError for a value that cannot be; UnknownName for a profile that is not known.
+    """
+    template = options.get("apply_chat_template", False)
+    multiturn = options.get("fewshot_as_multiturn")
+    if multiturn and not template:
+        raise UsageError("fewshot_as_multiturn needs apply_chat_template: without a template there are no turns")
+    too_long = options.get("too_long", "cut")
+    if too_long not in TOO_LONG:
+        raise UsageError(f"too_long is '{too_long}'; expected one of {', '.join(TOO_LONG)}")
+    bind = BindOptions(
+        num_fewshot=_checked_shots(options.get("num_fewshot")),
+        limit=_checked_limit(options.get("limit")),
+        seed=options.get("seed"),
+        data_dir=data_folder(options.get("data_dir")),
+        profile=find_profile(options.get("profile") or DEFAULT_PROFILE.name),
+        system_instruction=options.get("system_instruction"),
+        apply_chat_template=bool(template),
+        fewshot_as_multiturn=bool(template) if multiturn is None else multiturn,
+        gen_kwargs=dict(options.get("gen_kwargs") or {}),
+        confirm_unsafe_code=options.get("confirm_unsafe_code", False),
+        metadata=dict(options.get("metadata") or {}),
+    )
+    extra: list[tuple[str, JsonValue]] = []
+    if options.get("gen_kwargs"):
+        extra.append(("gen_kwargs", dict(options["gen_kwargs"])))
+    samples = options.get("samples") or {}
+    return RunOptions(
+        bind=bind,
+        samples=tuple((task, tuple(int(i) for i in indices)) for task, indices in samples.items()),
+        chat_template_name=template if isinstance(template, str) else None,
+        too_long=too_long,
+        strict_env=options.get("strict_env", False),
+        extra=tuple(extra),
+        partial=options.get("partial", False),
+    )
+
+
+def _checked_shots(value: int | None) -> int | None:
+    if value is not None and value < 0:
+        raise UsageError(f"num_fewshot is {value}; expected 0 or more")
+    return value
+
+
+def _checked_limit(value: float | None) -> float | None:
+    if value is None:
+        return None
+    if not math.isfinite(value) or value <= 0 or (value > 1 and value != int(value)):
+        raise UsageError(f"limit is {value:g}; expected a whole number of samples from 1, or a fraction below 1")
+    return value

@@ -1,0 +1,58 @@
+"""What a run would take: samples, tokens before and after sharing, memory, time, and which prompts are too long."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+from evalstone.api.evaluate import prepare_run
+from evalstone.api.options import EvaluateOptions
+from evalstone.records import RunPlan, WorkEstimate
+from evalstone.runner.plan import chunks_of
+
+TaskNames = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChunk:
+    """Tasks that are asked together, and what asking them takes."""
+
+    tasks: TaskNames
+    n_samples: int
+    n_leaked: int  # samples that would be among their own shots
+    work: WorkEstimate
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """A dry run."""
+
+    plan: RunPlan
+    notes: tuple[str, ...]
+    chunks: tuple[PlannedChunk, ...]
+
+
+def plan_run(
+    model: Any,
+    tasks: str | Sequence[str],
+    told: Callable[[TaskNames], None] | None = None,
+    **options: Unpack[EvaluateOptions],
+) -> PlannedRun:
+    """Render and tokenise everything `evaluate` would ask, and return what that takes; nothing is asked or stored.
+
+    Raises: as `evaluate`.
+    """
+    answering, prepared = prepare_run(model, tasks, options)
+    chunks: list[PlannedChunk] = []
+    for bound in chunks_of(prepared.bound):
+        names = tuple(one.plan.name for one in bound)
+        if told is not None:
+            told(names)
+
+        def render(messages: Sequence[Any], continue_final: bool) -> str:
+            return answering.render(messages, continue_final=continue_final)
+
+        chat = prepared.options.bind.apply_chat_template
+        requests = [request for one in bound for request in one.requests(render if chat else None)]
+        leaked = sum(request.n_leaked_shots > 0 for request in requests)
+        chunks.append(PlannedChunk(names, len(requests), leaked, answering.estimate(requests)))
+    return PlannedRun(prepared.plan, prepared.selection.notes, tuple(chunks))

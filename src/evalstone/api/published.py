@@ -1,0 +1,176 @@
+"""A run against a figure that somebody published: the same number within what chance allows, or not?
+
+Only the total of the other side is known, so nothing can be paired and the test is the unpaired one; where the set-up
+is not the same (shots, number of samples) a difference says little, so that is listed with every verdict. Claims are
+kept with the run, with their source.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from evalstone.api.stored import open_run
+from evalstone.errors import DataError, UsageError
+from evalstone.records import Estimate, JsonValue, TaskPlan
+from evalstone.statistics.estimate import IntervalEstimate
+from evalstone.statistics.unpaired import UnpairedComparison, compare_with_claim
+
+EXAMPLE = '"arc_challenge acc=0.328 shots=25 n=1172 source=URL"'
+KNOWN = ("shots", "n", "source")
+ALPHA = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A published figure."""
+
+    task: str
+    metric: str
+    value: float  # in [0, 1]
+    n: int | None = None  # samples; None: as many as the whole split has
+    shots: int | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimResult:
+    """One claim beside the run's own number."""
+
+    claim: Claim
+    value: float  # the run's
+    comparison: UnpairedComparison  # run minus claim
+    set_up: tuple[str, ...]  # what is not the same
+
+    @property
+    def verdict(self) -> str:
+        """What came of it, in one sentence."""
+        one, claim = self.comparison, self.claim
+        differs = one.p < ALPHA
+        said = "differs from" if differs else "agrees with"
+        end = " within chance" if not differs else ""
+        return (
+            f"{claim.task} {claim.metric}: {self.value:.1%} of {one.n_b:,} {said} the published {claim.value:.1%} of "
+            f"{one.n_a:,}{end}: {100 * one.difference:+.1f} points (95% interval {100 * one.low:+.1f} to "
+            f"{100 * one.high:+.1f}, p = {one.p:.2g})"
+        )
+
+
+def parse_claim(text: str) -> Claim:
+    """Return a claim such as "arc_challenge acc=0.328 shots=25 n=1172 source=URL"; 32.8% is read as 0.328.
+
+    Raises: UsageError for what cannot be read.
+    """
+    task, *words = text.split() or [""]
+    pairs = dict(word.partition("=")[::2] for word in words)
+    named = [name for name in pairs if name not in KNOWN]
+    if not task or len(named) != 1 or any("=" not in word for word in words):
+        raise UsageError(f"'{text}' is no published figure; expected a task and one metric=value, e.g. {EXAMPLE}")
+    return Claim(
+        task,
+        named[0],
+        _share(text, pairs[named[0]]),
+        _count(text, pairs.get("n"), least=1),
+        _count(text, pairs.get("shots")),
+        pairs.get("source"),
+    )
+
+
+def _share(text: str, value: str) -> float:
+    try:
+        found = float(value.rstrip("%")) / (100.0 if value.endswith("%") else 1.0)
+    except ValueError:
+        found = -1.0
+    if not 0.0 <= found <= 1.0:
+        raise UsageError(f"'{text}': {value} is no share; expected a number from 0 to 1, or per cent as 32.8%")
+    return found
+
+
+def _count(text: str, value: str | None, least: int = 0) -> int | None:
+    if value is None:
+        return None
+    if not value.replace(",", "").isdigit() or int(value.replace(",", "")) < least:
+        raise UsageError(f"'{text}': {value} is no count; expected a whole number from {least}")
+    return int(value.replace(",", ""))
+
+
+def compare_published(store: str | None, name: str, texts: Sequence[str]) -> list[ClaimResult]:
+    """Compare a stored run with published figures, and keep those with the run.
+
+    Raises: UsageError for a figure that cannot be read or compared; UnknownName for a task the run does not have.
+    """
+    claims = [parse_claim(text) for text in texts]
+    run = open_run(store, name)
+    row = run.row
+    plans = {task.name: task for task in row.plan.tasks}
+    found = [
+        _against(claim, run.estimate(claim.task, claim.metric), plans.get(claim.task), _whole(row.extra, claim.task))
+        for claim in claims
+    ]
+    kept = row.extra.get("claims")
+    earlier = [one for one in kept if one not in map(asdict, claims)] if isinstance(kept, list) else []
+    run.store.save_estimates(run.id, run.estimates, {**row.extra, "claims": [*earlier, *map(asdict, claims)]})
+    return found
+
+
+def _whole(extra: Any, task: str) -> int | None:
+    """Return how many samples the task's whole split has, as the run remembers it."""
+    n_total = extra.get("tasks", {}).get(task, {}).get("n_total")
+    return n_total if isinstance(n_total, int) and n_total > 0 else None
+
+
+def _against(claim: Claim, estimate: Estimate, plan: TaskPlan | None, n_whole: int | None) -> ClaimResult:
+    lm_evals = estimate.details.get("lm_eval_value")
+    value = lm_evals if isinstance(lm_evals, float) else estimate.value  # published figures count ties as lm-eval does
+    if value is None or not 0.0 <= value <= 1.0 or not estimate.higher_is_better:
+        raise UsageError(
+            f"{claim.task} {claim.metric} is {value} in this run; only shares from 0 to 1 can be compared with a claim"
+        )
+    n_claimed = claim.n or n_whole
+    if n_claimed is None:
+        raise UsageError(f"how many samples the claim about {claim.task} rests on is unknown; add n=, e.g. {EXAMPLE}")
+    ours = IntervalEstimate(value, estimate.low, estimate.high, estimate.stderr, estimate.method, estimate.n)
+    try:
+        compared = compare_with_claim(ours, claim.value, n_claimed)
+    except DataError as error:
+        raise UsageError(f"{claim.task} {claim.metric} cannot be compared with the claim: {error}") from error
+    return ClaimResult(claim, value, compared, tuple(_differences(claim, estimate, plan, n_claimed)))
+
+
+def _differences(claim: Claim, estimate: Estimate, plan: TaskPlan | None, n_claimed: int) -> list[str]:
+    lines = []
+    if claim.shots is not None and plan is not None and plan.num_fewshot != claim.shots:
+        lines.append(f"shots: {plan.num_fewshot} in this run, {claim.shots} in the claim")
+    if claim.shots is None:
+        lines.append("shots: the claim does not say")
+    if claim.n is None:
+        lines.append(f"samples: the claim does not say; taken for the whole split, {n_claimed:,}")
+    if estimate.n != n_claimed:
+        lines.append(f"samples: {estimate.n:,} in this run, {n_claimed:,} in the claim")
+    if estimate.n_failed:
+        lines.append(f"answers: {estimate.n_failed:,} failed in this run and are missing")
+    return lines
+
+
+def claims_to_json(results: Sequence[ClaimResult]) -> JsonValue:
+    """Return the results with stable names."""
+    return [
+        {
+            "claim": asdict(one.claim),
+            "value": one.value,
+            **asdict(one.comparison),
+            "set_up": list(one.set_up),
+            "verdict": one.verdict,
+        }
+        for one in results
+    ]
+
+
+def claim_lines(results: Sequence[ClaimResult]) -> list[str]:
+    """Return the results as lines for a terminal."""
+    lines: list[str] = []
+    for one in results:
+        lines.append(one.verdict)
+        lines += [f"  ! set-up differs: {line}" for line in one.set_up]
+        if one.claim.source:
+            lines.append(f"  source: {one.claim.source}")
+    return lines

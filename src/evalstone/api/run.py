@@ -1,0 +1,189 @@
+"""A stored run: its estimates, tables, samples and files."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from evalstone.records import Estimate, JsonValue
+from evalstone.runner.execute import RunResult
+from evalstone.runner.plan import PreparedRun
+from evalstone.store import Problem, RunRow, SampleRecord, Store
+
+
+class Run:
+    """One run in a store. Printing it prints its table."""
+
+    def __init__(self, store: Store, run_id: str, result: RunResult | None = None, notes: tuple[str, ...] = ()) -> None:
+        self.store = store
+        self.id = run_id
+        self.result = result
+        self.notes = notes  # what was guessed or replaced in what was asked for
+
+    # ------------------------------------------------------------------------------------- what it is
+
+    @property
+    def row(self) -> RunRow:
+        """The run as the store knows it now."""
+        return self.store.run(self.id)
+
+    @property
+    def short_id(self) -> str:
+        """The shortest beginning of the id that no other run shares."""
+        return self.row.short_id
+
+    def configuration(self) -> dict[str, JsonValue]:
+        """Return the plan: everything that decides this run's answers."""
+        return asdict(self.row.plan)
+
+    def attempts(self) -> list[dict[str, JsonValue]]:
+        """Return each time it was worked on: when, where, with which versions, and how it ended."""
+        return [asdict(attempt) for attempt in self.store.attempts(self.id)]
+
+    # ---------------------------------------------------------------------------------- what came out
+
+    def summarise(self, prepared: PreparedRun) -> None:
+        """Compute the estimates from the stored scores and keep them, unless the run was finished before.
+
+        A run that was stored without a suite that is asked for now is summarised again: its answers are the same.
+        """
+        from evalstone.report.composites import holds_suites
+        from evalstone.report.from_store import save_summary
+
+        known = self.result is not None and self.result.was_stored and self.estimates
+        if not known or not holds_suites(self.row.extra, prepared.selection):
+            save_summary(self.store, self.id, prepared.selection, prepared.bound)
+
+    @property
+    def estimates(self) -> tuple[Estimate, ...]:
+        """One estimate per task or group, metric and filter."""
+        return tuple(self.store.estimates(self.id))
+
+    def estimate(self, task: str, metric: str | None = None) -> Estimate:
+        """Return one estimate; without a metric, the one that stands for the task.
+
+        Raises: UnknownName for a task or metric this run does not have.
+        """
+        from evalstone.report.from_store import find_estimate
+
+        return find_estimate(self.estimates, task, metric)
+
+    def samples(self, task: str) -> list[SampleRecord]:
+        """Return everything stored about a task's samples: row, prompt, outputs, scores."""
+        return list(self.store.samples(self.id, task))
+
+    def verify(self) -> list[Problem]:
+        """Derive every stored hash again and return what does not fit."""
+        return self.store.verify(self.id)
+
+    # --------------------------------------------------------------------------------------- to read
+
+    def table(self, *, by_subject: bool = False) -> Any:
+        """Return the run's table for a terminal (a rich renderable)."""
+        from evalstone.report.from_store import run_view
+        from evalstone.report.tables import run_table, subject_table
+
+        view = run_view(self.store, self.id)
+        return subject_table(view) if by_subject else run_table([view])
+
+    def lm_eval_table(self) -> str:
+        """Return the Markdown table that lm-eval prints, with its values and standard errors."""
+        from evalstone.interop.lm_eval_files import results_table
+
+        return results_table(self.store, self.id)
+
+    def write_report(self, path: str | Path) -> Path:
+        """Write a report of this run, .html or .md as the name ends.
+
+        Raises: UsageError for another ending; StoreError if it cannot be written.
+        """
+        from evalstone.report.document import write_document
+        from evalstone.report.from_store import run_view
+
+        return write_document(path, run_view(self.store, self.id))
+
+    def remarks(self) -> list[str]:
+        """Return what the table does not say: failures, where the run is stored, and what to type next."""
+        lines: list[str] = []
+        if self.result is not None and self.result.n_failed:
+            lines.append(
+                f"{self.result.n_failed} answer(s) failed and count as missing, not as wrong; "
+                f"see: evalstone show {self.short_id} --samples TASK --wrong"
+            )
+        if self.result is not None and self.result.was_stored:
+            lines.append("everything was in the store already; nothing was asked")
+        lines.append(f"run {self.short_id} in {place_of(self.store)}")
+        return lines
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return estimates and plan with stable names."""
+        row = self.row
+        return {
+            "run_id": self.id,
+            "run_key": row.plan.key,
+            "status": row.status,
+            "model": row.model,
+            "plan": asdict(row.plan),
+            "estimates": [asdict(estimate) for estimate in self.estimates],
+        }
+
+    def __str__(self) -> str:
+        """Return the table as text."""
+        from evalstone.report.console import as_text
+
+        return as_text(self.table())
+
+    def __repr__(self) -> str:
+        """Return what and where, in one line."""
+        return f"Run({self.id!r}, model={self.row.model!r}, tasks={list(self.row.tasks)!r})"
+
+    # --------------------------------------------------------------------------------------- samples
+
+    def sample_records(self, task: str, *, only_wrong: bool = False, limit: int | None = None) -> list[SampleRecord]:
+        """Return a task's samples, or only those answered wrongly or not at all.
+
+        Raises: UnknownName for a task this run does not have.
+        """
+        from evalstone.report.samples import is_wrong
+
+        self._check_task(task)
+        found: list[SampleRecord] = []
+        for record in self.store.samples(self.id, task):
+            if limit is not None and len(found) == limit:
+                break
+            if not only_wrong or is_wrong(record):
+                found.append(record)
+        return found
+
+    def sample_views(self, records: Sequence[SampleRecord]) -> list[Any]:
+        """Return one panel per sample: the end of its prompt, choices with log-likelihoods, picked and gold."""
+        from evalstone.report.samples import sample_view
+
+        return [sample_view(record) for record in records]
+
+    def samples_to_json(self, records: Sequence[SampleRecord]) -> list[Mapping[str, JsonValue]]:
+        """Return samples with stable names."""
+        from evalstone.report.samples import sample_to_json
+
+        return [sample_to_json(record) for record in records]
+
+    def _check_task(self, task: str) -> None:
+        from evalstone.errors import UnknownName
+        from evalstone.registry import nearest
+
+        names = self.row.tasks
+        if task not in names:
+            raise UnknownName("task in this run", task, nearest(task, names), f"it has: {', '.join(names[:10])}")
+
+    # ----------------------------------------------------------------------------------------- files
+
+    def write_lm_eval_files(self, folder: str | Path, *, log_samples: bool = False) -> list[Path]:
+        """Write lm-eval's results JSON, and its samples JSONL too, as that tool names and fills them."""
+        from evalstone.interop.lm_eval_files import write_lm_eval_files
+
+        return write_lm_eval_files(self.store, self.id, Path(folder), log_samples=log_samples)
+
+
+def place_of(store: Store) -> str:
+    """Return where a store lies: the file's path, or the database's URL."""
+    return store.url.removeprefix("sqlite:///")

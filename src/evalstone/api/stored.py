@@ -1,0 +1,50 @@
+"""Stored runs: find them, read them, check them, remove them."""
+
+from collections.abc import Sequence
+
+from evalstone.api.run import Run
+from evalstone.errors import UsageError
+from evalstone.settings import store_url
+from evalstone.store import Problem, RemovedCounts, RunRow, Store
+
+
+def existing_store(store: str | None) -> Store:
+    """Return the store, opened; a mistyped path must not make a new, empty one.
+
+    Raises: UsageError where there is none.
+    """
+    if not Store.exists(store):
+        where = store_url(store).removeprefix("sqlite:///")
+        raise UsageError(f"there is no store at {where}; the first `evalstone run` makes it, --store names another")
+    return Store.open(store)
+
+
+def list_runs(store: str | None, words: Sequence[str] = ()) -> list[RunRow]:
+    """Return the stored runs whose id, model, status or tasks match every word, newest first."""
+    return existing_store(store).runs(words) if Store.exists(store) else []
+
+
+def find_runs(store: str | None, names: Sequence[str]) -> list[RunRow]:
+    """Return the runs of these names (id, unique beginning, `last`, `last~1`).
+
+    Raises: UnknownName with the nearest ids.
+    """
+    opened = existing_store(store)
+    return [opened.run(name) for name in names]
+
+
+def open_run(store: str | None, name: str) -> Run:
+    """Return one stored run."""
+    opened = existing_store(store)
+    return Run(opened, opened.run(name).run_id)
+
+
+def remove_run(store: str | None, run_id: str) -> RemovedCounts:
+    """Remove a run: its outputs, scores, and the texts that no other run uses."""
+    return existing_store(store).remove(run_id)
+
+
+def verify_store(store: str | None, name: str | None = None) -> list[Problem]:
+    """Derive every hash again, of one run or of all, and return what does not fit."""
+    opened = existing_store(store)
+    return opened.verify(None if name is None else opened.run(name).run_id)

@@ -1,0 +1,70 @@
+"""`evalstone compare RUN RUN`: is B better than A, by how much, and how sure is that?"""
+
+from pathlib import Path
+
+import click
+
+from evalstone.cli.output import json_option, print_json, print_rich, store_option
+
+GATE_FAILED = 1
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...")
+@click.option("--strict_prompts", is_flag=True, help="Refuse runs whose prompts differ.")
+@click.option("--flips", is_flag=True, help="Show the samples whose outcome changed.")
+@click.option("--gate", "gates", multiple=True, metavar="EXPR", help='Fail unless it surely holds: "mmlu >= -0.01".')
+@click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write the gates as JUnit XML.")
+@click.option(
+    "--published", multiple=True, metavar="CLAIM", help='One run against a figure: "arc_easy acc=0.4 shots=0 n=2376".'
+)
+@click.option("--markdown", is_flag=True, help="Print Markdown.")
+@store_option
+@json_option
+def compare(
+    runs: tuple[str, ...],
+    strict_prompts: bool,
+    flips: bool,
+    gates: tuple[str, ...],
+    junit: Path | None,
+    published: tuple[str, ...],
+    markdown: bool,
+    store: str | None,
+    as_json: bool,
+) -> int:
+    """Compare stored runs sample by sample: difference, interval, p, flips and a verdict in one sentence.
+
+    Each run is compared with the first. Exit code 1 if a gate fails. With --published one run is tested against
+    figures that are known only as totals; they are kept with the run.
+    """
+    if published:
+        return _with_published(store, runs, published, as_json=as_json)
+    from evalstone.api import comparison as api
+
+    found = api.compare_stored(store, runs, strict_prompts=strict_prompts)
+    results = api.gate_results(found, gates)
+    if as_json:
+        print_json(api.comparison_to_json(found))
+    elif markdown:
+        click.echo(api.comparison_markdown(found))
+    else:
+        print_rich(*api.comparison_views(found, flips=flips))
+    for result in results:
+        click.echo(result.message, err=True)
+    if junit is not None:
+        junit.write_text(api.junit_report(found, results), encoding="utf-8")
+    return 0 if all(result.passed for result in results) else GATE_FAILED
+
+
+def _with_published(store: str | None, runs: tuple[str, ...], published: tuple[str, ...], *, as_json: bool) -> int:
+    from evalstone.api.published import claim_lines, claims_to_json, compare_published
+    from evalstone.errors import UsageError
+
+    if len(runs) != 1:
+        raise UsageError(f"--published takes one run; {len(runs)} were named")
+    results = compare_published(store, runs[0], published)
+    if as_json:
+        print_json(claims_to_json(results))
+    else:
+        click.echo("\n".join(claim_lines(results)))
+    return 0

@@ -1,0 +1,22 @@
+"""`evalstone doctor`: what is installed, which device, which attention path, and what each missing thing would add."""
+
+import click
+
+from evalstone.cli.output import json_option, print_json
+
+
+@click.command()
+@click.option("--model_args", "-a", default="", metavar="A=1", help="Also load this model and say which path it takes.")
+@json_option
+def doctor(model_args: str, as_json: bool) -> None:
+    """Say what is installed here and what can run."""
+    from evalstone.api.doctor import examine
+
+    found = examine(model_args)
+    if as_json:
+        print_json(found)
+        return
+    for section, facts in found.items():
+        click.echo(section)
+        for name, value in facts.items():
+            click.echo(f"  {name:<18} {value}")

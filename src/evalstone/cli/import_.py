@@ -1,0 +1,32 @@
+"""`evalstone import PATH`: another tool's run, stored beside ours and marked as imported."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from evalstone.cli.output import json_option, print_json, print_rich, store_option
+
+
+@click.command("import")
+@click.argument("path", type=click.Path(path_type=Path))
+@store_option
+@json_option
+def import_(path: Path, store: str | None, as_json: bool) -> None:
+    """Store a run made elsewhere: PATH is lm-eval's results file or a folder with one, or an exported .evalstone file.
+
+    lm-eval's samples files of the same time are read too; without them the run can be shown but not compared.
+    """
+    from evalstone.api.importing import import_run
+
+    found = import_run(store, path, command=" ".join(["evalstone", *sys.argv[1:]]))
+    if as_json:
+        print_json({**found.run.to_json(), "is_new": found.is_new, "notes": list(found.notes)})
+        return
+    print_rich(found.run.table())
+    for note in found.notes:
+        click.echo(f"note: {note}", err=True)
+    if not found.is_new:
+        click.echo("this run was in the store already; nothing was added")
+    for line in found.run.remarks():
+        click.echo(line)

@@ -1,0 +1,98 @@
+"""`evalstone ls [tasks|suites|models|runs] [WORDS]`: what there is."""
+
+from typing import Any
+
+import click
+
+from evalstone.cli.output import json_option, print_json, store_option
+from evalstone.errors import UsageError
+
+ORIGINS = {"user": 0, "evalstone": 1, "lm-eval": 2}  # the order of the list
+KINDS = ("tasks", "groups", "tags", "suites", "models", "runs")
+
+
+@click.command()
+@click.argument("kind", default="tasks", metavar="[tasks|groups|tags|suites|models|runs]")
+@click.argument("words", nargs=-1)
+@click.option("--include_path", multiple=True, metavar="DIR", help="Folder with task files to list as well.")
+@store_option
+@json_option
+def ls(kind: str, words: tuple[str, ...], include_path: tuple[str, ...], store: str | None, as_json: bool) -> None:
+    """List tasks, groups, tags, suites, kinds of models, or stored runs; WORDS narrow the list."""
+    if kind not in KINDS:
+        kind, words = "tasks", (kind, *words)
+    if kind == "runs":
+        from evalstone.api.stored import list_runs
+        from evalstone.report.tables import run_list_table, runs_to_json
+
+        rows = list_runs(store, words)
+        _show(runs_to_json(rows), as_json, lambda _: _print_rich(run_list_table(rows)))
+    elif kind == "models":
+        _show(_models(words), as_json, _print_models)
+    else:
+        _show(_entries(kind, words, include_path), as_json, _print_entries)
+
+
+def _show(items: list[Any], as_json: bool, printed: Any) -> None:
+    if as_json:
+        print_json(items)
+    elif not items:
+        click.echo("nothing found", err=True)
+    else:
+        printed(items)
+
+
+def _print_rich(table: Any) -> None:
+    from evalstone.cli.output import print_rich
+
+    print_rich(table)
+
+
+def _entries(kind: str, words: tuple[str, ...], include_path: tuple[str, ...]) -> list[dict[str, Any]]:
+    from pathlib import Path
+
+    from evalstone.tasks.catalog import Catalog
+
+    folders = [Path(folder) for folder in include_path]
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(f"--include_path '{folder}' is no folder")
+    wanted = {"tasks": {"task", "group"}, "groups": {"group"}, "tags": {"tag"}, "suites": {"suite"}}[kind]
+    return [
+        {"name": e.name, "kind": e.kind, "from": e.origin, "n_tasks": e.n_tasks, "runs_here": e.runnable_here,
+         "reason": e.reason}
+        for e in Catalog.open(folders).entries()
+        if e.kind in wanted and all(word.lower() in e.name.lower() for word in words)
+    ]  # fmt: skip
+
+
+def _print_entries(items: list[dict[str, Any]]) -> None:
+    """Print what runs here, our own library first; what does not is summed up, unless it is all there is."""
+    runs = [item for item in items if item["runs_here"]]
+    shown = sorted(runs or items, key=lambda item: (ORIGINS.get(item["from"], 3), item["name"]))
+    width = min(max(len(item["name"]) for item in shown), 56)
+    lines = []
+    for item in shown:
+        what = item["kind"] if item["kind"] == "task" else f"{item['kind']} of {item['n_tasks']}"
+        note = f"  {item['reason']}" if item["reason"] else ""
+        lines.append(f"{item['name']:<{width}}  {what:<14}  {item['from']}{note}")
+    click.echo("\n".join(lines))
+    ours = sum(item["from"] == "evalstone" for item in items)
+    hidden = len(items) - len(shown)
+    rest = f"; {hidden:,} more cannot run here (--json lists them, with the reason)" if hidden else ""
+    click.echo(f"{len(shown):,} listed, {ours:,} of our own library{rest}", err=True)
+
+
+def _models(words: tuple[str, ...]) -> list[dict[str, Any]]:
+    from evalstone.models.create import MODELS
+
+    return [
+        {"name": name, "place": place}
+        for name, place in sorted(MODELS.places().items())
+        if all(word.lower() in name.lower() for word in words)
+    ]
+
+
+def _print_models(items: list[dict[str, Any]]) -> None:
+    for item in items:
+        click.echo(f"{item['name']:<26}  {item['place']}")

@@ -1,0 +1,113 @@
+"""The door: which commands there are, and how whatever goes wrong is told.
+
+Commands are imported when they are called, so `evalstone --help` stays quick. An error of ours is one line and its
+exit code; Ctrl-C is 130; anything else is a fault in this program and shows its traceback.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import ClassVar
+
+import click
+
+from evalstone.cli.spelling import normalise, with_command
+from evalstone.errors import EvalstoneError
+
+AS_TYPED = frozenset({"lm-eval"})  # commands whose words are another program's
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("evalstone.cli.run:run", "Put benchmarks to a model; store and show the result."),
+    "plan": ("evalstone.cli.plan:plan", "Say what a run would take, without running it."),
+    "ls": ("evalstone.cli.ls:ls", "List tasks, suites, models or stored runs."),
+    "explain": ("evalstone.cli.explain:explain", "Say what a task measures, and how it is asked and scored."),
+    "show": ("evalstone.cli.show:show", "Show a stored run, or its samples."),
+    "compare": ("evalstone.cli.compare:compare", "Say which of two or more runs is better, and how sure that is."),
+    "report": ("evalstone.cli.report:report", "Write a report of a stored run, as HTML or Markdown."),
+    "reproduce": ("evalstone.cli.reproduce:reproduce", "Carry out a stored run again and say what differs."),
+    "export": ("evalstone.cli.export:export", "Write a stored run to a file that others read."),
+    "import": ("evalstone.cli.import_:import_", "Store a run that lm-eval made, or one that was exported."),
+    "verify": ("evalstone.cli.verify:verify", "Check every stored hash and score."),
+    "rm": ("evalstone.cli.rm:rm", "Remove a stored run."),
+    "lm-eval": ("evalstone.cli.lm_eval:lm_eval", "Run lm-eval itself, with our engine as `--model evalstone`."),
+    "task": ("evalstone.cli.task:task", "Check a task file before a GPU is spent on it."),
+    "doctor": ("evalstone.cli.doctor:doctor", "Say what is installed here and what can run."),
+    "demo": ("evalstone.cli.demo:demo", "Evaluate the two small models that come with the package."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported at their first use."""
+
+    places: ClassVar[dict[str, tuple[str, str]]] = COMMANDS
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names in the order people need them."""
+        return list(self.places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import and return one command; None where there is none of that name."""
+        if cmd_name not in self.places:
+            return None
+        module, _, attribute = self.places[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; an unknown one is answered with the nearest names."""
+        if args and args[0] not in self.places:
+            from evalstone.registry import nearest
+
+            close = nearest(args[0], self.places)
+            hint = f"; nearest: {', '.join(close)}" if close else ""
+            raise click.UsageError(f"unknown command '{args[0]}'{hint}; see `evalstone --help`", ctx)
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command, rest if name in AS_TYPED else normalise(rest)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the list of commands without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self.places.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    epilog="Example: evalstone run --model hf --model_args pretrained=DIR --tasks arc_challenge --num_fewshot 25",
+)
+@click.version_option(package_name="evalstone", message="evalstone %(version)s")
+def cli() -> None:
+    """Standardised evaluation of language models. lm-evaluation-harness's flags work on `run`."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        result = cli.main(args=with_command(words, list(COMMANDS)), prog_name="evalstone", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Abort:
+        return _stopped()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except KeyboardInterrupt:
+        return _stopped()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit does not complain again
+        return 141
+    except EvalstoneError as error:
+        click.echo(f"error: {error}", err=True)
+        return error.exit_code
+    return result if isinstance(result, int) else 0
+
+
+def _stopped() -> int:
+    click.echo("\nstopped; what was answered is stored: run the same command again to go on", err=True)
+    return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

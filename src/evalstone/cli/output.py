@@ -1,0 +1,25 @@
+"""How commands print: JSON for programs, tables for people, one width for both terminals and files."""
+
+import json
+from typing import Any
+
+import click
+
+json_option = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+store_option = click.option(
+    "--store", metavar="FILE|URL", help="The store (default: EVALSTONE_STORE, or your data folder)."
+)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON; undefined is null, never NaN."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str, allow_nan=False))
+
+
+def print_rich(*renderables: Any) -> None:
+    """Print tables and text; plain where the output is no terminal."""
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=False)
+    for renderable in renderables:
+        console.print(renderable)

@@ -1,0 +1,92 @@
+"""What one sees while a model answers: tokens, the share the trie saved, rate and time left.
+
+On a terminal a bar that moves; elsewhere (a log file, CI) a line now and then.
+"""
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+
+if TYPE_CHECKING:
+    from evalstone.runner.execute import RunProgress
+
+LINE_EVERY_SECONDS = 15.0
+
+
+def summary_of(progress: "RunProgress") -> str:
+    """Return one line: where the run is, what was shared, how fast it goes and how long it will take."""
+    model = progress.model
+    saved = 1.0 - model.n_tokens_distinct / model.n_tokens_asked if model.n_tokens_asked else 0.0
+    rate = model.n_tokens_done / model.seconds if model.seconds > 0 else 0.0
+    left = (model.n_tokens_distinct - model.n_tokens_done) / rate if rate else None
+    parts = [
+        f"{model.n_outputs_done:,} of {model.n_outputs:,} answers",
+        f"{model.n_tokens_done:,} of {model.n_tokens_distinct:,} tokens",
+        f"{saved:.0%} shared",
+    ]
+    if model.n_from_cache:
+        parts.append(f"{model.n_from_cache:,} known before")
+    if rate:
+        parts.append(f"{rate:,.0f} tokens/s")
+    if left is not None:
+        parts.append(f"{clock(left)} left")
+    return ", ".join(parts)
+
+
+def clock(seconds: float) -> str:
+    """Return a duration for people: 42s, 3:07, 2:05:00."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    minutes, second = divmod(whole, 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
+
+
+def title_of(progress: "RunProgress") -> str:
+    """Return the names of the tasks asked now, shortened."""
+    names = progress.tasks
+    shown = names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1}"
+    return f"[{progress.chunk}/{progress.n_chunks}] {shown}" if progress.n_chunks > 1 else shown
+
+
+class ProgressLine:
+    """Shows a run's progress on stderr; use as a context and pass it as `observe`."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self.is_terminal = sys.stderr.isatty()
+        self._bar: Any = None
+        self._task: Any = None
+        self._last_line = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if not self.quiet and self.is_terminal:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[text]}"))
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task("starting", total=1.0, text="")
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, progress: "RunProgress") -> None:
+        """Show where the run is."""
+        if self.quiet:
+            return
+        if self._bar is not None:
+            done = progress.model.n_tokens_done / max(progress.model.n_tokens_distinct, 1)
+            self._bar.update(self._task, completed=done, description=title_of(progress), text=summary_of(progress))
+        elif time.monotonic() - self._last_line >= LINE_EVERY_SECONDS:
+            self._last_line = time.monotonic()
+            click.echo(f"{title_of(progress)}: {summary_of(progress)}", err=True)

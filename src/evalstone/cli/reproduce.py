@@ -1,0 +1,30 @@
+"""`evalstone reproduce RUN`: does the stored run come out the same here and now?"""
+
+import click
+
+from evalstone.cli.output import json_option, print_json, store_option
+
+DIFFERS = 1
+
+
+@click.command()
+@click.argument("run", default="last")
+@click.option("--data_dir", metavar="DIR", help="Local data: DIR/<hub path>/<config>/<split>.parquet.")
+@click.option("--include_path", multiple=True, metavar="DIR", help="Folder with the run's own task files.")
+@store_option
+@json_option
+def reproduce(run: str, data_dir: str | None, include_path: tuple[str, ...], store: str | None, as_json: bool) -> int:
+    """Carry out a stored run's plan again, from nothing, and say what differs.
+
+    Plan, environment, prompts, tokens, answers and scores are compared; the copy is not kept. Exit code 1 if anything
+    differs by more than numerical noise.
+    """
+    from evalstone.api import reproduce as api
+    from evalstone.api.stored import open_run
+
+    found = api.reproduce(open_run(store, run), data_dir=data_dir, include_path=list(include_path))
+    if as_json:
+        print_json(api.to_json(found))
+    else:
+        click.echo("\n".join(api.lines_of(found)))
+    return 0 if found.is_reproduced else DIFFERS

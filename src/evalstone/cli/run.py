@@ -1,0 +1,100 @@
+"""`evalstone run`: the main job."""
+
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evalstone.cli.output import json_option, print_json, print_rich
+from evalstone.cli.progress import ProgressLine
+from evalstone.cli.run_options import evaluate_options, model_arguments, read_config, run_options
+from evalstone.errors import ModelError, UsageError
+
+if TYPE_CHECKING:
+    from evalstone.api.run import Run
+
+
+class ConfiguredCommand(click.Command):
+    """A command whose --config file stands as defaults under the command line."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read --config before parsing, since what it says are defaults."""
+        known = {parameter.name for parameter in self.params if parameter.name}
+        defaults = read_config(_config_path(args), known)
+        return super().make_context(info_name, args, parent, default_map=defaults or None, **extra)
+
+
+def _config_path(args: list[str]) -> Path | None:
+    for at, word in enumerate(args):
+        if word in {"--config", "-C"} and at + 1 < len(args):
+            return Path(args[at + 1])
+        if word.startswith("--config="):
+            return Path(word.partition("=")[2])
+    return None
+
+
+@click.command(cls=ConfiguredCommand)
+@run_options
+@click.option(
+    "--output_path", "-o", type=click.Path(path_type=Path), metavar="DIR", help="Write lm-eval's result files."
+)
+@click.option("--log_samples", "-s", is_flag=True, help="With --output_path: lm-eval's samples files too.")
+@click.option("--write_out", "-w", is_flag=True, help="Print the first prompt of each task.")
+@click.option("--show_config", is_flag=True, help="Print the whole configuration after the run.")
+@click.option("--predict_only", "-x", is_flag=True, help="Store answers and print no scores.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress.")
+@json_option
+def run(as_json: bool, quiet: bool, **given: Any) -> int:
+    """Put benchmarks to a model; store and show the result.
+
+    The same command again asks nothing twice: it goes on where it was stopped. A task file named by its path may run
+    the code beside it, as one in --include_path may. Exit code 5 if not one request could be answered.
+    """
+    from evalstone.api.evaluate import evaluate
+
+    if given["log_samples"] and given["output_path"] is None:
+        raise UsageError("--log_samples writes into --output_path; name that folder too")
+    kind, arguments = model_arguments(given)
+    options = evaluate_options(given)
+    command = shlex.join(["evalstone", *sys.argv[1:]])
+    if given["write_out"]:
+        _write_out(kind, given["tasks"], arguments, options)
+    with ProgressLine(quiet=quiet or as_json) as progress:
+        done = evaluate(kind, given["tasks"], model_args=arguments, observe=progress, command=command, **options)
+    _print_run(done, given, as_json=as_json)
+    nothing_answered = done.result is not None and 0 < done.result.n_answered_now == done.result.n_failed
+    return ModelError.exit_code if nothing_answered else 0
+
+
+def _print_run(done: "Run", given: Mapping[str, Any], *, as_json: bool) -> None:
+    """Write the files that were asked for, and print the result."""
+    if given["output_path"] is not None:
+        for path in done.write_lm_eval_files(given["output_path"], log_samples=given["log_samples"]):
+            click.echo(f"wrote {path}", err=True)
+    if as_json:
+        print_json(done.to_json())
+    elif given["predict_only"]:
+        click.echo(f"answers are stored; score them with: evalstone show {done.short_id}")
+    else:
+        print_rich(done.table())
+        for line in done.remarks():
+            click.echo(line)
+    for line in (*done.notes, *done.store.notices):
+        click.echo(f"note: {line}", err=True)
+    if given["show_config"]:
+        print_json(done.configuration())
+    if given["check_integrity"] and (problems := done.verify()):
+        raise click.ClickException("; ".join(str(problem) for problem in problems))
+
+
+def _write_out(kind: str, tasks: Any, arguments: dict[str, Any], options: dict[str, Any]) -> None:
+    """Print the first prompt of each task, as lm-eval's --write_out does."""
+    from evalstone.api.evaluate import first_prompts
+
+    for name, prompt in first_prompts(kind, tasks, model_args=arguments, **options):
+        click.echo(f"--- {name}: first prompt (its end is marked by |)\n{prompt}|")

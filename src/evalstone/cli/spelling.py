@@ -1,0 +1,57 @@
+"""lm-eval's spellings, made into the one spelling our parser knows.
+
+Its users type `--tasks a b c`, `--model_args a=1 b=2`, a bare `--apply_chat_template`, and no sub-command at all. All
+of this is settled here, on the list of words, so that the commands themselves stay plain.
+"""
+
+from collections.abc import Sequence
+
+# options that take several words; they are joined with commas
+SEVERAL = {
+    "--tasks": ",", "-t": ",", "--model_args": ",", "-a": ",", "--gen_kwargs": ",", "--wandb_args": ",",
+    "--wandb_config_args": ",", "--trackio_args": ",", "--hf_hub_log_args": ",", "--metadata": ",",
+}  # fmt: skip
+# options whose value may be left out, and what it is then
+OPTIONAL = {"--apply_chat_template": "true", "--fewshot_as_multiturn": "true", "--cache_requests": "true"}
+
+
+def is_option(word: str) -> bool:
+    """Return whether a word begins an option rather than being a value such as -1."""
+    return word.startswith("-") and len(word) > 1 and not word[1].isdigit() and word[1] != "."
+
+
+def with_underscores(word: str) -> str:
+    """Return a long option spelled with underscores, its value untouched: --num-fewshot=5 -> --num_fewshot=5."""
+    if not word.startswith("--") or word == "--":
+        return word
+    name, equals, value = word.partition("=")
+    return "--" + name[2:].replace("-", "_") + equals + value
+
+
+def normalise(words: Sequence[str]) -> list[str]:
+    """Return the words of one command (without its name) in our parser's spelling."""
+    result: list[str] = []
+    rest = [with_underscores(word) for word in words]
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            return [*result, word, *rest]
+        name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        if name in OPTIONAL and not equals:
+            value = rest.pop(0) if rest and not is_option(rest[0]) else OPTIONAL[name]
+            result += [name, value]
+        elif name in SEVERAL:
+            values = [value] if equals else []
+            while rest and not is_option(rest[0]):
+                values.append(rest.pop(0))
+            result += [name, *([SEVERAL[name].join(v.strip(",") for v in values)] if values else [])]
+        else:
+            result.append(word)
+    return result
+
+
+def with_command(words: Sequence[str], commands: Sequence[str]) -> list[str]:
+    """Return the words with `run` put in front where lm-eval's old form without a sub-command was typed."""
+    first = words[0] if words else ""
+    old_form = is_option(first) and first not in {"--help", "-h", "--version"} and first not in commands
+    return ["run", *words] if old_form else list(words)

@@ -1,0 +1,43 @@
+"""`evalstone task check FILE`: look a task over before a GPU is spent on it."""
+
+import click
+
+from evalstone.cli.output import json_option, print_json
+
+
+@click.group()
+def task() -> None:
+    """Check a task file before a GPU is spent on it."""
+
+
+@task.command()
+@click.argument("name", metavar="TASK|FILE")
+@click.option("--num_fewshot", "-f", type=click.IntRange(0), metavar="N", help="Shots to render with.")
+@click.option("--model_args", "-a", default="", metavar="pretrained=DIR", help="Model whose tokenizer is asked.")
+@click.option("--data_dir", metavar="DIR", help="Local data, as in `run`.")
+@click.option("--include_path", multiple=True, metavar="DIR", help="Folder with task files, as in `run`.")
+@json_option
+def check(
+    name: str,
+    num_fewshot: int | None,
+    model_args: str,
+    data_dir: str | None,
+    include_path: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Read, render and audit a task: golds, duplicates, leaking shots, choices that tokenise oddly.
+
+    Exit code 3 if something is wrong with it; warnings alone are 0.
+    """
+    from evalstone.api.task_check import check_task
+
+    found = check_task(name, num_fewshot, model_args, data_dir=data_dir, include_path=include_path)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        for fact, value in found.facts.items():
+            click.echo(f"{fact:<22} {value}")
+        for finding in found.findings:
+            click.echo(f"{finding.level}: {finding.text}")
+        click.echo("nothing to complain about" if not found.findings else "")
+    return 3 if any(finding.level == "error" for finding in found.findings) else 0

@@ -1,0 +1,31 @@
+"""`evalstone verify [RUN]`: derive every stored hash and score again, and say what does not fit."""
+
+import sys
+
+import click
+
+from evalstone.cli.output import json_option, print_json, store_option
+
+
+@click.command()
+@click.argument("run", required=False)
+@store_option
+@json_option
+def verify(run: str | None, store: str | None, as_json: bool) -> int:
+    """Check every stored hash and score of RUN, or of the whole store.
+
+    Exit code 4 if anything is wrong.
+    """
+    from evalstone.api.stored import verify_store
+
+    problems = verify_store(store, run)
+    if as_json:
+        print_json([{"table": p.table, "row": p.row, "what": p.what} for p in problems])
+    elif problems:
+        for problem in problems:
+            click.echo(str(problem))
+        click.echo(f"{len(problems)} problem(s)", err=True)
+    else:
+        click.echo("everything fits: texts, requests, outputs, scores and run keys")
+    sys.stdout.flush()
+    return 4 if problems else 0

@@ -1,0 +1,64 @@
+"""What a data set is to the rest of the program: named splits of rows, and a hash of the bytes they came from."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from evalstone.datasets.rows import Rows
+from evalstone.errors import DataError
+from evalstone.records import JsonValue
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetSpec:
+    """Which data set a task names."""
+
+    path: str
+    name: str | None = None
+    revision: str | None = None
+    kwargs: tuple[tuple[str, JsonValue], ...] = ()
+    base: Path | None = None  # folder of the task file, for relative data_files
+
+    @property
+    def title(self) -> str:
+        """How messages name it."""
+        return self.path if self.name is None else f"{self.path} ({self.name})"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedDataset:
+    """A data set whose splits are read when first asked for."""
+
+    splits: Mapping[str, Rows]
+    content_hash: str  # sha256 over the digests of the split files
+    origin: Literal["local", "hub", "files", "memory"]
+    revision: str | None = None
+    features: Mapping[str, Any] = field(default_factory=dict)  # ClassLabel where known
+
+
+class Splits(Mapping[str, Rows]):
+    """Splits by name, each read when first looked up."""
+
+    def __init__(self, title: str, readers: Mapping[str, Callable[[], Rows]]) -> None:
+        self._title = title
+        self._readers = dict(readers)
+        self._read: dict[str, Rows] = {}
+
+    def __getitem__(self, name: str) -> Rows:
+        if name not in self._readers:
+            raise DataError(
+                f"data set {self._title} has no split '{name}'; it has {', '.join(self._readers) or 'none'}"
+            )
+        if name not in self._read:
+            self._read[name] = self._readers[name]()
+        return self._read[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._readers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._readers)
+
+    def __len__(self) -> int:
+        return len(self._readers)

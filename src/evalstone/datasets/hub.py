@@ -1,0 +1,84 @@
+"""Rows from the Hub, through the library `datasets`, imported only here and only when nothing is found nearer."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from evalstone import settings
+from evalstone.datasets.dataset import DatasetSpec, LoadedDataset, Splits
+from evalstone.datasets.digests import combined_digest
+from evalstone.datasets.files import class_labels
+from evalstone.datasets.rows import Rows
+from evalstone.errors import DataError, MissingExtra
+
+_COMMIT = re.compile(r"@([0-9a-f]{40})")
+
+
+def load_from_hub(spec: DatasetSpec) -> LoadedDataset:
+    """Return a data set of the Hub; its content hash is that of the commit and the split files it came from.
+
+    Raises: MissingExtra without `datasets`; DataError for a gated, missing or unreachable repository.
+    """
+    try:
+        import datasets
+    except ImportError:
+        raise MissingExtra(f"data set {spec.title} is on the Hub, and reading it", "hub") from None
+    kwargs = {key: value for key, value in spec.kwargs if key != "trust_remote_code"}
+    if spec.revision:
+        kwargs["revision"] = spec.revision
+    try:
+        loaded = datasets.load_dataset(path=spec.path, name=spec.name, **kwargs)
+    except Exception as error:  # every failure of the library, of many types, becomes one of ours
+        raise DataError(_explain(spec, error)) from error
+    by_split = dict(loaded) if isinstance(loaded, Mapping) else {str(loaded.split): loaded}
+    return of_splits(spec, by_split)
+
+
+def of_splits(spec: DatasetSpec, by_split: Mapping[str, Any]) -> LoadedDataset:
+    """Return our view of the `datasets.Dataset` of each split."""
+    sources: set[str] = set()
+    for split in by_split.values():
+        sources |= set(split.info.download_checksums or {})
+    commit = next((match.group(1) for source in sorted(sources) if (match := _COMMIT.search(source))), None)
+    revision = commit or spec.revision
+    if revision:
+        parts = [(spec.path, revision), (spec.name or "default", "")]
+    else:  # nothing names the version: the rows themselves do
+        parts = [(name, _fingerprint(split)) for name, split in by_split.items()]
+    readers = {name: _reader(split) for name, split in by_split.items()}
+    return LoadedDataset(Splits(spec.title, readers), combined_digest(parts), "hub", revision)
+
+
+def _reader(split: Any) -> Any:
+    def read() -> Rows:
+        table = split.data.table if split._indices is None else split.flatten_indices().data.table  # noqa: SLF001
+        return Rows.of_table(table, class_labels(table.schema.metadata or {}))
+
+    return read
+
+
+def _fingerprint(split: Any) -> str:
+    import hashlib
+
+    digest = hashlib.sha256()
+    for batch in split.data.table.to_batches():
+        for column in batch.columns:
+            digest.update(repr(column.type).encode())
+            for buffer in column.buffers():
+                digest.update(buffer or b"\0")
+    return digest.hexdigest()
+
+
+def _explain(spec: DatasetSpec, error: Exception) -> str:
+    text = f"{type(error).__name__}: {error}"
+    if "gated" in text.lower() or "401" in text or "403" in text:
+        return (
+            f"data set {spec.title} is gated on the Hub ({text:.200}); accept its terms on its page, "
+            "then set HF_TOKEN to a token that may read it"
+        )
+    offline = " (HF_HUB_OFFLINE is set)" if settings.read("HF_HUB_OFFLINE") else ""
+    return (
+        f"cannot load data set {spec.title} from the Hub{offline}: {text:.300}; "
+        f"to use local files put <folder>/{spec.path}/{spec.name or 'default'}/<split>.parquet and name the folder "
+        "with --data-dir or EVALSTONE_DATA"
+    )

@@ -1,0 +1,300 @@
+"""The engine: token ids in, log-probabilities out.
+
+It knows no benchmark and no text. Spans are sorted into a trie, every distinct token path is computed once, and each
+span's score is yielded as soon as its last token is known. What the trie path cannot carry takes the plain path, and
+`info` says which ran and why.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from evalstone import settings as environment
+from evalstone.engine import attention, self_check
+from evalstone.engine.forward import score_trie
+from evalstone.engine.generation import (
+    GeneratedSequence,
+    GenerationDefaults,
+    GenerationFailure,
+    GenerationPrompt,
+    GenerationReport,
+    StopCheck,
+)
+from evalstone.engine.head import Head, take_apart
+from evalstone.engine.memory import bytes_per_token, cache_bytes, choose_window, keep_freed_memory
+from evalstone.engine.options import EngineInfo, EngineSettings
+from evalstone.engine.plain import PlainScores, score_plain
+from evalstone.engine.projections import FasterProjections
+from evalstone.engine.reference import token_logprobs
+from evalstone.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport
+from evalstone.engine.tally import Tally
+from evalstone.engine.trie import TriePlan, build_trie, describe_trie
+from evalstone.engine.weights import LoadedModel, library_versions, load_model, probe_tokens
+from evalstone.engine.writer import Writer, defaults_of
+from evalstone.errors import ModelUnavailable, PlanError
+
+__all__ = ["Engine", "EngineInfo", "EngineSettings", "SpanBatch", "SpanFailure", "SpanScore", "WindowReport"]
+
+Result = SpanScore | SpanFailure
+Observer = Callable[[WindowReport], None]
+
+
+class Engine:
+    """One model, loaded, checked, and ready to score spans of tokens."""
+
+    def __init__(self, loaded: LoadedModel, settings: EngineSettings, text_tokens: Sequence[int] = ()) -> None:
+        attention.register()
+        self._loaded: LoadedModel | None = loaded
+        self._settings = settings
+        self._original: str = loaded.inner.config._attn_implementation  # noqa: SLF001 - there is no public reader
+        parameter = next(loaded.inner.parameters())
+        self._head = _take_apart(loaded, settings)
+        self._window = settings.window_tokens or choose_window(
+            loaded.inner.config, parameter.element_size(), parameter.device
+        )
+        self._faster: FasterProjections | None = None
+        found = self._check(loaded, settings, text_tokens)
+        self._may_batch = found.may_batch
+        self.info = EngineInfo(
+            device=str(parameter.device),
+            dtype=str(parameter.dtype).removeprefix("torch."),
+            numerics=settings.numerics,
+            n_parameters=loaded.n_parameters,
+            max_length=loaded.max_length,
+            vocab_size=loaded.vocab_size,
+            attention=found.path,
+            why=found.why,
+            window_tokens=self._window,
+            n_threads=torch.get_num_threads(),
+            versions=library_versions(),
+        )
+
+    @classmethod
+    def load(cls, path_or_model: Any, *, settings: EngineSettings | None = None) -> "Engine":
+        """Return an engine for a local folder, a Hub id, or a loaded transformers model.
+
+        Raises: ModelUnavailable if it cannot be loaded; UsageError for an impossible device.
+        """
+        settings = settings or EngineSettings()
+        threads = settings.n_threads or environment.read("EVALSTONE_THREADS")
+        if threads is not None:
+            torch.set_num_threads(int(threads))
+        loaded = load_model(path_or_model, settings)
+        if next(loaded.inner.parameters()).device.type == "cpu":
+            keep_freed_memory()
+        return cls(loaded, settings, probe_tokens(loaded.inner, path_or_model))
+
+    def score(self, spans: SpanBatch, on_window: Observer | None = None) -> Iterator[Result]:
+        """Yield the score of each span, or why it has none, in any order and as soon as it is known.
+
+        Raises: PlanError if a token is not in the model's vocabulary; ModelUnavailable after `close`.
+        """
+        loaded = self._open()
+        self._refuse_foreign_tokens(spans)
+        lengths = np.diff(spans.offsets) - 1
+        limit = loaded.max_length
+        is_too_long = lengths > limit if limit is not None else np.zeros(len(spans), dtype=bool)
+        for index in np.flatnonzero(is_too_long).tolist():
+            yield SpanFailure(
+                index,
+                f"span {index} has {lengths[index]} input tokens; the model has {limit} positions: "
+                "cut the context from the left or shorten the continuation",
+            )
+        changes = lengths > (loaded.rope_limit or np.inf)
+        is_plain = ~is_too_long & (changes if self.info.attention == "trie" else True)
+        by_trie = np.flatnonzero(~is_too_long & ~is_plain)
+        if by_trie.size:
+            part = spans if by_trie.size == len(spans) else spans.subset(by_trie)
+            for result in self._score_by_trie(loaded, part, on_window):
+                yield _renamed(result, int(by_trie[result.index]))
+        plain = np.flatnonzero(is_plain)
+        if plain.size:
+            yield from self._score_plainly(loaded, spans, plain.tolist(), on_window)
+
+    def plan(self, spans: SpanBatch) -> TriePlan:
+        """Return what scoring would take: tokens asked and distinct, windows, and memory beside the weights."""
+        loaded = self._open()
+        trie = build_trie(spans)
+        config = loaded.inner.config
+        size = next(loaded.inner.parameters()).element_size()
+        depth = int(trie.depths.max(initial=-1)) + 1
+        memory = cache_bytes(config, depth, size) + self._window * bytes_per_token(config, size)
+        memory += trie.n_nodes * 16 + trie.ask_nodes.size * 16
+        return describe_trie(trie, spans, self._window, memory)
+
+    def generate(
+        self,
+        prompts: Sequence[GenerationPrompt],
+        *,
+        stop: StopCheck | None = None,
+        on_step: Callable[[GenerationReport], None] | None = None,
+    ) -> Iterator[GeneratedSequence | GenerationFailure]:
+        """Yield each prompt's continuations, or why there is none, in any order and as soon as each is finished.
+
+        `stop` is asked after each token that is not an ending one.
+        Raises: PlanError for foreign tokens or settings that cannot be followed; ModelUnavailable after `close`.
+        """
+        for finished in self.generate_stepwise(prompts, stop=stop, on_step=on_step):
+            yield from finished
+
+    def generate_stepwise(
+        self,
+        prompts: Sequence[GenerationPrompt],
+        *,
+        stop: StopCheck | None = None,
+        on_step: Callable[[GenerationReport], None] | None = None,
+    ) -> Iterator[list[GeneratedSequence | GenerationFailure]]:
+        """Yield after each step what it finished, so that a caller can follow a sequence through `stop`."""
+        loaded = self._open()
+        head = self._head if self.info.attention == "trie" else None
+        attending = partial(self._attending_by_trie, loaded.inner)
+        writer = Writer(loaded, head, attending, window_tokens=self._window, n_slots=self._settings.n_slots)
+        yield from writer.write(prompts, stop, on_step)
+
+    @property
+    def generation_defaults(self) -> GenerationDefaults:
+        """What the model's own generation_config says."""
+        return defaults_of(self._open().outer)
+
+    def close(self) -> None:
+        """Let go of the model; scoring after this is refused."""
+        if self._faster is not None:
+            self._faster.restore()
+        self._loaded = None
+        self._head = None
+        if self.info.device.startswith("cuda"):
+            torch.cuda.empty_cache()
+
+    def _open(self) -> LoadedModel:
+        """Return the model.
+
+        Raises: ModelUnavailable after `close`.
+        """
+        if self._loaded is None:
+            raise ModelUnavailable("the engine is closed; load it again with Engine.load")
+        return self._loaded
+
+    def _check(
+        self, loaded: LoadedModel, settings: EngineSettings, text_tokens: Sequence[int]
+    ) -> self_check.CheckResult:
+        """Return the path to use, as the caller insists or as the probe shows.
+
+        The truth is measured on the model as it came; only then are its matrix products exchanged for faster ones.
+        """
+        limit = min(loaded.max_length or 1 << 30, loaded.rope_limit or 1 << 30)
+        probe = self_check.make_probe(loaded.vocab_size, limit, text_tokens)
+        if settings.attention == "trie" and self._head is not None:
+            self._exchange_products(loaded)
+            return self_check.CheckResult("trie", "asked for, without a check", may_batch=False)
+        head = None if settings.attention == "plain" else self._head
+        truth = self_check.measure(loaded.inner, probe, self._original)
+        self._exchange_products(loaded)
+        found = self_check.check(loaded.inner, head, probe, self._original, truth)
+        if settings.attention == "plain":
+            return self_check.CheckResult("plain", "asked for", found.may_batch)
+        return found
+
+    def _exchange_products(self, loaded: LoadedModel) -> None:
+        """Let matrix products take the faster library, unless rounding is to follow the model's own."""
+        if self._settings.numerics == "float32":
+            self._faster = FasterProjections(loaded.inner)
+
+    def _refuse_foreign_tokens(self, spans: SpanBatch) -> None:
+        """Raise PlanError for a token id that the model's embedding does not have."""
+        bad = np.flatnonzero((spans.tokens < 0) | (spans.tokens >= self.info.vocab_size))
+        if bad.size:
+            at = int(bad[0])
+            span = int(np.searchsorted(spans.offsets, at, side="right")) - 1
+            raise PlanError(
+                f"span {span} holds token id {spans.tokens[at]}; the model knows 0 to {self.info.vocab_size - 1}: "
+                "is this the model's own tokenizer?"
+            )
+
+    @contextmanager
+    def _attending_by_trie(self, model: Any) -> Iterator[None]:
+        """Put the trie attention under the model, and the model's own back afterwards."""
+        model.set_attn_implementation(attention.NAME)
+        try:
+            yield
+        finally:
+            model.set_attn_implementation(self._original)
+
+    def _score_by_trie(self, loaded: LoadedModel, spans: SpanBatch, on_window: Observer | None) -> Iterator[Result]:
+        """Yield the results of spans on the trie path; doubtful ones are settled one by one at the end."""
+        if self._head is None:
+            raise ModelUnavailable("the engine is closed; load it again with Engine.load")
+        trie = build_trie(spans)
+        tally = Tally(spans, self._rounding())
+        costs = np.diff(spans.offsets) - 1
+        started = time.perf_counter()
+        n_nodes = 0
+        n_asked_done = 0
+        with self._attending_by_trie(loaded.inner):
+            for window in score_trie(self._head, trie, self._window):
+                asked = trie.ask_spans[window.first_ask : window.last_ask]
+                finished = tally.add(asked, window.logprobs, window.is_best)
+                n_nodes += window.n_nodes
+                n_asked_done += int(costs[finished].sum())
+                yield from tally.scores_of(finished)
+                if on_window is not None:
+                    seconds = time.perf_counter() - started
+                    total = int(costs.sum())
+                    on_window(WindowReport(n_asked_done, total, n_nodes, trie.n_nodes, seconds, window.note))
+        for index in tally.doubtful:
+            # Not finite among others: a neighbour's overflow may have spilt over, so each is asked alone.
+            yield self._settle(loaded, spans, index)
+
+    def _settle(self, loaded: LoadedModel, spans: SpanBatch, index: int) -> Result:
+        """Return the result of one span run alone by the reference."""
+        logprobs, is_best = token_logprobs(loaded.inner, spans.sequence(index), int(spans.n_scored[index]))
+        total = float(logprobs.sum())
+        return SpanScore(index, total, bool(is_best.all())) if np.isfinite(total) else self._failure(index)
+
+    def _score_plainly(
+        self, loaded: LoadedModel, spans: SpanBatch, indices: list[int], on_window: Observer | None
+    ) -> Iterator[Result]:
+        """Yield the results of these spans on the plain path."""
+        is_about_rope = self.info.attention == "trie"  # embeddings that change with length allow no company
+        batch = self._window if self._may_batch and not is_about_rope else 0
+        costs = np.diff(spans.offsets) - 1
+        total = int(costs[indices].sum())
+        tally = Tally(spans, self._rounding())
+        started = time.perf_counter()
+        done = 0
+        model = loaded.outer
+        scores: PlainScores
+        for scores in score_plain(model, spans, indices, batch_tokens=batch, numerics=self.info.numerics):
+            finished = tally.add(np.full(scores.logprobs.size, scores.span), scores.logprobs, scores.is_best)
+            yield from tally.scores_of(finished)
+            done += int(costs[scores.span])
+            if on_window is not None:
+                on_window(WindowReport(done, total, done, total, time.perf_counter() - started))
+        for index in tally.doubtful:
+            yield self._failure(index)
+
+    def _failure(self, index: int) -> SpanFailure:
+        """Return the failure of a span whose logits are not finite."""
+        remedy = "check the weights" if self.info.dtype == "float32" else "run with dtype=bfloat16 or dtype=float32"
+        return SpanFailure(index, f"span {index}: logits are not finite in {self.info.dtype}; {remedy}")
+
+    def _rounding(self) -> torch.dtype | None:
+        """Return the dtype that sums are rounded to, None for none."""
+        return getattr(torch, self.info.dtype) if self.info.numerics == "model-dtype" else None
+
+
+def _take_apart(loaded: LoadedModel, settings: EngineSettings) -> Head | None:
+    """Return the model's head, or None where body and head cannot be told apart."""
+    is_prompt_learning = getattr(getattr(loaded.outer, "active_peft_config", None), "is_prompt_learning", False)
+    return None if is_prompt_learning else take_apart(loaded.inner, settings.numerics)
+
+
+def _renamed(result: Result, index: int) -> Result:
+    """Return the result under another index."""
+    if isinstance(result, SpanScore):
+        return SpanScore(index, result.total_nats, result.is_greedy)
+    return SpanFailure(index, result.message.replace(f"span {result.index}", f"span {index}", 1))

@@ -1,0 +1,111 @@
+"""The trie path: windows of the pre-order line go through the model once each, and asked rows are scored.
+
+Between windows only the keys and values of the open path are kept. Where memory runs out the window is halved and the
+same nodes are tried again; the cache is written only after a window went through, so nothing is lost.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from evalstone.engine.attention import PathCache, UnsupportedAttention, WindowAttention, window_in_progress
+from evalstone.engine.flex import FlexWindowAttention
+from evalstone.engine.head import Head
+from evalstone.engine.memory import is_out_of_memory
+from evalstone.engine.spans import IntArray
+from evalstone.engine.trie import Trie
+from evalstone.engine.windows import Window, WindowCutter
+
+LAST_LAYER_SHARE = 0.75  # where more rows than this are asked about, choosing them costs what it saves
+
+
+@dataclass(frozen=True, slots=True)
+class WindowScores:
+    """What one window answered: asks [first_ask, last_ask) of the trie.
+
+    Shapes: logprobs float64 and is_best bool [last_ask - first_ask]. Units: nats.
+    """
+
+    first_ask: int
+    last_ask: int
+    n_nodes: int
+    logprobs: npt.NDArray[np.float64]
+    is_best: npt.NDArray[np.bool_]
+    note: str | None
+
+
+def score_trie(
+    head: Head, trie: Trie, window_tokens: int, on_shrink: Callable[[int], None] | None = None
+) -> Iterator[WindowScores]:
+    """Yield the scores of all asks of `trie`, window by window.
+
+    The model must attend through `evalstone.engine.attention`. `on_shrink` is told each smaller window.
+    Raises: RuntimeError from torch when a window of one block does not fit.
+    """
+    device = head.projection.weight.device
+    cache = PathCache(int(trie.depths.max(initial=-1)) + 1, head.n_attention_calls)
+    cutter = WindowCutter(trie)
+    size = window_tokens
+    note = None
+    while not cutter.is_done:
+        window = cutter.window(size)
+        try:
+            scores = _score_window(head, trie, window, cache, device, note)
+        except RuntimeError as error:
+            if not is_out_of_memory(error) or size <= 32:
+                raise
+            size //= 2
+            note = f"out of memory: window halved to {size} tokens"
+            if on_shrink is not None:
+                on_shrink(size)
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
+            continue
+        note = None
+        head.n_attention_calls = cache.n_calls
+        cutter.pass_by(window)
+        yield scores
+
+
+def attention_for(device: torch.device) -> type[WindowAttention]:
+    """Return how a device attends: gathered blocks on a CPU, FlexAttention's block masks on a GPU."""
+    return FlexWindowAttention if device.type == "cuda" else WindowAttention
+
+
+@torch.inference_mode()
+def _score_window(
+    head: Head, trie: Trie, window: Window, cache: PathCache, device: torch.device, note: str | None
+) -> WindowScores:
+    """Run one window and answer what is asked of its nodes."""
+    attention = attention_for(device)(window, cache, device)
+    first_ask, last_ask = np.searchsorted(trie.ask_nodes, [window.first, window.last]).tolist()
+    nodes = trie.ask_nodes[first_ask:last_ask]
+    rows, ask_rows = np.unique(nodes, return_inverse=True)
+    attention.asked = _on(rows - window.first, device) if rows.size < LAST_LAYER_SHARE * len(window) else None
+    with window_in_progress(attention):
+        output = head.run_body(
+            input_ids=_on(window.tokens, device)[None],
+            position_ids=_on(window.depths, device)[None],
+            attention_mask=torch.ones(1, len(window), dtype=torch.long, device=device),
+            use_cache=False,
+        )
+    if attention.n_calls == 0:
+        raise UnsupportedAttention("no layer attends through transformers' attention interface")
+    if rows.size:
+        hidden = output.last_hidden_state[0].index_select(0, _on(rows - window.first, device))
+        targets = _on(trie.ask_targets[first_ask:last_ask], device)
+        scores = head.score(output, hidden, _on(ask_rows, device), targets)
+        logprobs = scores.logprobs.double().cpu().numpy()
+        is_best = scores.is_best.cpu().numpy()
+    else:
+        logprobs, is_best = np.zeros(0), np.zeros(0, dtype=bool)
+    attention.commit()
+    return WindowScores(first_ask, last_ask, len(window), logprobs, is_best, note)
+
+
+def _on(array: IntArray, device: torch.device) -> torch.Tensor:
+    """Return the array as int64 on the device."""
+    return torch.as_tensor(array.astype(np.int64), device=device)

@@ -1,0 +1,204 @@
+"""Continuous batching: prompts are read once, then every slot writes, and a freed slot is refilled at once.
+
+A step puts one token of each slot through the model, packed along the sequence axis with its own position. Nothing
+waits for the slowest: a sequence that ends leaves in the same step, and the next prompt takes its place.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from evalstone.engine.attention import window_in_progress
+from evalstone.engine.generation import (
+    FinishReason,
+    GeneratedSequence,
+    GenerationFailure,
+    GenerationPrompt,
+    GenerationReport,
+    StopCheck,
+    uniform,
+)
+from evalstone.engine.head import Head
+from evalstone.engine.prefill import Prefill, ReadPrompt
+from evalstone.engine.sampling import choose, penalise
+from evalstone.engine.sharing import build_prompt_trie
+from evalstone.engine.slots import ROWS_ADDED, DecodeStep, SlotTable
+
+Result = GeneratedSequence | GenerationFailure
+Observer = Callable[[GenerationReport], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Sequence:
+    """One continuation that is being written."""
+
+    index: int
+    repeat: int
+    prompt: GenerationPrompt
+    tokens: list[int] = field(default_factory=list)
+    seen: set[int] = field(default_factory=set)  # tokens of prompt and continuation; only kept for a penalty
+
+
+class SlotWriter:
+    """Writes the continuations of prompts, step by step."""
+
+    def __init__(
+        self,
+        head: Head,
+        prompts: Sequence[GenerationPrompt],
+        *,
+        n_slots: int,
+        window_tokens: int,
+        stop: StopCheck | None = None,
+        observe: Observer | None = None,
+    ) -> None:
+        self._head = head
+        self._prompts = prompts
+        self._stop = stop
+        self._observe = observe
+        self._device = head.projection.weight.device
+        tries = build_prompt_trie([p.tokens for p in prompts], [len(p.repeats) for p in prompts], n_slots)
+        self._members = tries.members
+        self._prefill = Prefill(head, tries, window_tokens)
+        self._table = SlotTable(n_slots, tries.most_private() + ROWS_ADDED)
+        self._running: list[_Sequence] = []
+        self._waiting: deque[tuple[ReadPrompt, _Sequence]] = deque()
+        self._n_written = self._n_slot_steps = 0
+        self._started = time.perf_counter()
+        n_sequences = sum(len(p.repeats) for p in prompts)
+        self._report = GenerationReport(0, tries.trie.n_nodes, 0, 0, 0, n_sequences, 0.0)
+
+    def run(self) -> Iterator[list[Result]]:
+        """Yield what each step finished, often nothing.
+
+        The model must attend through `evalstone.engine.attention`.
+        """
+        while True:
+            finished = self._refill()
+            if self._running:
+                finished += self._step()
+            self._tell(finished)
+            yield finished
+            if not self._running and not self._waiting and self._prefill.is_done:
+                return
+
+    @torch.inference_mode()
+    def _refill(self) -> list[Result]:
+        """Put prompts that have been read into free slots, reading on where none waits; return what ends at once."""
+        finished: list[Result] = []
+        while self._table.n < self._table.n_slots:
+            while not self._waiting and not self._prefill.is_done:
+                self._read()
+            if not self._waiting:
+                break
+            n_free = self._table.n_slots - self._table.n
+            chosen = [self._waiting.popleft() for _ in range(min(n_free, len(self._waiting)))]
+            logits = torch.stack([read.logits for read, _ in chosen])
+            ends = self._write(logits, [sequence for _, sequence in chosen])
+            for (read, sequence), end in zip(chosen, ends, strict=True):
+                if end is not None:
+                    finished.append(end)
+                    continue
+                self._table.add(read.rows, read.start, read.chain)
+                self._running.append(sequence)
+        return finished
+
+    def _read(self) -> None:
+        """Read one window; every continuation of the prompts that end in it waits for a slot."""
+        for read in self._prefill.read():
+            for index in self._members[read.number]:
+                prompt = self._prompts[index]
+                seen = set(prompt.tokens.tolist()) if prompt.repetition_penalty != 1.0 else set()
+                for repeat in prompt.repeats:
+                    self._waiting.append((read, _Sequence(index, repeat, prompt, [], set(seen))))
+        if self._prefill.note is not None:
+            self._report = replace(self._report, note=self._prefill.note)
+
+    @torch.inference_mode()
+    def _step(self) -> list[Result]:
+        """Write one token in each slot; return the sequences that end with it."""
+        table = self._table
+        step = DecodeStep(table, self._device)
+        tokens = np.asarray([sequence.tokens[-1] for sequence in self._running], dtype=np.int64)
+        with window_in_progress(cast("Any", step)):
+            output = self._head.run_body(
+                input_ids=torch.as_tensor(tokens, device=self._device)[None],
+                position_ids=torch.as_tensor(table.depths, device=self._device)[None],
+                attention_mask=torch.ones(1, table.n, dtype=torch.long, device=self._device),
+                use_cache=False,
+            )
+        step.commit()
+        self._n_slot_steps += table.n
+        logits = self._head.logits(output, output.last_hidden_state[0])
+        ends = self._write(logits, self._running)
+        finished = [end for end in ends if end is not None]
+        for slot in range(table.n - 1, -1, -1):  # from the back, so that whatever moves into a place goes on
+            if ends[slot] is not None:
+                self._running[slot] = self._running[table.remove(slot)]
+                self._running.pop()
+        return finished
+
+    def _write(self, logits: torch.Tensor, sequences: Sequence[_Sequence]) -> list[Result | None]:
+        """Choose the next token of each sequence; return how those end that end with it.
+
+        Shapes: logits [n, vocab].
+        """
+        for row, sequence in enumerate(sequences):
+            if sequence.prompt.repetition_penalty != 1.0:
+                seen = torch.tensor(sorted(sequence.seen), device=logits.device)
+                penalise(logits[row], seen, sequence.prompt.repetition_penalty)
+        samplings = [sequence.prompt.sampling for sequence in sequences]
+        numbers = [_number(sequence) for sequence in sequences]
+        tokens, finite = choose(logits, samplings, numbers)
+        ends: list[Result | None] = []
+        for sequence, token, is_finite in zip(sequences, tokens, finite, strict=True):
+            if not is_finite:
+                message = f"logits are not finite after {len(sequence.tokens)} tokens"
+                ends.append(GenerationFailure(sequence.index, sequence.repeat, message))
+                continue
+            sequence.tokens.append(token)
+            self._n_written += 1
+            if sequence.prompt.repetition_penalty != 1.0:
+                sequence.seen.add(token)
+            reason = self._end_of(sequence, token)
+            ends.append(_finished(sequence, reason) if reason is not None else None)
+        return ends
+
+    def _end_of(self, sequence: _Sequence, token: int) -> FinishReason | None:
+        """Return why a sequence ends with its newest token, None if it goes on."""
+        if token in sequence.prompt.eos_ids:
+            return "eos"
+        if self._stop is not None and self._stop(sequence.index, sequence.repeat, sequence.tokens):
+            return "stop"
+        return "length" if len(sequence.tokens) >= sequence.prompt.max_new_tokens else None
+
+    def _tell(self, finished: Sequence[Result]) -> None:
+        """Count a step, and say how far it has come."""
+        self._report = replace(
+            self._report,
+            n_prompt_done=self._prefill.n_tokens_read,
+            n_written=self._n_written,
+            n_slot_steps=self._n_slot_steps,
+            n_sequences_done=self._report.n_sequences_done + len(finished),
+            seconds=time.perf_counter() - self._started,
+        )
+        if self._observe is not None:
+            self._observe(self._report)
+        self._report = replace(self._report, note=None)
+
+
+def _number(sequence: _Sequence) -> float:
+    """Return the random number of a sequence's next token; 0 where none is needed."""
+    prompt = sequence.prompt
+    if prompt.sampling is None:
+        return 0.0
+    return uniform(prompt.seed, prompt.key, sequence.repeat, len(sequence.tokens))
+
+
+def _finished(sequence: _Sequence, reason: FinishReason) -> GeneratedSequence:
+    return GeneratedSequence(sequence.index, sequence.repeat, tuple(sequence.tokens), reason)

@@ -1,0 +1,113 @@
+"""The plain path: transformers' own `generate`, one sequence at a time.
+
+For models that the trie path cannot carry, for inputs beyond the length from which rotary embeddings change, and for
+settings that only `generate` understands. Draws and stops are ours here too, so that a model's path does not decide
+what is asked of it: the sampler sits behind `generate`'s own processors and leaves one token possible.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from evalstone.engine.generation import (
+    FinishReason,
+    GeneratedSequence,
+    GenerationFailure,
+    GenerationPrompt,
+    uniform,
+)
+from evalstone.engine.sampling import choose
+
+
+class _Sampler:
+    """A logits processor that draws the token and lets only that one pass; notes whether logits were finite."""
+
+    def __init__(self, prompt: GenerationPrompt, repeat: int) -> None:
+        self._prompt = prompt
+        self._repeat = repeat
+        self.is_finite = True
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Return the scores with the drawn token in front, or as they are for greedy."""
+        prompt = self._prompt
+        step = int(input_ids.shape[1]) - int(prompt.tokens.size)
+        number = uniform(prompt.seed, prompt.key, self._repeat, step) if prompt.sampling is not None else 0.0
+        tokens, finite = choose(scores, [prompt.sampling], [number])
+        self.is_finite = self.is_finite and finite[0]
+        if prompt.sampling is None:
+            return scores
+        only = torch.full_like(scores, -torch.inf)
+        only[0, tokens[0]] = 0.0
+        return only
+
+
+class _Stopper:
+    """A stopping criterion that asks `is_over` after each token."""
+
+    def __init__(self, n_prompt: int, is_over: Callable[[Sequence[int]], bool]) -> None:
+        self._n_prompt = n_prompt
+        self._is_over = is_over
+        self.has_stopped = False
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **_options: Any) -> torch.Tensor:
+        """Return whether the one sequence is over. Shapes: bool [1]."""
+        del scores
+        written = input_ids[0, self._n_prompt :].tolist()
+        self.has_stopped = bool(written) and self._is_over(written)
+        return torch.tensor([self.has_stopped], device=input_ids.device)
+
+
+@torch.inference_mode()
+def write_plain(
+    model: Any, prompt: GenerationPrompt, index: int, repeat: int, stop: Callable[[Sequence[int]], bool] | None
+) -> GeneratedSequence | GenerationFailure:
+    """Return one prompt's continuation, written alone by transformers.
+
+    `model` is what a caller would call, with its adapter if it has one.
+    """
+    from transformers import GenerationConfig
+
+    device = next(model.parameters()).device
+    ids = torch.as_tensor(prompt.tokens.astype("int64"), device=device)[None]
+    n_prompt = int(prompt.tokens.size)
+    sampler = _Sampler(prompt, repeat)
+    stopper = _Stopper(n_prompt, stop or (lambda _: False))
+    eos = sorted(prompt.eos_ids)
+    config = GenerationConfig(
+        max_new_tokens=prompt.max_new_tokens,
+        do_sample=False,
+        num_beams=1,
+        eos_token_id=eos or None,
+        pad_token_id=eos[0] if eos else 0,
+        repetition_penalty=prompt.repetition_penalty,
+        **prompt.other,
+    )
+    options = {"attention_mask": torch.ones_like(ids), "generation_config": config}
+    written = _without_own_config(
+        model, lambda: model.generate(ids, logits_processor=[sampler], stopping_criteria=[stopper], **options)
+    )[0, n_prompt:].tolist()
+    if not sampler.is_finite:
+        return GenerationFailure(index, repeat, "logits are not finite")
+    reason: FinishReason = "length"
+    if written and written[-1] in prompt.eos_ids:
+        reason = "eos"
+    elif stopper.has_stopped:
+        reason = "stop"
+    return GeneratedSequence(index, repeat, tuple(written), reason)
+
+
+def _without_own_config(model: Any, call: Callable[[], Any]) -> Any:
+    """Return what `call` gives while the model's own generation_config is empty: what counts is in the prompt."""
+    from transformers import GenerationConfig
+
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    holders = [model] if inner is model else [model, inner]
+    own = [holder.generation_config for holder in holders]
+    for holder in holders:
+        holder.generation_config = GenerationConfig()
+    try:
+        return call()
+    finally:
+        for holder, config in zip(holders, own, strict=True):
+            holder.generation_config = config

@@ -1,0 +1,82 @@
+"""How a model is to be run, and how it was in fact run: the records around an engine.
+
+`EngineSettings` is what the caller asks for; `EngineInfo` is what came of it, in a form that can be stored with the
+results. They need no torch, so plans and commands that load nothing can speak of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from evalstone.errors import UsageError
+
+DTypeName = Literal["auto", "float32", "bfloat16", "float16"]
+Numerics = Literal["float32", "model-dtype"]
+AttentionPath = Literal["auto", "trie", "plain"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """What the caller asks for.
+
+    dtype: of the weights and activations; "auto" takes the checkpoint's own.
+    device: "auto", "cpu", "cuda", "cuda:1", ...
+    numerics: "float32" scores in float32 whatever the dtype; "model-dtype" rounds as lm-evaluation-harness does.
+    window_tokens: trie nodes per forward pass, a power of two; None chooses it from memory and the model's shape.
+    attention: "auto" checks the trie path against the plain one at load and falls back; "trie" and "plain" insist.
+    peft: folder or Hub id of an adapter to put on the model.
+    n_slots: sequences written at once; None chooses it from memory, lengths and the model's shape.
+    n_threads: CPU threads; None leaves torch's own choice.
+    model_kwargs: passed on to `from_pretrained`.
+    """
+
+    dtype: DTypeName = "auto"
+    device: str = "auto"
+    numerics: Numerics = "float32"
+    revision: str | None = None
+    trust_remote_code: bool = False
+    window_tokens: int | None = None
+    attention: AttentionPath = "auto"
+    peft: str | None = None
+    n_slots: int | None = None
+    n_threads: int | None = None
+    model_kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be.
+
+        Raises: UsageError.
+        """
+        choices = {
+            "dtype": (self.dtype, ("auto", "float32", "bfloat16", "float16")),
+            "numerics": (self.numerics, ("float32", "model-dtype")),
+            "attention": (self.attention, ("auto", "trie", "plain")),
+        }
+        for name, (value, allowed) in choices.items():
+            if value not in allowed:
+                raise UsageError(f"{name}={value!r} is unknown; expected one of {', '.join(allowed)}")
+        window = self.window_tokens
+        if window is not None and (window < 1 or window & (window - 1)):
+            raise UsageError(f"window_tokens={window} is not a power of two; expected e.g. 1024")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """What runs, as it is recorded with each attempt of a run.
+
+    max_length: positions the model has; None where it has no limit (recurrent models).
+    attention: the path in use, with `why`.
+    versions: of the libraries that decide the numbers.
+    """
+
+    device: str
+    dtype: str
+    numerics: str
+    n_parameters: int
+    max_length: int | None
+    vocab_size: int
+    attention: str
+    why: str
+    window_tokens: int
+    n_threads: int
+    versions: Mapping[str, str]

@@ -1,0 +1,64 @@
+"""Attention over one set of keys, in a form that can be merged with attention over another.
+
+Softmax over two sets of keys is a weighted sum of softmax over each, the weights being the sets' sums of exponentials.
+So keys that many sequences share are attended once for all of them, and each sequence's own keys apart.
+Source: the identity is that of online softmax (Milakov and Gimelshein 2018); used for shared prefixes by Juravsky et
+al. 2024 (Hydragen).
+"""
+
+from typing import Any
+
+import torch
+
+
+def has_flash_kernel() -> bool:
+    """Return whether this torch gives the sum of exponentials along with attention on a CPU."""
+    return hasattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu")
+
+
+def attend_part(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None, options: dict[str, Any]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return attention over these keys alone, and the logarithm of the sum of exponentials of its scores.
+
+    Shapes: query [B, G, Q, D]; key [B, G, K, D]; value [B, G, K, E]; bias [B, 1, Q, K], 0 or minus infinity, at least
+        one 0 in each row; results [B, G, Q, E] in the values' dtype, float32 [B, G, Q].
+    """
+    scale = options.get("scaling")
+    scale = query.shape[-1] ** -0.5 if scale is None else float(scale)
+    cap = options.get("softcap")
+    on_cpu = query.device.type == "cpu"
+    if cap is None and on_cpu and key.shape[-1] == value.shape[-1] and has_flash_kernel():
+        output, log_sum = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(  # noqa: SLF001
+            query, key, value, 0.0, False, attn_mask=bias, scale=scale
+        )
+        return output, log_sum
+    scores = torch.matmul(query, key.transpose(2, 3)).float() * scale  # [B, G, Q, K]
+    if cap is not None:
+        scores = torch.tanh(scores / cap) * cap
+    if bias is not None:
+        scores = scores + bias
+    log_sum = torch.logsumexp(scores, dim=-1)
+    weights = (scores - log_sum[..., None]).exp_()
+    return torch.matmul(weights.to(value.dtype), value), log_sum
+
+
+def merge_into(
+    output: torch.Tensor, log_sum: torch.Tensor, more: torch.Tensor, more_log_sum: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return attention over the union of two disjoint sets of keys from attention over each.
+
+    Shapes: output, more [..., E]; log_sum, more_log_sum float32 [...]; `log_sum` is finite.
+    """
+    total = torch.logaddexp(log_sum, more_log_sum)
+    ours, theirs = torch.exp(log_sum - total)[..., None], torch.exp(more_log_sum - total)[..., None]
+    return output * ours.to(output.dtype) + more * theirs.to(output.dtype), total
+
+
+def with_sinks(output: torch.Tensor, log_sum: torch.Tensor, sinks: torch.Tensor) -> torch.Tensor:
+    """Return attention in which each head also attends to a sink that has no value.
+
+    Shapes: output [S, G, R, E]; log_sum [S, G, R]; sinks [G * R].
+    """
+    own = sinks.float().view(1, output.shape[1], output.shape[2])
+    return output * torch.exp(log_sum - torch.logaddexp(log_sum, own))[..., None].to(output.dtype)

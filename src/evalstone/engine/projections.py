@@ -1,0 +1,168 @@
+"""Matrix products on the CPU by the faster of two libraries, under the model's own modules.
+
+torch sends float32 products to MKL, which on some processors is slower than oneDNN, the library it has at hand as
+well; oneDNN can also apply an activation or a product with a second operand while a result is still in registers.
+Only the forward of plain `nn.Linear` modules, and of gated feed-forward blocks made of three of them, is exchanged on
+the instance, after it has been seen to agree on random input. Weights stay where they are; `restore` undoes it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from evalstone.engine.attention import rows_wanted
+
+UPCAST_ROWS = 2048  # of half-precision weights at once: a piece that stays in cache
+DTYPES = (torch.float32, torch.bfloat16)
+_ACTIVATIONS = {"SiLU": "swish", "SiLUActivation": "swish"}
+
+
+def is_available() -> bool:
+    """Return whether this torch offers oneDNN's fused products on the CPU."""
+    has_library = bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
+    return has_library and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+def project(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Return hidden @ weight.T + bias, as `torch.nn.functional.linear`.
+
+    Shapes: hidden [..., in]; weight [out, in]; bias [out] or None; result [..., out].
+    """
+    if weight.device.type == "cpu" and weight.dtype in DTYPES and is_available() and weight.is_contiguous():
+        return _product(hidden, weight, bias, "none")
+    return torch.nn.functional.linear(hidden, weight, bias)
+
+
+def project_half(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Return hidden @ weight.T with half-precision weights as float32 would have it.
+
+    A GPU multiplies halves exactly and adds in float32; a CPU takes the weights a slice at a time, upcast, which
+    costs no time and saves the copy in float32.
+    Shapes: hidden [..., in]; weight [out, in]; result float32 [..., out].
+    """
+    rows = hidden.reshape(-1, weight.shape[1])
+    if weight.device.type == "cuda" and hidden.dtype == weight.dtype and weight.dtype != torch.float32:
+        try:
+            product: torch.Tensor = torch.mm(rows, weight.t(), out_dtype=torch.float32)
+            return product.view(*hidden.shape[:-1], -1)
+        except (RuntimeError, TypeError, NotImplementedError):
+            pass  # an older torch: the slices below do the same
+    rows = rows.float()
+    result = rows.new_empty(rows.shape[0], weight.shape[0])
+    for first in range(0, weight.shape[0], UPCAST_ROWS):
+        part = weight[first : first + UPCAST_ROWS].float()
+        result[:, first : first + part.shape[0]] = project(rows, part, None)
+    return result.view(*hidden.shape[:-1], -1)
+
+
+def _product(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, activation: str) -> torch.Tensor:
+    """Return activation(hidden @ weight.T + bias) in one call."""
+    result: torch.Tensor = torch.ops.mkldnn._linear_pointwise(  # noqa: SLF001 - what torch.compile itself emits
+        hidden, weight, bias, activation, [], ""
+    )
+    return result
+
+
+class FasterProjections:
+    """The exchanged forwards of one model, with the way back."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._exchanged: list[torch.nn.Module] = []
+        if not is_available():
+            return
+        for module in model.modules():
+            if _is_plain_linear(module):
+                self._exchange(module, _linear_forward(module))
+        for module in model.modules():
+            forward = _gated_forward(module)
+            if forward is not None:
+                self._exchange(module, forward)
+
+    def __len__(self) -> int:
+        return len(self._exchanged)
+
+    def _exchange(self, module: torch.nn.Module, forward: Callable[..., torch.Tensor]) -> None:
+        """Put `forward` on the instance, where it hides the class's own, if both agree on random input."""
+        if "forward" in module.__dict__ or not _agree(module, forward):
+            return
+        module.__dict__["forward"] = forward
+        self._exchanged.append(module)
+
+    def restore(self) -> None:
+        """Give every module its class's forward again."""
+        for module in self._exchanged:
+            module.__dict__.pop("forward", None)
+        self._exchanged.clear()
+
+
+def _is_plain_linear(module: Any) -> bool:
+    """Return whether the module is torch's own linear layer on the CPU in a dtype that pays, and without hooks."""
+    return (
+        type(module) is torch.nn.Linear
+        and module.weight.device.type == "cpu"
+        and module.weight.dtype in DTYPES
+        and module.weight.is_contiguous()
+    )
+
+
+def _linear_forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return a forward for a plain linear layer."""
+    weight, bias = module.weight.detach(), None if module.bias is None else module.bias.detach()
+    return _for_rows_wanted(lambda hidden: _product(hidden, weight, bias, "none"), weight.shape[0])
+
+
+def _gated_forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """Return a forward for down(act(gate(x)) * up(x)), or None where the module is no such block."""
+    parts = [getattr(module, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
+    activation = _ACTIVATIONS.get(type(getattr(module, "act_fn", None)).__name__)
+    if activation is None or not all(_is_plain_linear(part) for part in parts):
+        return None
+    (gate, gate_bias), (up, up_bias), (down, down_bias) = (
+        (part.weight.detach(), None if part.bias is None else part.bias.detach()) for part in parts if part is not None
+    )
+    times = torch.ops.mkldnn._linear_pointwise.binary  # noqa: SLF001 - as above
+
+    def forward(hidden: torch.Tensor) -> torch.Tensor:
+        gated = _product(hidden, gate, gate_bias, activation)
+        return _product(times(hidden, gated, up, up_bias, "mul"), down, down_bias, "none")
+
+    return _for_rows_wanted(forward, down.shape[0])
+
+
+def _for_rows_wanted(forward: Callable[[torch.Tensor], torch.Tensor], width: int) -> Callable[..., torch.Tensor]:
+    """Return `forward` that leaves rows at zero which nobody will ask about.
+
+    After a window's last attention call rows no longer meet, so the last layer's feed-forward, the dearest part of a
+    layer, need only be computed for the rows that are asked about.
+    """
+
+    def chosen(hidden: torch.Tensor) -> torch.Tensor:
+        if hidden.dim() != 3 or hidden.shape[0] != 1:
+            return forward(hidden)
+        rows = rows_wanted(hidden.shape[1])
+        if rows is None:
+            return forward(hidden)
+        result = hidden.new_zeros(1, hidden.shape[1], width)
+        if rows.numel():
+            result[:, rows] = forward(hidden[:, rows])
+        return result
+
+    return chosen
+
+
+@torch.inference_mode()
+def _agree(module: Any, forward: Callable[..., torch.Tensor]) -> bool:
+    """Return whether `forward` gives the module's own result up to rounding, on a few rows of random input."""
+    linear = module if type(module) is torch.nn.Linear else module.gate_proj
+    weight = linear.weight
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(1, 3, weight.shape[1], generator=generator).to(weight.dtype)
+    try:
+        own, other = module(hidden), forward(hidden)
+    except (RuntimeError, TypeError):
+        return False
+    if own.shape != other.shape or own.dtype != other.dtype:
+        return False
+    scale = float(own.abs().max()) or 1.0
+    return float((own - other).abs().max()) <= 64 * torch.finfo(weight.dtype).eps * scale

@@ -1,0 +1,94 @@
+"""Which beginnings of prompts are kept once for all sequences that continue them.
+
+Keys and values of a beginning that many sequences share are a trunk: stored once, read by all of them in one matrix
+product. What only few share, or what is short, is cheaper to copy into each sequence's own rows than to visit
+apart, so a trunk must save enough. Trunks nest: the shots of a subject, then one question asked 64 times.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from evalstone.engine.spans import IntArray, SpanBatch
+from evalstone.engine.trie import Trie, build_trie
+
+SHORTEST_TRUNK = 16  # tokens
+LEAST_SAVED = 1024  # rows that need not be read again in each step: visiting a trunk costs about that much
+
+
+@dataclass(frozen=True, slots=True)
+class Trunk:
+    """Positions [first, last) of a path, shared by `n_users` sequences."""
+
+    first: int
+    last: int
+    n_users: int
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTrie:
+    """All distinct prompts in pre-order, and the trunks above each.
+
+    Shapes: ends int64 [n]: the last node of each distinct prompt, ascending; shared int64 [n]: tokens it shares with
+        the one before it. members: the given prompts that are equal to each distinct one. chains: numbers of the
+        trunks of each, from the root.
+    """
+
+    trie: Trie
+    ends: IntArray
+    shared: IntArray
+    members: tuple[tuple[int, ...], ...]
+    trunks: tuple[Trunk, ...]
+    chains: tuple[tuple[int, ...], ...]
+
+    def first_private(self, prompt: int) -> int:
+        """Return the position from which a distinct prompt's rows are its own."""
+        chain = self.chains[prompt]
+        return self.trunks[chain[-1]].last if chain else 0
+
+    def most_private(self) -> int:
+        """Return how many rows of its own the prompt with most of them has."""
+        lengths = self.trie.depths[self.ends].astype(np.int64) + 1
+        return max(int(length) - self.first_private(i) for i, length in enumerate(lengths.tolist()))
+
+
+def build_prompt_trie(prompts: Sequence[IntArray], n_sequences: Sequence[int], n_slots: int) -> PromptTrie:
+    """Return the trie of `prompts`, of which `n_sequences[i]` continuations of prompt i are to be written."""
+    # Nothing is predicted from a span's last token, so each prompt gets one that is never looked at.
+    padded = [np.concatenate([tokens, np.zeros(1, dtype=np.int32)]) for tokens in prompts]
+    trie = build_trie(SpanBatch.from_lists(padded, [1] * len(padded)))
+    ends, begins = np.unique(trie.ask_nodes, return_index=True)
+    groups = np.split(trie.ask_spans, begins[1:])
+    members = tuple(tuple(sorted(group.tolist())) for group in groups)
+    firsts = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1] + 1])
+    shared = trie.depths[firsts].astype(np.int64)
+    lengths = trie.depths[ends].astype(np.int64) + 1
+    weights = np.asarray([sum(n_sequences[i] for i in group) for group in members], dtype=np.int64)
+    trunks, chains = _find_trunks(shared, lengths, weights, n_slots)
+    return PromptTrie(trie, ends, shared, members, trunks, chains)
+
+
+def _find_trunks(
+    shared: IntArray, lengths: IntArray, weights: IntArray, n_slots: int
+) -> tuple[tuple[Trunk, ...], tuple[tuple[int, ...], ...]]:
+    """Return the trunks worth keeping, and the chain of them above each prompt."""
+    trunks: list[Trunk] = []
+    chains: list[tuple[int, ...]] = [()] * lengths.size
+    stack: list[tuple[int, int, int, tuple[int, ...]]] = [(0, int(lengths.size), 0, ())]
+    while stack:
+        low, high, depth, chain = stack.pop()
+        common = int(lengths[low]) if high - low == 1 else int(shared[low + 1 : high].min())
+        n_users = int(weights[low:high].sum())
+        n_saved = (min(n_users, n_slots) - 1) * (common - depth)
+        if common - depth >= SHORTEST_TRUNK and n_saved >= LEAST_SAVED:
+            chain = (*chain, len(trunks))
+            trunks.append(Trunk(depth, common, n_users))
+            depth = common
+        if high - low == 1:
+            chains[low] = chain
+            continue
+        edges = [low, *(np.flatnonzero(shared[low + 1 : high] == common) + low + 1).tolist(), high]
+        stack += [(a, b, depth, chain) for a, b in pairwise(edges)]
+    return tuple(trunks), tuple(chains)

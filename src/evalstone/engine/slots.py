@@ -1,0 +1,250 @@
+"""The slot table: sequences that are being written, packed without holes, each with rows of keys and values.
+
+A slot's own rows lie in one block per layer, [slots, key-value heads, capacity, width], so that one call attends for
+all slots; what it shares with others is in trunks. When a sequence ends, its place is taken by the next one, or by
+the last slot of the table: every place that is computed belongs to somebody.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from evalstone.engine.attention import MaskRule, UnsupportedAttention
+from evalstone.engine.partial_attention import attend_part, merge_into, with_sinks
+from evalstone.engine.spans import IntArray
+
+ROWS_ADDED = 64  # a table grows by at least this many rows a slot
+GROWTH = 1.25
+
+Rows = list[tuple[torch.Tensor, torch.Tensor]]
+"""Keys and values of some positions for each attention call. Shapes: [n, G, D] and [n, G, E]."""
+
+
+@dataclass(slots=True, eq=False)
+class TrunkRows:
+    """The keys and values of a trunk. Shapes: [1, G, last - first, D] and [.., E] for each attention call."""
+
+    first: int
+    last: int
+    layers: list[tuple[torch.Tensor, torch.Tensor]]
+
+
+def trunk_rows(first: int, last: int, rows: Rows) -> TrunkRows:
+    """Return a trunk from the rows of its positions, laid out for reading."""
+    layers = [(key.transpose(0, 1)[None].contiguous(), value.transpose(0, 1)[None].contiguous()) for key, value in rows]
+    return TrunkRows(first, last, layers)
+
+
+@dataclass(slots=True)
+class SlotTable:
+    """Rows of the sequences in slots 0 to n - 1.
+
+    Shapes: keys and values [n_slots, G, capacity, D or E] for each attention call; starts int64 [n_slots]: the
+        position of a slot's first own row; lengths int64 [n_slots]: how many own rows it has. first_capacity: room that
+        will be needed, as far as it is known beforehand.
+    """
+
+    n_slots: int
+    first_capacity: int = 0
+    n: int = 0
+    capacity: int = 0
+    keys: list[torch.Tensor] = field(default_factory=list)
+    values: list[torch.Tensor] = field(default_factory=list)
+    starts: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    lengths: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    chains: list[tuple[TrunkRows, ...]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Make room for the counts; rows get theirs when the first sequence shows their shape."""
+        self.starts = np.zeros(self.n_slots, dtype=np.int64)
+        self.lengths = np.zeros(self.n_slots, dtype=np.int64)
+
+    @property
+    def depths(self) -> IntArray:
+        """The position of each slot's next token. Shapes: int64 [n]."""
+        return self.starts[: self.n] + self.lengths[: self.n]
+
+    def add(self, rows: Rows, start: int, chain: tuple[TrunkRows, ...]) -> None:
+        """Give the next free slot to a sequence whose own rows so far are these."""
+        if not self.keys:
+            for key, value in rows:
+                self.keys.append(key.new_empty(self.n_slots, key.shape[1], 0, key.shape[2]))
+                self.values.append(value.new_empty(self.n_slots, value.shape[1], 0, value.shape[2]))
+        length = int(rows[0][0].shape[0])
+        slot = self.n
+        self.n += 1
+        self.reserve(length + 1)
+        for layer, (key, value) in enumerate(rows):
+            self.keys[layer][slot, :, :length] = key.transpose(0, 1)
+            self.values[layer][slot, :, :length] = value.transpose(0, 1)
+        self.starts[slot], self.lengths[slot] = start, length
+        self.chains.append(chain)
+
+    def remove(self, slot: int) -> int:
+        """End a slot; the last one moves to its place. Return the number that the moved one had."""
+        last = self.n - 1
+        if slot != last:
+            length = int(self.lengths[last])
+            for rows in (*self.keys, *self.values):
+                rows[slot, :, :length] = rows[last, :, :length]
+            self.starts[slot], self.lengths[slot] = self.starts[last], self.lengths[last]
+            self.chains[slot] = self.chains[last]
+        self.chains.pop()
+        self.n = last
+        return last
+
+    def reserve(self, n_rows: int) -> None:
+        """Make sure that each slot has room for `n_rows` of its own."""
+        if n_rows <= self.capacity:
+            return
+        capacity = max(n_rows + ROWS_ADDED, int(self.capacity * GROWTH), self.first_capacity)
+        for tensors in (self.keys, self.values):
+            for layer, old in enumerate(tensors):
+                new = old.new_zeros(*old.shape[:2], capacity, old.shape[3])
+                new[:, :, : self.capacity] = old
+                tensors[layer] = new
+        self.capacity = capacity
+
+
+@dataclass(slots=True)
+class _TrunkView:
+    """A trunk as one step sees it: which slots read it, and under which mask. `slots` None means all of them."""
+
+    trunk: TrunkRows
+    slots: torch.Tensor | None
+    n: int
+    bias: torch.Tensor | None  # [1, 1, n * queries per key head, rows]
+    blind: torch.Tensor | None  # bool [n]: slots that may see nothing of it
+
+
+class DecodeStep:
+    """One new token of each slot on its way through the layers."""
+
+    def __init__(self, table: SlotTable, device: torch.device) -> None:
+        table.reserve(int(table.lengths[: table.n].max()) + 1)
+        self.table = table
+        self.device = device
+        self.n_calls = 0
+        self.n_rows = int(table.lengths[: table.n].max()) + 1
+        self._slots = torch.arange(table.n, device=device)
+        self._places = torch.as_tensor(table.lengths[: table.n].copy(), device=device)
+        self._groups = _trunk_groups(table)
+        self._views: dict[tuple[int, int], tuple[torch.Tensor | None, list[_TrunkView]]] = {}
+        self._rules: list[MaskRule] = []  # keeps ids of rules from being reused within the step
+
+    def attend(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: MaskRule, options: dict[str, Any]
+    ) -> torch.Tensor:
+        """Return attention's output for one layer, after keeping the new keys and values.
+
+        Shapes: query [1, H, S, D]; key [1, G, S, D]; value [1, G, S, E]; result [1, S, H, E].
+        """
+        table, layer = self.table, self.n_calls
+        if query.shape[0] != 1 or query.shape[2] != table.n or layer >= len(table.keys):
+            raise UnsupportedAttention(f"queries of shape {tuple(query.shape)} for {table.n} slots, call {layer}")
+        self.n_calls += 1
+        given = query.dtype
+        keys, values = table.keys[layer], table.values[layer]
+        _, n_heads, n, width = query.shape
+        n_groups = key.shape[1]
+        repeat = n_heads // n_groups
+        keys[self._slots, :, self._places] = key[0].transpose(0, 1).to(keys.dtype)
+        values[self._slots, :, self._places] = value[0].transpose(0, 1).to(values.dtype)
+        folded = query[0].view(n_groups, repeat, n, width).permute(2, 0, 1, 3).to(keys.dtype).contiguous()
+        bias, views = self._views_for(rule, repeat)
+        rows = slice(0, self.n_rows)
+        output, log_sum = attend_part(folded, keys[:n, :, rows], values[:n, :, rows], bias, options)
+        for view in views:
+            output, log_sum = _attend_trunk(folded, output, log_sum, view, view.trunk.layers[layer], options)
+        if options.get("s_aux") is not None:
+            output = with_sinks(output, log_sum, options["s_aux"])
+        return output.to(given).reshape(1, n, n_heads, -1)
+
+    def commit(self) -> None:
+        """Count the rows that this step has added; until then a failed step has changed nothing."""
+        self.table.lengths[: self.table.n] += 1
+
+    def _views_for(self, rule: MaskRule, repeat: int) -> tuple[torch.Tensor | None, list[_TrunkView]]:
+        """Return the mask over own rows and the trunks to read under `rule`, made once for the layers that share it."""
+        found = self._views.get((id(rule), repeat))
+        if found is None:
+            self._rules.append(rule)
+            depths = self.table.depths
+            sees_all = bool(rule.allows(depths.max(keepdims=True), np.arange(int(depths.max()) + 1)).all())
+            views = [self._view(group, rule, repeat, sees_all) for group in self._groups]
+            bias = self._own_bias(rule, repeat, sees_all)
+            found = self._views[(id(rule), repeat)] = (bias, [view for view in views if view is not None])
+        return found
+
+    def _own_bias(self, rule: MaskRule, repeat: int, sees_all: bool) -> torch.Tensor | None:
+        """Return the mask over own rows. Shapes: [S, 1, repeat, rows]."""
+        table = self.table
+        rows = np.arange(self.n_rows)
+        visible = rows[None, :] <= table.lengths[: table.n, None]
+        if not sees_all:
+            visible = visible & rule.allows(table.depths[:, None], table.starts[: table.n, None] + rows[None, :])
+        if visible.all():
+            return None
+        bias = self._bias(visible)[:, None, None, :]
+        return bias.expand(-1, 1, repeat, -1)
+
+    def _view(
+        self, group: tuple[TrunkRows, list[int]], rule: MaskRule, repeat: int, sees_all: bool
+    ) -> _TrunkView | None:
+        """Return how this step reads a trunk, None where no slot may see any of it."""
+        trunk, members = group
+        places = None if len(members) == self.table.n else torch.tensor(members, device=self.device)
+        if sees_all:
+            return _TrunkView(trunk, places, len(members), None, None)
+        visible = rule.allows(self.table.depths[members][:, None], np.arange(trunk.first, trunk.last)[None, :])
+        if visible.all():
+            return _TrunkView(trunk, places, len(members), None, None)
+        sees = np.asarray(visible.any(axis=1))
+        if not sees.any():
+            return None
+        bias = self._bias(visible | ~sees[:, None]).repeat_interleave(repeat, dim=0)[None, None]
+        blind = None if sees.all() else torch.as_tensor(~sees, device=self.device)
+        return _TrunkView(trunk, places, len(members), bias, blind)
+
+    def _bias(self, visible: Any) -> torch.Tensor:
+        hidden = torch.as_tensor(~visible, device=self.device)
+        dtype = self.table.keys[0].dtype
+        return torch.zeros(hidden.shape, dtype=dtype, device=self.device).masked_fill_(hidden, -torch.inf)
+
+
+def _trunk_groups(table: SlotTable) -> list[tuple[TrunkRows, list[int]]]:
+    """Return each trunk in use with the slots that read it."""
+    groups: dict[int, tuple[TrunkRows, list[int]]] = {}
+    for slot, chain in enumerate(table.chains):
+        for trunk in chain:
+            groups.setdefault(id(trunk), (trunk, []))[1].append(slot)
+    return list(groups.values())
+
+
+def _attend_trunk(
+    folded: torch.Tensor,
+    output: torch.Tensor,
+    log_sum: torch.Tensor,
+    view: _TrunkView,
+    rows: Sequence[torch.Tensor],
+    options: dict[str, Any],
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return attention so far merged with a trunk's, read once for all the slots that share it.
+
+    Shapes: folded [S, G, R, D]; output [S, G, R, E]; log_sum [S, G, R].
+    """
+    chosen = folded if view.slots is None else folded[view.slots]
+    n, n_groups, repeat, width = chosen.shape
+    queries = chosen.transpose(0, 1).reshape(1, n_groups, n * repeat, width)
+    more, more_log_sum = attend_part(queries, rows[0], rows[1], view.bias, options)
+    more = more.view(n_groups, n, repeat, -1).transpose(0, 1)
+    more_log_sum = more_log_sum.view(n_groups, n, repeat).transpose(0, 1)
+    if view.blind is not None:
+        more_log_sum = more_log_sum.masked_fill(view.blind[:, None, None], -torch.inf)
+    if view.slots is None:
+        return merge_into(output, log_sum, more, more_log_sum)
+    merged, total = merge_into(output[view.slots], log_sum[view.slots], more, more_log_sum)
+    return output.index_copy(0, view.slots, merged), log_sum.index_copy(0, view.slots, total)

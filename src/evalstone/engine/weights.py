@@ -1,0 +1,182 @@
+"""A model on its device: loaded from a folder or the Hub, or given by the caller, and what its configuration says.
+
+Foreign exceptions are translated here: whatever goes wrong while loading becomes one clear line with a remedy.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+
+from evalstone.engine.options import EngineSettings
+from evalstone.errors import MissingExtra, ModelUnavailable, UsageError
+
+LIBRARIES = ("torch", "transformers", "peft", "numpy")
+LENGTH_NAMES = ("n_positions", "max_position_embeddings", "n_ctx", "max_seq_len", "max_sequence_length", "seq_length")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model ready to be run.
+
+    outer: what a caller would call (an adapter around the model, perhaps). inner: the causal LM itself.
+    max_length: positions; None where the model has no limit. rope_limit: input length from which its rotary
+        embeddings change with length, None for most. vocab_size: rows of the input embedding.
+    """
+
+    outer: Any
+    inner: Any
+    max_length: int | None
+    rope_limit: int | None
+    vocab_size: int
+    n_parameters: int
+
+
+def pick_device(wanted: str) -> torch.device:
+    """Return the device asked for; "auto" is CUDA where there is some.
+
+    Raises: UsageError where the device does not exist.
+    """
+    if wanted == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+    except RuntimeError as error:
+        raise UsageError(f"device={wanted!r} is unknown; expected auto, cpu, cuda or cuda:N") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UsageError(f"device={wanted!r}, but torch {torch.__version__} finds no CUDA here; use device=cpu")
+    return device
+
+
+def load_model(path_or_model: Any, settings: EngineSettings) -> LoadedModel:
+    """Return the model named by a local folder or Hub id, or the loaded one given.
+
+    Raises: ModelUnavailable with a remedy; UsageError for an impossible device; MissingExtra without peft.
+    """
+    if isinstance(path_or_model, torch.nn.Module):
+        outer: Any = path_or_model
+    else:
+        outer = _from_pretrained(str(path_or_model), settings).to(pick_device(settings.device))
+    if settings.peft is not None:
+        outer = _with_adapter(outer, settings.peft)
+    outer.eval()
+    inner = outer.get_base_model() if hasattr(outer, "get_base_model") else outer
+    config = inner.config.get_text_config() if hasattr(inner.config, "get_text_config") else inner.config
+    return LoadedModel(
+        outer,
+        inner,
+        _max_length(config),
+        _rope_limit(config),
+        int(inner.get_input_embeddings().weight.shape[0]),
+        sum(parameter.numel() for parameter in outer.parameters()),
+    )
+
+
+def _from_pretrained(name: str, settings: EngineSettings) -> Any:
+    """Return the causal LM, in the dtype asked for, on the CPU."""
+    from transformers import AutoModelForCausalLM
+
+    dtype: Any = settings.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype)
+    try:
+        return AutoModelForCausalLM.from_pretrained(
+            name,
+            dtype=dtype,
+            revision=settings.revision or "main",
+            trust_remote_code=settings.trust_remote_code,
+            **settings.model_kwargs,
+        )
+    except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
+        text = str(error).strip()
+        first = text.splitlines()[0] if text else type(error).__name__
+        raise ModelUnavailable(
+            f"model {name!r} cannot be loaded: {first} (expected a folder with config.json and weights, or a Hub id)"
+            + _remedy(text, settings)
+        ) from error
+
+
+def _remedy(text: str, settings: EngineSettings) -> str:
+    """Return what to do about a failure to load, as far as its text tells."""
+    if "trust_remote_code" in text and not settings.trust_remote_code:
+        return "; the repository brings its own code: if you trust it, say trust_remote_code=True"
+    if "gated" in text or "401" in text:
+        return "; the repository may be gated: accept its terms and set HF_TOKEN"
+    if "model_type" in text or "architectures" in text or "Unrecognized model" in text:
+        return "; its config.json must name a model_type that transformers knows"
+    return "; check the spelling, the connection, and HF_HUB_OFFLINE"
+
+
+def _with_adapter(model: Any, adapter: str) -> Any:
+    """Return the model with a PEFT adapter on it.
+
+    Raises: MissingExtra where peft is not installed; ModelUnavailable where the adapter cannot be loaded.
+    """
+    try:
+        from peft import PeftModel
+    except ImportError as error:
+        raise MissingExtra("an adapter (peft=)", "hf") from error
+    try:
+        return PeftModel.from_pretrained(model, adapter)
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        raise ModelUnavailable(f"adapter {adapter!r} cannot be put on the model: {error}") from error
+
+
+def _max_length(config: Any) -> int | None:
+    """Return the number of positions the configuration speaks of."""
+    for name in LENGTH_NAMES:
+        value = getattr(config, name, None)
+        if isinstance(value, int) and value > 0:
+            return value
+    return None
+
+
+def _rope_limit(config: Any) -> int | None:
+    """Return the input length beyond which rotary embeddings depend on the longest sequence of a batch.
+
+    Llama 4 counts here too: from `floor_scale` on, it tunes its attention by a token's place in the forward pass.
+    """
+    if getattr(config, "attn_temperature_tuning", None) and getattr(config, "floor_scale", None):
+        return int(config.floor_scale) - 1
+    parameters = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    kinds = [parameters, *(value for value in parameters.values() if isinstance(value, dict))]
+    for rope in kinds:
+        if rope.get("rope_type", rope.get("type")) in ("dynamic", "longrope"):
+            original = rope.get("original_max_position_embeddings") or getattr(
+                config, "original_max_position_embeddings", None
+            )
+            return int(original or config.max_position_embeddings)
+    return None
+
+
+def probe_tokens(model: Any, name: Any) -> Sequence[int]:
+    """Return a piece of real text in the model's own tokens; empty where no tokenizer lies beside the model."""
+    from transformers import AutoTokenizer
+
+    source = name if isinstance(name, str) else getattr(model.config, "_name_or_path", "")
+    if not source:
+        return ()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
+        return list(tokenizer(PROBE_TEXT, verbose=False)["input_ids"])
+    except Exception:  # noqa: BLE001 - any text will do; a foreign tokenizer's failure is no failure of the model
+        return ()
+
+
+PROBE_TEXT = (
+    "Once upon a time there was a small harbour town whose lamp had gone dark. Question: who lights the lamp at "
+    "dusk? Answer: the keeper's daughter, for her father is ill. They sailed at nine with 47 sacks of grain, two "
+    "barrels of oil and a clock that ran backwards. The water was 3.5 metres deep (at low tide), so the captain said: "
+    '"Wait until noon!" In 1887 the railway came, and with it newspapers, oranges, strangers and a piano.'
+)
+
+
+def library_versions() -> dict[str, str]:
+    """Return the versions of the libraries that decide the numbers, as far as they are installed."""
+    found = {}
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,148 @@
+"""A run's estimates as tables for other programs: CSV, Parquet, Markdown, LaTeX, and Hugging Face model cards.
+
+Each table says what a number rests on: interval, n, how many failed. Values are as computed (shares from 0 to 1, not
+rounded) where programs read them; where people read them, shares are in per cent with their interval.
+"""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evalstone.records import Estimate
+from evalstone.report.from_store import label_of
+from evalstone.store import Store
+
+COLUMNS = (
+    *("run_id", "model", "profile", "dtype", "task", "num_fewshot", "metric", "filter", "value", "low", "high"),
+    *("confidence", "method", "stderr", "n", "n_failed", "n_unparsed", "chance", "higher_is_better"),
+)
+TEX_SPECIAL = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+               "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}  # fmt: skip
+
+
+def estimate_rows(store: Store, run_id: str) -> list[dict[str, Any]]:
+    """Return one flat row per estimate of a run, in its order; undefined is None."""
+    row = store.run(run_id)
+    shots = {task.name: task.num_fewshot for task in row.plan.tasks}
+    return [
+        {
+            "run_id": row.run_id,
+            "model": row.model,
+            "profile": row.plan.profile,
+            "dtype": row.plan.model.dtype,
+            "num_fewshot": shots.get(one.task),
+            **{name: getattr(one, name) for name in COLUMNS if hasattr(one, name)},
+        }
+        for one in store.estimates(run_id)
+    ]
+
+
+def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the rows as CSV with a header; undefined is empty."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write the rows as Parquet, one typed column each."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    numbers = {"value", "low", "high", "confidence", "stderr", "chance"}
+    counts = {"num_fewshot", "n", "n_failed", "n_unparsed"}
+    kinds = {name: pa.float64() for name in numbers} | {name: pa.int64() for name in counts}
+    schema = pa.schema(
+        [(name, pa.bool_() if name == "higher_is_better" else kinds.get(name, pa.string())) for name in COLUMNS]
+    )
+    columns = {name: [row[name] for row in rows] for name in COLUMNS}
+    pq.write_table(pa.table(columns, schema=schema), path)
+
+
+def to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the rows as a Markdown table for people."""
+    lines = ["| Task | Metric | Shots | Value | 95% interval | n |", "|---|---|--:|--:|--:|--:|"]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in _cells(row)) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def to_latex(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the rows as a LaTeX table (needs `booktabs`)."""
+    lines = [r"\begin{tabular}{llrrrr}", r"\toprule", r"Task & Metric & Shots & Value & 95\% interval & $n$ \\"]
+    lines += [r"\midrule", *(" & ".join(_tex(cell) for cell in _cells(row)) + r" \\" for row in rows)]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    within = all(row[name] is None or 0.0 <= row[name] <= 1.0 for name in ("value", "low", "high"))
+    is_share = within and bool(row["higher_is_better"])
+    metric = row["metric"] if row["filter"] == "none" else f"{row['metric']} ({row['filter']})"
+    interval = "–"
+    if row["low"] is not None and row["high"] is not None:
+        interval = f"{_number(row['low'], is_share=is_share)}–{_number(row['high'], is_share=is_share)}"
+    shots = "–" if row["num_fewshot"] is None else str(row["num_fewshot"])
+    return [row["task"], metric, shots, _number(row["value"], is_share=is_share), interval, f"{row['n']:,}"]
+
+
+def _number(value: float | None, *, is_share: bool) -> str:
+    if value is None:
+        return "–"
+    return f"{100 * value:.1f}%" if is_share else f"{value:.4g}"
+
+
+def _tex(text: str) -> str:
+    return "".join(TEX_SPECIAL.get(char, "--" if char == "–" else char) for char in text)
+
+
+def model_index(store: Store, run_id: str) -> str:
+    """Return the `model-index` block of a Hugging Face model card, as YAML.
+
+    Source: huggingface/hub-docs, modelcard.md (task, dataset, metrics; type and name are required of a dataset).
+    """
+    import yaml
+
+    row = store.run(run_id)
+    facts = row.extra.get("tasks")
+    tasks: Mapping[str, Any] = facts if isinstance(facts, Mapping) else {}
+    shots = {task.name: task.num_fewshot for task in row.plan.tasks}
+    by_task: dict[str, list[Estimate]] = {}
+    for one in store.estimates(run_id):
+        if one.value is not None:
+            by_task.setdefault(one.task, []).append(one)
+    results = [
+        {
+            "task": {"type": "text-generation", "name": "Text Generation"},
+            "dataset": _dataset(name, tasks.get(name, {}).get("spec") or {}, shots.get(name)),
+            "metrics": [
+                {"type": one.metric, "name": _metric_name(one), "value": one.value, "args": _rests_on(one)}
+                for one in estimates
+            ],
+        }
+        for name, estimates in by_task.items()
+    ]
+    content = {"model-index": [{"name": label_of(row), "results": results}]}
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+
+
+def _dataset(name: str, spec: Mapping[str, Any], shots: int | None) -> dict[str, Any]:
+    found = {
+        "name": name,
+        "type": str(spec.get("dataset_path") or name),
+        "config": spec.get("dataset_name"),
+        "split": spec.get("test_split") or spec.get("validation_split"),
+        "args": None if shots is None else {"num_few_shot": shots},
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _metric_name(one: Estimate) -> str:
+    return one.metric if one.filter == "none" else f"{one.metric} ({one.filter})"
+
+
+def _rests_on(one: Estimate) -> dict[str, Any]:
+    known = {"n": one.n, "low": one.low, "high": one.high, "interval": one.method}
+    return {key: value for key, value in known.items() if value is not None}

@@ -1,0 +1,197 @@
+"""Our engine inside lm-evaluation-harness: a model named `evalstone` that takes the arguments its `hf` takes.
+
+Importing this module registers the name with lm-eval, whose tasks, filters, metrics and files then stay its own; only
+who answers changes. All requests of a kind are handed over at once, so that shared beginnings are computed once.
+lm-eval has no place for a request that failed, so the first failure ends the run, as it does with `hf`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, TypeVar
+
+from evalstone.errors import MissingExtra, ModelError, UsageError
+from evalstone.models.create import local
+from evalstone.models.local import LocalModel
+from evalstone.records import (
+    Ask,
+    GenerateAsk,
+    LoglikelihoodAsk,
+    Message,
+    Output,
+    Progress,
+    Request,
+    RollingAsk,
+    TextPart,
+    canonical_json,
+)
+from evalstone.tasks.generation import settings_of
+
+try:
+    from lm_eval.api.model import LM, TemplateLM
+    from lm_eval.api.registry import model_registry, register_model
+    from tqdm import tqdm  # type: ignore[import-untyped]
+except ImportError:
+    raise MissingExtra("our model inside lm-eval", "lm-eval") from None
+
+NAME = "evalstone"
+UNCHOSEN_DEVICES = ("cuda:0", "cuda")  # lm-eval's default, which its `hf` takes as "a GPU if there is one"
+T = TypeVar("T", tuple[float, bool], float, str)
+
+
+class EvalstoneLM(LM):  # type: ignore[misc]  # lm-eval has no types
+    """lm-eval's view of a local model; answers equal those of `hf` up to the rounding of float32."""
+
+    chat_template = TemplateLM.chat_template  # which template a results file names: lm-eval's own rule
+
+    def __init__(self, **model_args: Any) -> None:
+        super().__init__()
+        if model_args.get("pretrained") is None:
+            raise UsageError(f"no model was named; expected --model {NAME} --model_args pretrained=<folder or Hub id>")
+        device = model_args.get("device")
+        made = local({**model_args, "device": "auto" if device in UNCHOSEN_DEVICES else device})
+        if not isinstance(made, LocalModel):
+            raise UsageError(f"{type(made).__name__} is no local model; expected pretrained=<folder or Hub id>")
+        self.model = made
+
+    # ------------------------------------------------------------------------------------ what lm-eval looks at
+
+    @property
+    def tokenizer(self) -> Any:
+        """The transformers tokenizer: lm-eval writes its special tokens into the results."""
+        return self.model.tokenizer
+
+    @property
+    def tokenizer_name(self) -> str:
+        """What lm-eval's cache of rendered requests tells tokenizers apart by."""
+        return str(self.tokenizer.name_or_path).replace("/", "__")
+
+    @property
+    def max_length(self) -> int:
+        """Positions a prompt may have."""
+        return self.model.max_length
+
+    @property
+    def eot_token_id(self) -> int | None:
+        """The token that ends a text."""
+        return self.tokenizer.eos_token_id  # type: ignore[no-any-return]
+
+    def get_model_info(self) -> dict[str, Any]:
+        """Return what lm-eval writes under `config`."""
+        identity = self.model.identity
+        return {
+            "model_num_parameters": -1 if identity.n_parameters is None else identity.n_parameters,
+            "model_dtype": f"torch.{identity.dtype}",
+            "model_revision": identity.revision or "main",
+            "model_sha": identity.content_hash or "",
+        }
+
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        """Return a chat as one text under the model's template."""
+        messages = [Message(turn["role"], (TextPart(turn["content"]),)) for turn in chat_history]  # type: ignore[arg-type]
+        return self.model.render(messages, continue_final=not add_generation_prompt)
+
+    # ------------------------------------------------------------------------------------------------ answering
+
+    def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """Return log-probability and greediness of each continuation, in nats."""
+        given = [instance.args for instance in requests]
+        asked = [
+            _request(position, context, LoglikelihoodAsk(0, continuation))
+            for position, (context, continuation) in enumerate(given)
+        ]
+        return self._answers("loglikelihood", given, asked, _score_of, quiet=disable_tqdm)
+
+    def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
+        """Return the log-probability of each whole text, in nats."""
+        given = [instance.args for instance in requests]
+        asked = [_request(position, "", RollingAsk(0, args[0])) for position, args in enumerate(given)]
+        return self._answers("loglikelihood_rolling", given, asked, _nats_of, quiet=disable_tqdm)
+
+    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
+        """Return what the model writes after each prompt.
+
+        lm-eval asks for repeats by sending the same request again; those become one request with repeats, so that
+        sampled answers differ.
+        """
+        given = [instance.args for instance in requests]
+        same: dict[tuple[str, str], list[int]] = {}
+        for position, (context, kwargs) in enumerate(given):
+            same.setdefault((context, canonical_json(kwargs)), []).append(position)
+        asked = []
+        for (context, _), positions in same.items():
+            settings = settings_of("lm-eval's request", given[positions[0]][1], len(positions))
+            asked.append(_request(positions[0], context, GenerateAsk(0, settings)))
+        places = {positions[0]: positions for positions in same.values()}
+        return self._answers("generate_until", given, asked, _text_of, places=places, quiet=disable_tqdm)
+
+    def _answers(
+        self,
+        kind: str,
+        given: Sequence[tuple[Any, ...]],
+        asked: Sequence[Request],
+        read: Callable[[Output], T],
+        *,
+        places: Mapping[int, Sequence[int]] | None = None,
+        quiet: bool = False,
+    ) -> list[T]:
+        """Return one answer per request of lm-eval's, in its order.
+
+        Args:
+            kind: what lm-eval calls it; its cache keeps answers under this name.
+            given: lm-eval's requests.
+            asked: ours.
+            read: an output as lm-eval expects it.
+            places: which of lm-eval's requests the repeats of one of ours answer; absent: one each, as numbered.
+            quiet: whether to show no bar.
+
+        Raises: ModelError if a request cannot be answered.
+        """
+        found: dict[int, T] = {}
+        with tqdm(total=len(given), desc=f"Running {kind} requests", disable=quiet) as bar:
+
+            def observe(progress: Progress) -> None:
+                bar.update(progress.n_outputs_done - bar.n)
+
+            for output in self.model.answer(asked, observe=observe):
+                first = int(output.request_id.split("/")[-2])
+                place = first if places is None else places[first][output.repeat]
+                if output.error is not None:
+                    raise ModelError(f"request {place} of {kind}: {output.error}; it began {_begin(given[place][0])!r}")
+                found[place] = read(output)
+                self.cache_hook.add_partial(kind, given[place], found[place])
+        return [found[position] for position in range(len(given))]
+
+
+def register() -> None:
+    """Make `--model evalstone` known to lm-eval. Calling it twice is no error.
+
+    lm-eval fills its registry with its own models only while that is empty, so they are named first.
+    """
+    import_module("lm_eval.models")
+    if NAME not in model_registry:
+        register_model(NAME)(EvalstoneLM)
+
+
+def _request(position: int, context: str, ask: Ask) -> Request:
+    return Request("lm-eval", position, "", (context,), (ask,))
+
+
+def _score_of(output: Output) -> tuple[float, bool]:
+    return _nats_of(output), bool(output.is_greedy)
+
+
+def _nats_of(output: Output) -> float:
+    if output.total_nats is None:
+        raise ModelError(f"request {output.request_id} came back without a log-likelihood; expected a number")
+    return float(output.total_nats)
+
+
+def _text_of(output: Output) -> str:
+    return output.text or ""
+
+
+def _begin(text: str, longest: int = 60) -> str:
+    return text if len(text) <= longest else text[:longest] + "…"
+
+
+register()

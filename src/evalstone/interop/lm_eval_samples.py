@@ -1,0 +1,138 @@
+"""Lines of lm-eval's samples files: one per sample and filter, numbers inside answers as texts."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from evalstone.interop.lm_eval_results import NOT_AVAILABLE, text_hash
+from evalstone.records import Ask, GenerateAsk, JsonValue, LoglikelihoodAsk, Output, Request, RollingAsk, Score
+from evalstone.report.summarise import AUXILIARY_METRICS
+from evalstone.store.rows import SampleRecord
+
+METRIC_ORDER = (
+    *("acc", "f1", "mcc", "acc_norm", "acc_bytes", "exact_match", "brier_score", "likelihood", "acc_mutual_info"),
+)
+"""In which order lm-eval lists a multiple choice's metrics."""
+
+
+def sample_lines(
+    records: Iterable[SampleRecord], task: Mapping[str, Any], generation: Mapping[str, Any] | None = None
+) -> Iterator[dict[str, JsonValue]]:
+    """Yield the lines of one task's file: all samples of the first filter, then of the next.
+
+    Args:
+        records: the task's samples as stored.
+        task: what `report.task_facts` kept of the task.
+        generation: the task's effective generation settings, for tasks that write.
+
+    Source: lm-eval 0.4.13 `evaluate` and `EvaluationTracker.save_results_samples`, observed.
+    """
+    kept = list(records)
+    for name_of_filter in task.get("filters", ["none"]):
+        for record in kept:
+            yield _line(record, name_of_filter, task, generation)
+
+
+def task_hash(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Return the hash over all of a task's samples, prompts and targets."""
+    return text_hash("".join(line["doc_hash"] + line["prompt_hash"] + line["target_hash"] for line in lines))
+
+
+def _line(
+    record: SampleRecord, name_of_filter: str, task: Mapping[str, Any], generation: Mapping[str, Any] | None
+) -> dict[str, JsonValue]:
+    request = record.request
+    row = dict(record.sample.row) if record.sample is not None else {}
+    scores = _own_scores(record.scores, name_of_filter, task)
+    answers = [_answers(ask, record.outputs) for ask in request.asks]
+    return {
+        "doc_id": request.sample_index,
+        "doc": row,
+        "target": request.target,
+        "arguments": {
+            f"gen_args_{index}": {
+                f"arg_{place}": part for place, part in enumerate(_arguments(ask, request, generation))
+            }
+            for index, ask in enumerate(request.asks)
+        },
+        "resps": answers,
+        "filtered_resps": [_filtered(ask, given, scores) for ask, given in zip(request.asks, answers, strict=True)],
+        "filter": name_of_filter,
+        "metrics": [score.metric for score in scores],
+        "doc_hash": text_hash(json.dumps(row, indent=2, default=str, ensure_ascii=False)),
+        "prompt_hash": text_hash(request.prompt),
+        "target_hash": text_hash(request.target),
+        **{score.metric: _value(score, task) for score in scores},
+    }
+
+
+def _own_scores(scores: Sequence[Score], name_of_filter: str, task: Mapping[str, Any]) -> list[Score]:
+    """Return the scores lm-eval has too, in its order."""
+    listed = [metric["name"] for metric in task.get("metrics", ())]
+    order = METRIC_ORDER if task.get("output_type") == "multiple_choice" else listed
+    own = [score for score in scores if score.filter == name_of_filter and score.metric not in AUXILIARY_METRICS]
+    return sorted(own, key=lambda score: order.index(score.metric) if score.metric in order else len(order))
+
+
+def _arguments(ask: Ask, request: Request, generation: Mapping[str, Any] | None) -> list[JsonValue]:
+    match ask:
+        case RollingAsk():
+            return [ask.text]
+        case LoglikelihoodAsk():
+            return ["".join(request.segments if ask.segments is None else ask.segments), ask.continuation]
+        case GenerateAsk():
+            return ["".join(request.segments), _generation(ask, generation)]
+
+
+def _generation(ask: GenerateAsk, generation: Mapping[str, Any] | None) -> dict[str, JsonValue]:
+    """Return generation settings under the names that lm-eval's task files use."""
+    settings = ask.settings
+    named: dict[str, JsonValue] = {
+        "until": list(settings.stop),
+        "do_sample": settings.do_sample,
+        "temperature": settings.temperature,
+        "max_gen_toks": settings.max_tokens,
+        "top_p": settings.top_p,
+        "top_k": settings.top_k,
+        "min_p": settings.min_p,
+        **dict(settings.extra),
+    }
+    given = {key: value for key, value in named.items() if value is not None}
+    return given if generation is None else {**dict(generation), **given}
+
+
+def _answers(ask: Ask, outputs: Sequence[Output]) -> list[JsonValue]:
+    """Return one ask's answers, one per repeat, every number a text."""
+    own = sorted((output for output in outputs if output.ask_index == ask.index), key=lambda output: output.repeat)
+    return [_answer(ask, output) for output in own]
+
+
+def _answer(ask: Ask, output: Output) -> JsonValue:
+    if output.error is not None:
+        return [NOT_AVAILABLE, NOT_AVAILABLE] if isinstance(ask, LoglikelihoodAsk) else NOT_AVAILABLE
+    if isinstance(ask, LoglikelihoodAsk):
+        return [str(output.total_nats), str(bool(output.is_greedy))]
+    return str(output.total_nats) if isinstance(ask, RollingAsk) else output.text
+
+
+def _filtered(ask: Ask, given: Sequence[JsonValue], scores: Sequence[Score]) -> JsonValue:
+    """Return what the filters made of the answers: for what is written, as the score noted it; else the first."""
+    if isinstance(ask, GenerateAsk):
+        for score in scores:
+            if isinstance(score.detail, Mapping) and "extracted" in score.detail:
+                return score.detail["extracted"]
+    return given[0] if given else NOT_AVAILABLE
+
+
+def _value(score: Score, task: Mapping[str, Any]) -> JsonValue:
+    """Return a score as lm-eval logs it: what it aggregates, where that is more than a number."""
+    if score.parts is not None:
+        parts = list(score.parts)
+        if score.metric == "brier_score" and len(parts) == 2:
+            import numpy as np
+
+            return [parts[0], str(np.asarray(parts[1], dtype=np.float64))]
+        return parts
+    is_count = task.get("output_type") == "loglikelihood" and score.metric == "acc"
+    is_count = is_count or (task.get("output_type") == "multiple_choice" and score.metric == "exact_match")
+    return int(score.value) if is_count and score.value is not None else score.value

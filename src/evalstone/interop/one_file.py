@@ -1,0 +1,113 @@
+"""A whole run as one file: a store of its own that holds nothing else.
+
+So the file can be opened, shown and verified by the program as it is, and importing it is copying a run from one
+store to another: requests, outputs, scores and estimates go through the same door as those of a run that is made
+here, hashes derived anew. Each attempt's facts are kept under `copied`; the copy itself is one new attempt.
+"""
+
+import shutil
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from evalstone.errors import DataError, StoreError
+from evalstone.records import JsonValue, content_hash
+from evalstone.store import SampleRecord, Store
+
+ENDING = ".evalstone"
+MAGIC = b"SQLite format 3\x00"
+AT_ONCE = 500  # samples written together
+ENDED = frozenset({"finished", "incomplete", "interrupted", "failed"})
+
+
+def is_run_file(path: Path) -> bool:
+    """Return whether a file is a store, as an exported run is."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def write_run_file(store: Store, run_id: str, path: Path) -> Path:
+    """Write a run as one file; what is there is replaced once the new file is whole.
+
+    Raises: StoreError if it cannot be written.
+    """
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".export-") as folder:
+            place = Path(folder) / "run.sqlite"
+            with Store.open(str(place)) as target:
+                copy_run(store, target, run_id)
+            place.replace(path)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error}; name another place with -o") from error
+    return path
+
+
+def read_run_file(store: Store, path: Path) -> tuple[str, bool]:
+    """Copy the run of an exported file into `store`. Returns its id there and whether it is new.
+
+    Raises: DataError, and nothing is stored, where the file is no exported run or does not verify.
+    """
+    with tempfile.TemporaryDirectory(prefix="evalstone-import-") as folder:
+        place = Path(folder) / "run.sqlite"
+        shutil.copyfile(path, place)  # opening may migrate it, and the file given stays as it is
+        try:
+            source = Store.open(str(place))
+        except StoreError as error:
+            raise DataError(f"{path} is no exported run: {error}") from error
+        with source:
+            found = source.runs()
+            if len(found) != 1:
+                raise DataError(f"{path} holds {len(found)} runs; expected one, as `evalstone export` writes it")
+            problems = source.verify()
+            if problems:
+                raise DataError(f"{path} is damaged: {problems[0]} ({len(problems)} in all); export the run again")
+            return copy_run(source, store, found[0].run_id)
+
+
+def copy_run(source: Store, target: Store, run_id: str) -> tuple[str, bool]:
+    """Copy a run with all that belongs to it. Returns its id in the target and whether it was not there before.
+
+    Raises: StoreError if the target cannot be written; a run that is new there is taken out again.
+    """
+    row = source.run(run_id)
+    opened = target.open_run(row.plan, facts={"copied": _history(source, run_id)}, command=row.command)
+    status = row.status if row.status in ENDED else "interrupted"
+    if opened.is_complete:
+        target.close_run(opened.run_id, opened.attempt_id, "finished")
+        return opened.run_id, False
+    try:
+        for task in row.tasks:
+            gathered: list[SampleRecord] = []
+            for record in source.samples(run_id, task):
+                gathered.append(record)
+                if len(gathered) == AT_ONCE:
+                    _write(target, opened.run_id, opened.attempt_id, gathered, row.plan.key)
+                    gathered = []
+            _write(target, opened.run_id, opened.attempt_id, gathered, row.plan.key)
+        target.save_estimates(opened.run_id, source.estimates(run_id), row.extra)
+        target.close_run(opened.run_id, opened.attempt_id, status, row.summary)
+    except BaseException:
+        if opened.is_new:
+            target.remove(opened.run_id)
+        raise
+    return opened.run_id, opened.is_new
+
+
+def _history(source: Store, run_id: str) -> list[JsonValue]:
+    """Return the attempts that asked something; copies of copies are no part of it."""
+    history: list[JsonValue] = []
+    for attempt in source.attempts(run_id):
+        earlier = attempt.facts.get("copied")
+        history += earlier if isinstance(earlier, list) else [asdict(attempt)]
+    return history
+
+
+def _write(target: Store, run_id: str, attempt_id: int, records: list[SampleRecord], key: str) -> None:
+    """Write some samples; scores that were made elsewhere are kept under a hash of their own."""
+    samples = [record.sample for record in records if record.sample is not None]
+    target.add_requests(run_id, [record.request for record in records], samples)
+    target.add(run_id, attempt_id, [output for record in records for output in record.outputs])
+    scores = [score for record in records for score in record.scores]
+    target.add_scores(run_id, scores, content_hash({"copied": key}))

@@ -1,0 +1,275 @@
+"""Reading what lm-eval wrote: its results JSON and samples JSONL become the records that reports take.
+
+So another tool's run can be summarised again (and must then give its own numbers), compared with ours sample by
+sample, and checked. A samples file holds what each sample was worth; where it holds log-likelihoods of choices too,
+ties, chance and calibration come with it. Samples pair with ours by the hash of their row.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evalstone.errors import DataError, EvalstoneError
+from evalstone.records import ScoreStatus, content_hash
+from evalstone.report.evidence import (
+    GroupAggregate,
+    GroupSummaryInput,
+    MetricInput,
+    RunEvidence,
+    ScoreRow,
+    TaskSummaryInput,
+)
+from evalstone.scoring.choices import score_choices
+from evalstone.statistics import aggregate
+
+NOT_METRICS = frozenset({"alias", "name", "sample_len", "sample_count", "samples"})
+SETTINGS = {
+    "profile": "lm_eval_version",
+    "chat template": "chat_template_sha",
+    "shots as turns": "fewshot_as_multiturn",
+    "system instruction": "system_instruction",
+    "longest context": "max_length",
+}
+
+
+def read_lm_eval(path: str | Path) -> RunEvidence:
+    """Return a run that lm-eval wrote.
+
+    Args:
+        path: a results file, or a folder with one (the latest counts, with the samples of the same time).
+
+    Raises: DataError where there is no results file, or a file is not what lm-eval writes.
+    """
+    file = results_file(Path(path))
+    results = _json(file, file.read_text(encoding="utf-8"))
+    for key in ("results", "configs", "versions"):
+        if not isinstance(results.get(key), dict):
+            raise DataError(f"{file} is no results file of lm-eval: '{key}' is missing; expected results_<time>.json")
+    groups = tuple(_groups(results))
+    tasks = tuple(_task(name, results) for name in results["configs"])
+    rows: list[ScoreRow] = []
+    prompts: dict[tuple[str, int], str] = {}
+    for task in tasks:
+        for line in samples_of(file, task.name):
+            rows += _rows(task, line, results["configs"][task.name])
+            prompts[task.name, int(line["doc_id"])] = str(line.get("prompt_hash", ""))
+    config = results.get("config") or {}
+    return RunEvidence(
+        label=_label(results),
+        run_id="",
+        rows=tuple(rows),
+        tasks=tasks,
+        groups=groups,
+        settings={
+            "model": results.get("model_name"),
+            "dtype": str(config.get("model_dtype") or "unknown").removeprefix("torch."),
+            "seed of the shots": config.get("fewshot_seed"),
+            "limit": config.get("limit"),
+            **{name: results.get(key) for name, key in SETTINGS.items()},
+        },
+        task_settings={task.name: {"shots": task.num_fewshot, "task version": task.version} for task in tasks},
+        prompt_hashes=prompts,
+    )
+
+
+def results_file(path: Path) -> Path:
+    """Return the results file itself, or the latest one in or below a folder."""
+    if path.is_file():
+        return path
+    found = sorted(path.rglob("results_*.json"), key=lambda file: file.name) if path.is_dir() else []
+    if not found:
+        raise DataError(f"no results of lm-eval at {path}; expected a file results_<time>.json, or a folder with one")
+    return found[-1]
+
+
+def samples_file(results: Path, task: str) -> Path:
+    """Return where lm-eval puts a task's samples of the same time as the results file."""
+    stamp = results.stem.partition("_")[2] if results.stem.startswith("results_") else results.stem.rpartition("_")[2]
+    return results.parent / f"samples_{task}_{stamp}.jsonl"
+
+
+def samples_of(results: Path, task: str) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a task's samples file of the same time as the results file; none where it was not written.
+
+    Raises: DataError for a line that is no sample.
+    """
+    file = samples_file(results, task)
+    if not file.is_file():
+        return
+    with file.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            sample = _json(file, line, number)
+            if "doc_id" not in sample or "doc" not in sample:
+                raise DataError(f"{file}, line {number}: no doc_id or doc; expected a sample as lm-eval logs it")
+            yield sample
+
+
+def _json(file: Path, text: str, line: int | None = None) -> dict[str, Any]:
+    place = f"{file}, line {line}" if line is not None else str(file)
+    try:
+        loaded = json.loads(text)
+    except ValueError as error:
+        raise DataError(f"{place} is no JSON: {error}") from error
+    if not isinstance(loaded, dict):
+        raise DataError(f"{place} holds a {type(loaded).__name__}; expected an object as lm-eval writes it")
+    return loaded
+
+
+def _label(results: Mapping[str, Any]) -> str:
+    name = str(results.get("model_name") or results.get("model_name_sanitized") or "lm-eval run")
+    return name.rstrip("/").rpartition("/")[2] or name
+
+
+def _task(name: str, results: Mapping[str, Any]) -> TaskSummaryInput:
+    config, entry = results["configs"][name], results["results"].get(name, {})
+    listed = {
+        str(metric["metric"]): metric for metric in config.get("metric_list") or () if isinstance(metric, Mapping)
+    }
+    directions = (results.get("higher_is_better") or {}).get(name, {})
+    found: dict[str, list[str]] = {}
+    for key in entry:
+        metric, _, name_of_filter = str(key).partition(",")
+        if key not in NOT_METRICS and not metric.endswith("_stderr"):
+            found.setdefault(metric, []).append(name_of_filter or "none")
+    counts = (results.get("n-samples") or {}).get(name, {})
+    return TaskSummaryInput(
+        name=name,
+        metrics=tuple(
+            MetricInput(
+                metric,
+                _aggregation(metric, listed.get(metric, {})),
+                bool(directions.get(metric, metric not in aggregate.LOWER_IS_BETTER)),
+                tuple(filters),
+            )
+            for metric, filters in found.items()
+        ),
+        output_type=str(config.get("output_type", "generate_until")),
+        alias=str(entry.get("alias", name)).lstrip(" -"),
+        version=str(results["versions"].get(name, "N/A")),
+        num_fewshot=int((results.get("n-shot") or {}).get(name) or 0),
+        n_total=counts.get("original"),
+    )
+
+
+def _aggregation(metric: str, listed: Mapping[str, Any]) -> str:
+    """Return how a metric is aggregated; where it was a function of the task file, only its text is known: the mean."""
+    named = listed.get("aggregation")
+    if isinstance(named, str) and named in aggregate.AGGREGATIONS:
+        return named
+    return aggregate.METRIC_AGGREGATION.get(metric, "mean")
+
+
+def _groups(results: Mapping[str, Any]) -> Iterator[GroupSummaryInput]:
+    averaged = results.get("groups") or {}
+    for name, members in (results.get("group_subtasks") or {}).items():
+        if not members:
+            continue
+        entry = averaged.get(name, {})
+        metrics = [str(key).split(",") for key in entry if key not in NOT_METRICS and "_stderr," not in str(key)]
+        leaves = _leaves(name, results["group_subtasks"])
+        yield GroupSummaryInput(
+            name=name,
+            members=tuple(members),
+            aggregates=tuple(
+                GroupAggregate(
+                    metric, _is_by_size(f"{metric},{filters}", entry, leaves, results["results"]), (filters,)
+                )
+                for metric, filters in metrics
+            ),
+            alias=str(entry.get("alias", name)).lstrip(" -"),
+            version=str(results["versions"].get(name, "N/A")),
+        )
+
+
+def _leaves(name: str, members: Mapping[str, Sequence[str]]) -> list[str]:
+    found: list[str] = []
+    for member in members.get(name, ()):
+        found += _leaves(member, members) if members.get(member) else [member]
+    return list(dict.fromkeys(found))
+
+
+def _is_by_size(key: str, entry: Mapping[str, Any], leaves: Sequence[str], results: Mapping[str, Any]) -> bool:
+    """Return whether a group's value is the mean over samples; the file does not say, but the numbers do."""
+    known = [results[leaf] for leaf in leaves if isinstance(results.get(leaf, {}).get(key), int | float)]
+    if not known or not isinstance(entry.get(key), int | float):
+        return True
+    sizes = [int(one.get("sample_len") or 1) for one in known]
+    micro = sum(one[key] * size for one, size in zip(known, sizes, strict=True)) / sum(sizes)
+    macro = sum(one[key] for one in known) / len(known)
+    return bool(abs(micro - entry[key]) <= abs(macro - entry[key]))
+
+
+def _rows(task: TaskSummaryInput, line: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[ScoreRow]:
+    """Yield the scores of one line: those it holds, and for choices what its log-likelihoods tell besides."""
+    name_of_filter = str(line.get("filter", "none"))
+    own = _choice_scores(task, line, config)
+    index, sha = int(line["doc_id"]), content_hash(line["doc"])
+    for metric in line.get("metrics") or [one.name for one in task.metrics if one.name in line]:
+        value, parts = _value(line.get(metric))
+        scored = own.get(metric)
+        missing = value is None and parts is None
+        yield ScoreRow(
+            task.name,
+            index,
+            sha,
+            str(metric),
+            value,
+            name_of_filter,
+            ScoreStatus.FAILED if missing else ScoreStatus.SCORED,
+            parts,
+            scored.detail if scored is not None and scored.value == value else None,
+        )
+    for metric in ("brier", "confidence") if own else ():
+        yield ScoreRow(task.name, index, sha, metric, own[metric].value, name_of_filter, parts=own[metric].parts)
+
+
+def _value(value: Any) -> tuple[float | None, tuple[Any, ...] | None]:
+    if isinstance(value, bool | int | float):
+        return float(value), None
+    if isinstance(value, list) and len(value) == 2 and isinstance(value[1], str) and value[1].startswith("["):
+        return None, (value[0], tuple(float(part) for part in value[1].strip("[]").split()))
+    return None, tuple(value) if isinstance(value, list) else None
+
+
+def _choice_scores(task: TaskSummaryInput, line: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """Score a multiple choice again from its logged log-likelihoods; empty where the line does not hold enough."""
+    answers = line.get("filtered_resps")
+    arguments = line.get("arguments")
+    if task.output_type != "multiple_choice" or not isinstance(answers, list) or not isinstance(arguments, Mapping):
+        return {}
+    if not all(isinstance(answer, list) and len(answer) == 2 for answer in answers):
+        return {}
+    delimiter = str(config.get("target_delimiter", " "))
+    texts = [str(one.get("arg_1", "")).removeprefix(delimiter) for one in arguments.values()]
+    gold = _gold(line, texts)
+    if gold is None or len(texts) != len(answers):
+        return {}
+    metrics = [metric.name for metric in task.metrics if metric.name in {"acc", "acc_norm", "acc_bytes"}]
+    try:
+        return dict(
+            score_choices(
+                [float(nats) for nats, _ in answers],
+                [greedy == "True" for _, greedy in answers],
+                None,
+                texts,
+                gold,
+                metrics,
+            )
+        )
+    except (EvalstoneError, ValueError):  # a line that was logged otherwise keeps its scores and tells no more
+        return {}
+
+
+def _gold(line: Mapping[str, Any], texts: Sequence[str]) -> int | list[int] | None:
+    """Return the right index as logged; None where the target names none or all choices read the same."""
+    target = str(line.get("target", "")).strip()
+    if len(set(texts)) < len(texts):
+        return None
+    if target.isdigit():
+        return int(target) if int(target) < len(texts) else None
+    if target.startswith("[") and all(part.strip().isdigit() for part in target[1:-1].split(",")):
+        return [int(part) for part in target[1:-1].split(",")]
+    return texts.index(target) if target in texts else None

@@ -1,0 +1,123 @@
+"""A model from its kind's name and its arguments: the one door for the command line, the API and the queue."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from evalstone.errors import UnknownName, UsageError
+from evalstone.models.arguments import local_arguments, parse_arguments
+from evalstone.models.model import Model
+from evalstone.registry import Registry, nearest
+
+Factory = Callable[[Mapping[str, Any]], Model]
+
+MODELS: Registry[Factory] = Registry(
+    "model",
+    "evalstone.models",
+    {
+        **dict.fromkeys(
+            ("hf", "huggingface", "hf-auto", "hf-causal", "hf-causal-experimental"), "evalstone.models.create:local"
+        ),
+        **dict.fromkeys(("fake", "dummy"), "evalstone.models.create:fake"),
+    },
+)
+
+# Kinds that only lm-evaluation-harness has, and what serves the same end here.
+ELSEWHERE: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "vllm",
+            "vllm-vlm",
+            "sglang",
+            "sglang-generate",
+            "openvino",
+            "ipex",
+            "habana",
+            "neuronx",
+            "onnxruntime",
+            "onnxruntime-genai",
+            "winml",
+            "nemo_lm",
+            "megatron_lm",
+            "trtllm",
+            "mamba_ssm",
+            "steered",
+            "gguf",
+            "ggml",
+            "hf-multimodal",
+            "hf-mistral3",
+            "hf-audiolm-qwen",
+        ),
+        "run the same weights with --model hf --model_args pretrained=<folder or Hub id>",
+    ),
+    **dict.fromkeys(
+        (
+            "openai-completions",
+            "openai-chat-completions",
+            "azure-openai-chat-completions",
+            "local-completions",
+            "local-chat-completions",
+            "sglang-generate-api",
+            "anthropic",
+            "anthropic-completions",
+            "anthropic-chat",
+            "anthropic-chat-completions",
+            "litellm",
+            "litellm-chat",
+            "litellm-chat-completions",
+            "textsynth",
+            "watsonx_llm",
+        ),
+        "models behind an HTTP interface are not served yet; local weights run with --model hf",
+    ),
+}
+
+
+def create_model(name: str, model_args: str | Mapping[str, Any] | None = None, **overrides: Any) -> Model:
+    """Return a model; nothing heavy is imported or loaded before it is used.
+
+    `overrides` are what the caller would choose where the arguments say nothing (a profile's BOS rule, --device).
+
+    Raises: UnknownName with the nearest names; UsageError for arguments that cannot be.
+    """
+    arguments = parse_arguments(model_args)
+    for key, value in overrides.items():
+        if value is not None and arguments.get(key) is None:
+            arguments[key] = value
+    places = MODELS.places()
+    if name not in places:
+        if name in ELSEWHERE:
+            here = ", ".join(sorted(places))
+            raise UnknownName("model", name, (), f"it is lm-eval's; {ELSEWHERE[name]} (kinds here: {here})")
+        remedy = "kinds of model: " + ", ".join(sorted(places))
+        if "/" in name or name.startswith("."):
+            remedy = f"a model's place goes into the arguments: --model hf --model_args pretrained={name}"
+        raise UnknownName("model", name, nearest(name, {**places, **ELSEWHERE}), remedy)
+    factory = MODELS.load(name)
+    return factory(arguments)
+
+
+def local(arguments: Mapping[str, Any]) -> Model:
+    """Return a local model, or several processes of it (`workers`).
+
+    Raises: UsageError.
+    """
+    values = dict(arguments)
+    n_workers = values.pop("workers", None) or 1
+    from evalstone.models.local import LocalModel
+
+    if values.get("pretrained") is not None and not isinstance(values["pretrained"], str):
+        tokenizer = values.pop("tokenizer", None)
+        return LocalModel.from_loaded(values.pop("pretrained"), tokenizer, workers=n_workers, **values)
+    if not isinstance(n_workers, int) or n_workers < 1:
+        raise UsageError(f"workers={n_workers!r}; expected a whole number from 1")
+    return LocalModel(local_arguments(values), n_workers=n_workers)
+
+
+def fake(arguments: Mapping[str, Any]) -> Model:
+    """Return the fake model.
+
+    Raises: UsageError.
+    """
+    from evalstone.models.fake import FakeModel, fake_arguments
+
+    return FakeModel(fake_arguments(arguments))

@@ -1,0 +1,238 @@
+"""A model that costs nothing: deterministic pseudo-random answers, for tests, dry runs and demonstrations.
+
+Every number comes from a named generator over what was asked, so the same ask gets the same answer in any order, in
+any process. Modes make the cases that real models make too rarely: ties, failures, slowness, and a model that knows
+the answer with a chosen probability.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from evalstone.errors import Permanent, UnknownName, UsageError
+from evalstone.models.model import OutputCache
+from evalstone.randomness import generator_for
+from evalstone.records import (
+    Ask,
+    AskKind,
+    GenerateAsk,
+    JsonValue,
+    LoglikelihoodAsk,
+    Message,
+    ModelIdentity,
+    Output,
+    Progress,
+    Request,
+    RollingAsk,
+    WorkEstimate,
+    content_hash,
+)
+from evalstone.registry import nearest
+
+Mode = Literal["random", "constant", "uniform", "gold"]
+WORDS = ("the", "answer", "is", "a", "b", "c", "d", "yes", "no", "one", "two", "because", "so", "it", "follows")
+NATS_PER_CHARACTER = 1.0  # of "uniform": every character equally likely, so longer is less likely
+IGNORED = frozenset({"pretrained", "add_bos_token", "numerics", "workers", "batch_size", "max_batch_size", "device"})
+IGNORED_TOO = frozenset({"too_long", "dtype", "write_out", "tokenizer", "max_length", "n_threads", "chat_template"})
+
+
+@dataclass(frozen=True, slots=True)
+class FakeArguments:
+    """How the fake answers.
+
+    mode: "random" per-ask numbers; "constant" the same for every ask (every choice ties); "uniform" by length;
+        "gold" prefers the choice that the request's target names. accuracy: with "gold", how often it does.
+    fail: share of asks that get an error. delay_ms: time each request takes.
+    """
+
+    seed: int = 0
+    mode: Mode = "random"
+    accuracy: float = 1.0
+    fail: float = 0.0
+    delay_ms: float = 0.0
+
+
+def fake_arguments(given: Mapping[str, Any]) -> FakeArguments:
+    """Return the fake's arguments; those that only other models have are left out.
+
+    Raises: UnknownName, UsageError.
+    """
+    values = {k: v for k, v in given.items() if k not in IGNORED | IGNORED_TOO and v is not None}
+    known = {each.name for each in fields(FakeArguments)}
+    for name in values:
+        if name not in known:
+            raise UnknownName("argument of the fake model", name, nearest(name, known), f"it has: {', '.join(known)}")
+    for name in ("accuracy", "fail", "delay_ms", "seed"):
+        if name in values and (isinstance(values[name], bool) or not isinstance(values[name], int | float)):
+            raise UsageError(f"{name}={values[name]!r}; expected a number")
+    if "accuracy" in values:
+        values.setdefault("mode", "gold")  # only a model that knows the answers can have an accuracy
+    arguments = FakeArguments(**values)
+    if arguments.mode not in ("random", "constant", "uniform", "gold"):
+        raise UsageError(f"mode={arguments.mode!r}; expected random, constant, uniform or gold")
+    if not (0 <= arguments.accuracy <= 1 and 0 <= arguments.fail <= 1):
+        raise UsageError("accuracy and fail are shares; expected numbers from 0 to 1")
+    return arguments
+
+
+class FakeModel:
+    """Answers anything, at once, deterministically."""
+
+    answers = frozenset(AskKind)
+
+    def __init__(self, arguments: FakeArguments | None = None, **options: Any) -> None:
+        self.arguments = arguments or FakeArguments(**options)
+        self.n_asked = 0  # asks that were computed, for tests of caching and resuming
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """The arguments are the model."""
+        content = asdict(self.arguments)
+        content.pop("delay_ms")
+        name = f"fake-{self.arguments.mode}-{self.arguments.seed}"
+        template = content_hash("role: text")
+        return ModelIdentity(name, "fake", content_hash(content), None, template, "float64", "float32")
+
+    def render(self, messages: Sequence[Message], *, continue_final: bool = False) -> str:
+        """Return the chat as `role: text` lines."""
+        text = "\n".join(f"{message.role}: {message.text}" for message in messages)
+        return text if continue_final else f"{text}\nassistant:"
+
+    def answer(
+        self,
+        requests: Sequence[Request],
+        *,
+        cache: OutputCache | None = None,
+        observe: Callable[[Progress], None] | None = None,
+    ) -> Iterator[Output]:
+        """Yield one output per ask and repeat, request by request."""
+        started = time.perf_counter()
+        total = sum(_n_outputs(ask) for request in requests for ask in request.asks)
+        n_done = n_cached = n_tokens = 0
+        n_all = sum(len(_text_of(request, ask)) for request in requests for ask in request.asks)
+        for request in requests:
+            if self.arguments.delay_ms:
+                time.sleep(self.arguments.delay_ms / 1000)
+            for ask in request.asks:
+                for output in self._outputs(request, ask, cache):
+                    n_done, n_cached = n_done + 1, n_cached + output.from_cache
+                    yield output
+                n_tokens += len(_text_of(request, ask))
+            if observe is not None:
+                seconds = time.perf_counter() - started
+                observe(Progress(n_done, total, n_all, n_all, n_tokens, n_cached, seconds))
+
+    def _outputs(self, request: Request, ask: Ask, cache: OutputCache | None) -> Iterator[Output]:
+        for repeat in range(_n_outputs(ask)):
+            key = self._key(request, ask, repeat)
+            found = cache.find([key]).get(key) if cache is not None else None
+            if found is not None:
+                values = asdict(found)
+                values.update(request_id=request.id, ask_index=ask.index, repeat=repeat, from_cache=True)
+                yield Output(**values)
+            else:
+                self.n_asked += 1
+                yield self._compute(request, ask, repeat, key)
+
+    def _compute(self, request: Request, ask: Ask, repeat: int, key: str) -> Output:
+        draw = generator_for("fake", self.arguments.seed, key)
+        if draw.random() < self.arguments.fail:
+            message = f"{request.id} ask {ask.index}: the fake model was told to fail (fail={self.arguments.fail})"
+            return Output(request.id, ask.index, repeat, error=message, error_kind=Permanent.__name__)
+        context = len("".join(request.segments))
+        if isinstance(ask, GenerateAsk):
+            text = request.target if self._knows(request) else " ".join(draw.choice(WORDS, 6))
+            return Output(
+                request.id,
+                ask.index,
+                repeat,
+                text=text,
+                finish_reason="stop",
+                n_context_tokens=context,
+                n_tokens=len(text),
+                cache_key=key,
+            )
+        text = ask.text if isinstance(ask, RollingAsk) else ask.continuation
+        nats = self._nats(request, ask, text, float(draw.random()))
+        return Output(
+            request_id=request.id,
+            ask_index=ask.index,
+            repeat=repeat,
+            total_nats=nats,
+            is_greedy=nats > -1.0 if isinstance(ask, LoglikelihoodAsk) else None,
+            n_context_tokens=context,
+            n_tokens=len(text),
+            cache_key=key,
+        )
+
+    def _nats(self, request: Request, ask: Ask, text: str, number: float) -> float:
+        mode = self.arguments.mode
+        if mode == "constant":
+            return -1.0
+        if mode == "uniform" or isinstance(ask, RollingAsk):
+            return -NATS_PER_CHARACTER * len(text)
+        if mode == "gold" and self._knows(request) and _is_gold(request, ask, text):
+            return -0.01 * number
+        return -1.0 - 9.0 * number
+
+    def _knows(self, request: Request) -> bool:
+        if self.arguments.mode != "gold":
+            return False
+        draw = generator_for("fake knows", self.arguments.seed, request.task, request.sample_sha256)
+        return bool(draw.random() < self.arguments.accuracy)
+
+    def _key(self, request: Request, ask: Ask, repeat: int) -> str:
+        content: dict[str, JsonValue] = {"text": _text_of(request, ask), "kind": ask.kind, "repeat": repeat}
+        if self.arguments.mode == "gold":
+            content["target"] = [request.target, request.sample_sha256, ask.index]
+        if isinstance(ask, GenerateAsk):
+            content["settings"] = asdict(ask.settings)
+        return "fake:" + content_hash([self.identity.content_hash, content])
+
+    def stream(self, request: Request) -> Iterator[str]:
+        """Yield the words of the answer to the first generate ask.
+
+        Raises: UsageError if the request has none.
+        """
+        for ask in request.asks:
+            if isinstance(ask, GenerateAsk):
+                output = self._compute(request, ask, 0, self._key(request, ask, 0))
+                yield from (f"{word} " for word in (output.text or "").split())
+                return
+        raise UsageError(f"{request.id} asks for no text")
+
+    def estimate(self, requests: Sequence[Request]) -> WorkEstimate:
+        """Return the work; a character counts as a token."""
+        n_asks = sum(_n_outputs(ask) for request in requests for ask in request.asks)
+        n_tokens = sum(len(_text_of(request, ask)) for request in requests for ask in request.asks)
+        return WorkEstimate(len(requests), n_asks, n_tokens, n_tokens, 0, len(requests) * self.arguments.delay_ms / 1e3)
+
+    def split_tokens(self, context: str, continuation: str) -> tuple[list[str], int] | None:
+        """Return the characters: they are the fake's tokens."""
+        return [*context, *continuation], len(context)
+
+    def describe(self) -> Mapping[str, JsonValue]:
+        """Return the arguments."""
+        return {"device": "none", **asdict(self.arguments)}
+
+    def close(self) -> None:
+        """Hold nothing, free nothing."""
+
+
+def _n_outputs(ask: Ask) -> int:
+    return ask.settings.repeats if isinstance(ask, GenerateAsk) else 1
+
+
+def _text_of(request: Request, ask: Ask) -> str:
+    """Return all that the answer rests on."""
+    if isinstance(ask, RollingAsk):
+        return ask.text
+    if isinstance(ask, GenerateAsk):
+        return "".join(request.segments)
+    return "".join(ask.segments if ask.segments is not None else request.segments) + ask.continuation
+
+
+def _is_gold(request: Request, ask: Ask, text: str) -> bool:
+    target = request.target.strip()
+    return target in (text.strip(), str(ask.index))

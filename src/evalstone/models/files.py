@@ -1,0 +1,213 @@
+"""Where a model's files lie, and what they hold: found on disk or on the Hub, hashed once.
+
+A model is known by its content, so that a renamed folder is the same model and an edited one is not. Hashing
+gigabytes takes seconds, so digests are remembered by path, size, modification time and inode; nothing here imports
+torch or transformers.
+"""
+
+import hashlib
+import json
+import re
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, cast
+
+from evalstone.errors import ModelUnavailable
+from evalstone.settings import cache_folder
+
+CONFIGURATION = ("config.json", "generation_config.json", "adapter_config.json")
+TOKENIZER = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "tokenizer.model",
+    "spiece.model",
+    "*.tiktoken",
+    "tekken.json",
+)
+TEMPLATE = ("chat_template.jinja", "chat_template.json", "additional_chat_templates/*.jinja")
+SAFETENSORS = ("*.safetensors", "*.safetensors.index.json")
+PICKLES = ("*.bin", "*.bin.index.json")
+CODE = ("*.py",)
+
+
+def folder_of(name: str, revision: str | None = None, *, subfolder: str = "", weights: bool = True) -> Path:
+    """Return the folder with a model's files; a name that is no folder is looked up on the Hub, or in its cache.
+
+    Raises: ModelUnavailable, in one line: what, where it was looked for, and what to do.
+    """
+    path = Path(name).expanduser()
+    if not path.is_dir():
+        looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
+        if looks_local or path.is_file():
+            kind = "is a file" if path.is_file() else "does not exist"
+            raise ModelUnavailable(
+                f"model '{name}': {path.absolute()} {kind}; expected a folder with config.json, or a Hub id"
+            )
+        path = _from_hub(name, revision, weights=weights)
+    path = path / subfolder if subfolder else path
+    if not (path / "config.json").is_file() and not (path / "adapter_config.json").is_file():
+        has_gguf = next(path.glob("*.gguf"), None) if path.is_dir() else None
+        files = ", ".join(sorted(p.name for p in path.iterdir())[:5]) if path.is_dir() else "no such folder"
+        if weights and has_gguf is None:
+            raise ModelUnavailable(
+                f"model '{name}': no config.json in {path.absolute()} (found: {files or 'nothing'}); "
+                "expected a folder written by save_pretrained"
+            )
+    return path
+
+
+def _from_hub(name: str, revision: str | None, *, weights: bool) -> Path:
+    """Return the snapshot folder of a Hub repository: downloaded, or from the Hub's local cache when offline."""
+    from evalstone.errors import MissingExtra
+
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import (
+            GatedRepoError,
+            HFValidationError,
+            LocalEntryNotFoundError,
+            OfflineModeIsEnabled,
+        )
+    except ImportError:
+        raise MissingExtra(f"model '{name}' is no folder here; fetching it from the Hub", "hf") from None
+    at = f" at revision '{revision}'" if revision else ""
+    if revision and re.fullmatch(r"[0-9a-f]{40}", revision):
+        with suppress(Exception):  # a commit never changes, so what was fetched once needs no question to the Hub
+            return Path(snapshot_download(name, revision=revision, local_files_only=True))
+    try:
+        return Path(
+            snapshot_download(name, revision=revision, ignore_patterns=_unwanted(name, revision, weights=weights))
+        )
+    except GatedRepoError:
+        raise ModelUnavailable(
+            f"model '{name}' is gated on the Hub; accept its licence there and set HF_TOKEN to a token that may read it"
+        ) from None
+    except HFValidationError:
+        raise ModelUnavailable(
+            f"model '{name}': no such folder ({Path(name).absolute()}), and not a Hub id like 'organisation/model'"
+        ) from None
+    except (LocalEntryNotFoundError, OfflineModeIsEnabled):
+        raise ModelUnavailable(
+            f"model '{name}'{at}: no such folder ({Path(name).absolute()}), not in the Hub's local cache, and the Hub "
+            "cannot be reached (offline?); check the spelling, or download it where there is a network"
+        ) from None
+    except Exception as error:  # the Hub client raises many kinds; all of them mean: no model
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelUnavailable(
+            f"model '{name}'{at}: no such folder ({Path(name).absolute()}), and the Hub answered: {first}; "
+            "check the spelling and the revision, and set HF_TOKEN if it is private"
+        ) from error
+
+
+def _unwanted(name: str, revision: str | None, *, weights: bool) -> list[str]:
+    """Return patterns of files that are not needed; pickled weights are not fetched where safetensors exist."""
+    unwanted = ["*.h5", "*.msgpack", "*.onnx", "*.ot", "*.tflite", "*.mlmodel", "*.png", "*.jpg", "*.mp4", "original/*"]
+    if not weights:
+        return [*unwanted, *SAFETENSORS, *PICKLES, "*.gguf", "*.pt", "*.pth"]
+    from huggingface_hub import HfApi
+
+    try:
+        listed = HfApi().list_repo_files(name, revision=revision)
+    except Exception:  # noqa: BLE001 - only a saving is lost here; the download that follows reports what is wrong
+        return unwanted
+    if any(each.endswith(".safetensors") for each in listed):
+        unwanted += ["*.bin", "*.pt", "*.pth", "*.bin.index.json"]
+    return unwanted
+
+
+def matching(folder: Path, patterns: Iterable[str]) -> list[Path]:
+    """Return the folder's files whose relative name fits a pattern, sorted by name."""
+    nested = [p for p in folder.glob("additional_chat_templates/*") if p.is_file()]
+    files = [p for p in folder.iterdir() if p.is_file()] + nested
+    wanted = tuple(patterns)
+    names = {p.relative_to(folder).as_posix(): p for p in files}
+    return [path for name, path in sorted(names.items()) if any(fnmatch(name, pattern) for pattern in wanted)]
+
+
+def weight_files(folder: Path, gguf_file: str | None = None) -> list[Path]:
+    """Return the files that transformers would load weights from: a named GGUF, else safetensors, else pickles."""
+    if gguf_file is not None:
+        return [folder / gguf_file]
+    return matching(folder, SAFETENSORS) or matching(folder, PICKLES)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return a JSON object from a file, empty where there is none.
+
+    Raises: ModelUnavailable if the file is not JSON.
+    """
+    if not path.is_file():
+        return {}
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ModelUnavailable(
+            f"{path} cannot be read as JSON: {error}; restore the file from where the model came from"
+        ) from error
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+class Digests:
+    """SHA-256 of files, remembered between processes by path, size, modification time and inode."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path or cache_folder() / "file_digests.json"
+        self._known: dict[str, str] | None = None
+        self._is_changed = False
+
+    def _load(self) -> dict[str, str]:
+        if self._known is None:
+            try:
+                known = json.loads(self._path.read_text(encoding="utf-8"))
+                self._known = known if isinstance(known, dict) else {}
+            except (OSError, ValueError):  # a lost or torn cache is made again
+                self._known = {}
+        return self._known
+
+    def of(self, path: Path) -> str:
+        """Return the file's SHA-256 in hexadecimal.
+
+        Raises: ModelUnavailable if it cannot be read.
+        """
+        try:
+            state = path.stat()
+            key = f"{path.resolve()}|{state.st_size}|{state.st_mtime_ns}|{state.st_ino}"
+            known = self._load()
+            if key not in known:
+                with path.open("rb") as file:
+                    known[key] = hashlib.file_digest(file, "sha256").hexdigest()
+                self._is_changed = True
+        except OSError as error:
+            raise ModelUnavailable(f"cannot read {path}: {error.strerror or error}") from error
+        return known[key]
+
+    def save(self) -> None:
+        """Write what was learnt, all or nothing. A folder that cannot be written costs only time next time."""
+        if not self._is_changed:
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=self._path.parent, delete=False, encoding="utf-8") as file:
+                json.dump(self._load(), file)
+            Path(file.name).replace(self._path)
+        except OSError:
+            return
+        self._is_changed = False
+
+
+def combined_digest(parts: Mapping[str, str]) -> str | None:
+    """Return one digest over (name, digest) pairs in the names' order; None where there are none."""
+    if not parts:
+        return None
+    whole = hashlib.sha256()
+    for name in sorted(parts):
+        whole.update(f"{name}\x00{parts[name]}\n".encode())
+    return f"sha256:{whole.hexdigest()}"

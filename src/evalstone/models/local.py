@@ -1,0 +1,384 @@
+"""A model on this machine: weights from a folder or the Hub, or an object already loaded, answered by the engine.
+
+The order of work is what makes a stored run quick and a new one early: the identity reads files only; then tokens,
+then the cache, and only if something is left to score are the weights loaded. While one piece of the requests is
+scored, the next is tokenised in a thread (both the tokenizer and torch let go of Python's lock).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, cast
+
+from evalstone.engine.options import EngineSettings
+from evalstone.errors import MissingExtra, ModelUnavailable, NonFiniteLogits, PromptTooLong, UsageError
+from evalstone.models.arguments import LocalArguments
+from evalstone.models.asked_spans import Asked, AskReader, Pending, Span, chunks_of, fingerprint_of, span_batch
+from evalstone.models.asked_texts import DEFAULT_MAX_TOKENS, TextReader
+from evalstone.models.identity import ModelFolders, find_folders, identify
+from evalstone.models.local_estimate import estimate_work
+from evalstone.models.model import OutputCache
+from evalstone.models.progress import Observer, ProgressTally
+from evalstone.models.render import ChatRenderer
+from evalstone.models.tokens import Encoder
+from evalstone.models.workers import EnginePool
+from evalstone.models.writing import (
+    Writing,
+    WritingRules,
+    as_window,
+    failure_of,
+    first_text_ask,
+    pieces_of,
+    repeats_of,
+    sort_out,
+    stream_pieces,
+)
+from evalstone.records import (
+    AskKind,
+    GenerateAsk,
+    JsonValue,
+    LoglikelihoodAsk,
+    Message,
+    ModelIdentity,
+    Output,
+    Request,
+    WorkEstimate,
+    canonical_json,
+)
+from evalstone.settings import process_of
+
+if TYPE_CHECKING:
+    from evalstone.engine.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedObjects:
+    """A model and tokenizer that the caller has loaded."""
+
+    model: Any
+    tokenizer: Any
+    identity: ModelIdentity
+
+
+class LocalModel:
+    """A causal language model run by the engine."""
+
+    answers = frozenset(AskKind)
+
+    def __init__(self, arguments: LocalArguments, *, loaded: LoadedObjects | None = None, n_workers: int = 1) -> None:
+        self.arguments = arguments
+        self.n_workers = 1 if loaded else max(n_workers, process_of()[1])
+        self._loaded = loaded
+        self._engine: Engine | EnginePool | None = None
+        self._writer: Engine | None = None  # beside workers, which only score
+        self._last_info: Mapping[str, JsonValue] = {}
+
+    @classmethod
+    def from_loaded(cls, model: Any, tokenizer: Any, **options: Any) -> "LocalModel":
+        """Return a model around a transformers model and its tokenizer, which stay the caller's.
+
+        Options are those of a local model that concern an object already loaded (max_length, add_bos_token,
+        numerics, too_long, ...). The identity is a digest of the parameters, so a model that was trained on is
+        another model.
+
+        Raises: UsageError for an option that is unknown or comes too late.
+        """
+        from evalstone.models.loaded import identify_loaded, loaded_arguments
+
+        if (options.pop("workers", None) or 1) > 1:
+            raise UsageError("a model that is loaded already cannot be shared by workers; name its folder instead")
+        arguments = loaded_arguments(model, options)
+        return cls(arguments, loaded=LoadedObjects(model, tokenizer, identify_loaded(model, tokenizer, arguments)))
+
+    # ----------------------------------------------------------------------------------- what the model is
+
+    @cached_property
+    def _folders(self) -> ModelFolders:
+        return find_folders(self.arguments)
+
+    @cached_property
+    def identity(self) -> ModelIdentity:
+        """Which model this is, by content; reads files only.
+
+        Raises: ModelUnavailable.
+        """
+        return self._loaded.identity if self._loaded else identify(self.arguments, self._folders)
+
+    @property
+    def max_length(self) -> int:
+        """Positions a prompt may have, by lm-eval's rule."""
+        return self.identity.max_length or 0
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The transformers tokenizer.
+
+        Raises: ModelUnavailable if it cannot be loaded; MissingExtra without transformers.
+        """
+        if self._loaded:
+            return self._loaded.tokenizer
+        try:
+            from transformers import AutoTokenizer
+        except ImportError:
+            raise MissingExtra("a local model", "hf") from None
+        arguments = self.arguments
+        options: dict[str, Any] = {"use_fast": arguments.use_fast_tokenizer}
+        if arguments.add_bos_token is not None:
+            options["add_bos_token"] = arguments.add_bos_token
+        if gguf := arguments.model_kwargs.get("gguf_file"):
+            options = {"gguf_file": gguf}
+        folder = self._folders.tokenizer
+        try:
+            return AutoTokenizer.from_pretrained(
+                str(folder), trust_remote_code=arguments.trust_remote_code, local_files_only=True, **options
+            )
+        except Exception as error:  # transformers raises many kinds; each means that there is no tokenizer
+            first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model")):
+                first = "there is neither tokenizer.json nor tokenizer.model"
+            raise ModelUnavailable(
+                f"the tokenizer in {folder} cannot be loaded: {first}; name one with tokenizer=FOLDER"
+            ) from error
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The tokenizer under lm-eval's rules."""
+        arguments = self.arguments
+        return Encoder(self.tokenizer, add_bos_token=arguments.add_bos_token, prefix_token_id=arguments.prefix_token_id)
+
+    @cached_property
+    def _renderer(self) -> ChatRenderer:
+        return ChatRenderer(self.tokenizer, self.arguments.template_variables, self.arguments.chat_template)
+
+    def render(self, messages: Sequence[Message], *, continue_final: bool = False) -> str:
+        """Return `messages` as one text under the chat template; see `Model.render`.
+
+        Raises: UsageError where there is no chat template.
+        """
+        return self._renderer.render(messages, continue_final=continue_final)
+
+    # --------------------------------------------------------------------------------------------- answering
+
+    def answer(
+        self,
+        requests: Sequence[Request],
+        *,
+        cache: OutputCache | None = None,
+        observe: Observer | None = None,
+    ) -> Iterator[Output]:
+        """Yield one output per ask, each as soon as it is known; see `Model.answer`."""
+        self._refuse_thinking(requests)
+        tally = ProgressTally(sum(repeats_of(ask) for request in requests for ask in request.asks), observe)
+        pending = Pending()
+        scored = [r for r in requests if any(not isinstance(ask, GenerateAsk) for ask in r.asks)]
+        for asks in self._read_ahead(scored):
+            tally.read(len(asks))
+            unknown: list[Asked] = []
+            for output in self._from_cache(asks, cache, unknown):
+                tally.done(output)
+                yield output
+            ready, spans = pending.add(unknown)
+            for asked in ready:
+                output = pending.answer(asked)
+                tally.done(output)
+                yield output
+            for output in self._score(spans, pending, tally):
+                tally.done(output)
+                yield output
+        for piece in pieces_of(requests):
+            for output in self._write(piece, cache, tally):
+                tally.done(output)
+                yield output
+
+    def _write(self, requests: Sequence[Request], cache: OutputCache | None, tally: ProgressTally) -> Iterator[Output]:
+        """Yield the answers to the generate asks of these requests, each as it is finished."""
+        asks = self._text_reader().read(requests)
+        tally.read(sum(asked.settings.repeats for asked in asks))
+        work = sort_out(asks, cache)
+        yield from work.known
+        if not work.wanted:
+            return
+        engine = self.writer
+        writing = Writing(work, self._rules, engine.generation_defaults)
+        self._last_info = {**self._last_info, "generation": writing.described()}
+        observe = tally.on_window()
+        on_step = None if observe is None else as_window(observe, writing.prompts)
+        for result in engine.generate(writing.prompts, stop=writing.has_stopped, on_step=on_step):
+            yield from writing.outputs(result)
+
+    @property
+    def _rules(self) -> WritingRules:
+        return WritingRules(self.tokenizer, self.arguments.think_end_token, self.arguments.generation_config)
+
+    def _text_reader(self) -> TextReader:
+        fingerprint = fingerprint_of(self.identity)
+        if fingerprint is not None:
+            own = [self.identity.tokenizer_hash, self.arguments.think_end_token, self.arguments.generation_config]
+            fingerprint += canonical_json(own).encode()
+        limit = self.arguments.max_gen_toks or DEFAULT_MAX_TOKENS
+        return TextReader(self.encoder, self.max_length, self.arguments.too_long, fingerprint, limit)
+
+    def _read_ahead(self, requests: Sequence[Request]) -> Iterator[list[Asked]]:
+        """Yield the asks of one piece of the requests after another; the next is tokenised meanwhile."""
+        reader = self._reader()
+        pieces = list(chunks_of(requests))
+        if len(pieces) < 2:
+            yield from map(reader.read, pieces)
+            return
+        pool = ThreadPoolExecutor(1, thread_name_prefix="tokenise")
+        try:
+            ahead = pool.submit(reader.read, pieces[0])
+            for piece in [*pieces[1:], None]:
+                asks = ahead.result()
+                if piece is not None:
+                    ahead = pool.submit(reader.read, piece)
+                yield asks
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _reader(self) -> AskReader:
+        return AskReader(self.encoder, self.max_length, self.arguments.too_long, fingerprint_of(self.identity))
+
+    def _from_cache(self, asks: Sequence[Asked], cache: OutputCache | None, unknown: list[Asked]) -> Iterator[Output]:
+        """Yield what is known already or cannot be asked; put the rest into `unknown`."""
+        keys = list(dict.fromkeys(asked.cache_key for asked in asks if asked.cache_key is not None))
+        found = cache.find(keys) if cache is not None and keys else {}
+        for asked in asks:
+            earlier = found.get(asked.cache_key or "")
+            if asked.error is not None:
+                yield asked.failure()
+            elif earlier is not None and earlier.total_nats is not None:
+                yield asked.output(earlier.total_nats, earlier.is_greedy, from_cache=True)
+            else:
+                unknown.append(asked)
+
+    def _score(self, spans: Sequence[Span], pending: Pending, tally: ProgressTally) -> Iterator[Output]:
+        """Yield the outputs that these spans complete, window by window."""
+        from evalstone.engine.spans import SpanScore
+
+        if not spans:
+            return
+        engine = self.engine
+        for result in engine.score(span_batch(spans), on_window=tally.on_window()):
+            span = spans[result.index]
+            if isinstance(result, SpanScore):
+                yield from map(pending.answer, pending.scored(span, result.total_nats, result.is_greedy))
+                continue
+            kind = PromptTooLong if "positions" in result.message else NonFiniteLogits
+            message = result.message.removeprefix(f"span {result.index}").lstrip(": ")
+            yield from (asked.failure(message, kind.__name__) for asked in pending.failed(span))
+
+    def _refuse_thinking(self, requests: Sequence[Request]) -> None:
+        if self.arguments.enable_thinking and any(isinstance(a, LoglikelihoodAsk) for r in requests for a in r.asks):
+            raise UsageError(
+                "enable_thinking=True fits only tasks that are answered in writing, as a thought stands before the "
+                "answer; leave it out for log-likelihood tasks"
+            )
+
+    @property
+    def engine(self) -> "Engine | EnginePool":
+        """The engine with the weights, loaded at first use.
+
+        Raises: ModelUnavailable; MissingExtra without torch.
+        """
+        if self._engine is None:
+            if find_spec("torch") is None or find_spec("transformers") is None:
+                raise MissingExtra("a local model", "hf")
+            if self.n_workers > 1:
+                self._engine = EnginePool(str(self._folders.model), self._settings(), self.n_workers)
+            else:
+                self._engine = self._load()
+            self._last_info = {**asdict(self._engine.info), "n_workers": self.n_workers}
+        return self._engine
+
+    def _load(self) -> "Engine":
+        from evalstone.engine.engine import Engine
+
+        source = self._loaded.model if self._loaded else str(self._folders.model)
+        with _without_bars():
+            return Engine.load(source, settings=self._settings())
+
+    @property
+    def writer(self) -> "Engine":
+        """The engine that writes: the one that scores, or one of its own where workers do the scoring.
+
+        Raises: ModelUnavailable; MissingExtra without torch.
+        """
+        if self.n_workers == 1:
+            return cast("Engine", self.engine)
+        if self._writer is None:
+            self._writer = self._load()
+            self._last_info = {**asdict(self._writer.info), "n_workers": 1}
+        return self._writer
+
+    def _settings(self) -> EngineSettings:
+        arguments = self.arguments
+        adapter = None if self._loaded or not self._folders.adapter else str(self._folders.adapter)
+        return EngineSettings(
+            dtype="auto" if self._loaded else arguments.dtype,
+            device=arguments.device,
+            numerics=arguments.numerics,
+            trust_remote_code=arguments.trust_remote_code,
+            window_tokens=arguments.window_tokens,
+            attention=arguments.attention,
+            peft=adapter,
+            n_slots=arguments.n_slots,
+            n_threads=arguments.n_threads,
+            model_kwargs=arguments.model_kwargs,
+        )
+
+    def stream(self, request: Request) -> Iterator[str]:
+        """Yield pieces of the text that answers the request's first generate ask, stops and thoughts left out.
+
+        Raises: UsageError if it has none; PromptTooLong or another ModelError where there is no answer.
+        """
+        ask = first_text_ask(request)
+        once = replace(ask, settings=replace(ask.settings, repeats=1))
+        work = sort_out(self._text_reader().read([replace(request, asks=(once,))]), None)
+        if work.known:
+            raise failure_of(work.known[0])
+        engine = self.writer
+        yield from stream_pieces(engine, Writing(work, self._rules, engine.generation_defaults))
+
+    # ------------------------------------------------------------------------------------ looking at the work
+
+    def estimate(self, requests: Sequence[Request]) -> WorkEstimate:
+        """Return what answering would take: tokenises, loads no weights."""
+        folder = None if self._loaded else self._folders.model
+        asks = self._reader().read(requests)
+        texts = self._text_reader().read(requests)
+        return estimate_work(len(requests), asks, texts, self.identity, folder, self.arguments.device)
+
+    def split_tokens(self, context: str, continuation: str) -> tuple[list[str], int] | None:
+        """Return the texts of the tokens of context + continuation, and the index of the first scored one."""
+        return self.encoder.token_texts(context, continuation)
+
+    def describe(self) -> Mapping[str, JsonValue]:
+        """Return what belongs to an attempt: device, threads, window, attention path, versions; once loaded."""
+        notes = self._renderer.notes if "_renderer" in self.__dict__ else []
+        shares = self.encoder.rule is not None if "encoder" in self.__dict__ else None
+        return {**self._last_info, "tokens_shared": shares, **({"notes": list(notes)} if notes else {})}
+
+    def close(self) -> None:
+        """Free weights and device memory; the next answer loads them again."""
+        for engine in (self._engine, self._writer):
+            if engine is not None:
+                engine.close()
+        self._engine = self._writer = None
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Keep transformers' bar for loading weights from the screen: it would break ours."""
+    from transformers.utils import logging
+
+    is_shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if is_shown:
+            logging.enable_progress_bar()

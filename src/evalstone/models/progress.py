@@ -1,0 +1,56 @@
+"""How far a local model is with what it was asked, told in tokens and in outputs."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from evalstone.engine.spans import WindowReport
+from evalstone.records import Output, Progress
+
+Observer = Callable[[Progress], None]
+
+
+class ProgressTally:
+    """How far an answer has come, told to the observer after each window.
+
+    Until all pieces are read, the tokens of those to come are taken to be as many per output as of those known, so
+    that a progress bar can speak of time left; at the end the counts are exact.
+    """
+
+    def __init__(self, n_outputs: int, observe: Observer | None) -> None:
+        self._observe = observe
+        self._started = time.perf_counter()
+        self._n_read = 0
+        self._earlier: tuple[int, ...] = (0, 0, 0)  # tokens asked, distinct and done of pieces that are finished
+        self._known: tuple[int, ...] = (0, 0, 0)
+        self._now = Progress(0, n_outputs, 0, 0, 0)
+
+    def read(self, n_outputs: int) -> None:
+        """Count the outputs of a piece that begins now."""
+        self._n_read += n_outputs
+
+    def done(self, output: Output) -> None:
+        """Count one output."""
+        n_cached = self._now.n_from_cache + output.from_cache
+        self._now = replace(self._now, n_outputs_done=self._now.n_outputs_done + 1, n_from_cache=n_cached)
+        if self._observe is not None and self._now.n_outputs_done == self._now.n_outputs:
+            self._observe(replace(self._now, seconds=time.perf_counter() - self._started))
+
+    def on_window(self) -> Callable[[WindowReport], None] | None:
+        """Return what the engine is to call after each window of the piece that begins now."""
+        self._earlier = self._known
+        return self._take if self._observe is not None else None
+
+    def _take(self, report: WindowReport) -> None:
+        counted = (report.n_tokens, report.n_distinct, report.n_distinct_done)
+        asked, distinct, done = self._known = tuple(a + b for a, b in zip(self._earlier, counted, strict=True))
+        share_read = self._n_read / self._now.n_outputs
+        self._now = replace(
+            self._now,
+            n_tokens_asked=round(asked / share_read),
+            n_tokens_distinct=round(distinct / share_read),
+            n_tokens_done=done,
+            seconds=time.perf_counter() - self._started,
+        )
+        if self._observe is not None:
+            self._observe(self._now)

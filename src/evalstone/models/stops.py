@@ -1,0 +1,110 @@
+"""Where written text ends, found while it is written, and what of it counts as the answer.
+
+A stop is text, tokens are pieces of text, and a stop may lie across several of them. So after each token that could
+complete a stop, the last few are decoded together, as many as a stop can span in the worst spelling. What counts in
+the end follows lm-evaluation-harness: the thought taken off first, then the text before each stop in turn.
+
+While a model thinks (think_end_token was named and has not come yet) stops do not count: a blank line ends an answer,
+not a thought.
+
+Source: lm-evaluation-harness 0.4.13, models/huggingface.py (generate_until), models/utils.py
+    (postprocess_generated_text, handle_stop_sequences).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+REPLACEMENT = "\ufffd"  # how half a character is decoded
+
+
+@dataclass(frozen=True, slots=True)
+class FinalText:
+    """The answer, and the thought that was taken off before it."""
+
+    text: str
+    reasoning: str | None = None
+
+
+def stop_texts(stops: Sequence[str], eos_text: str | None) -> tuple[str, ...]:
+    """Return the stops in the order in which they cut, the tokenizer's own end last; an empty one cuts nothing."""
+    own = [] if eos_text is None or eos_text in stops else [eos_text]
+    return tuple(stop for stop in (*stops, *own) if stop)
+
+
+def final_text(
+    tokenizer: Any, tokens: Sequence[int], stops: Sequence[str], think_end: str | int | None = None
+) -> FinalText:
+    """Return what counts of the written tokens."""
+    tokens = list(tokens)
+    reasoning: str | None = None
+    if isinstance(think_end, int) and think_end in tokens:
+        at = len(tokens) - 1 - tokens[::-1].index(think_end)
+        reasoning = str(tokenizer.decode(tokens[: at + 1], skip_special_tokens=True))
+        tokens = tokens[at + 1 :]
+    text = str(tokenizer.decode(tokens, skip_special_tokens=True))
+    if isinstance(think_end, int):
+        text = text.lstrip()
+    elif think_end and think_end in text:
+        reasoning, _, text = text.rpartition(think_end)
+        text = text.lstrip()
+    elif think_end:
+        text = text.lstrip()
+    for stop in stops:
+        text = text.split(stop)[0]
+    return FinalText(text, reasoning)
+
+
+class StopFinder:
+    """Says after each token whether one of some stops has been written."""
+
+    def __init__(self, tokenizer: Any, stops: Sequence[str], think_end: str | int | None = None) -> None:
+        self._tokenizer = tokenizer
+        self._stops = tuple(stops)
+        self._think_end = think_end
+        self._last = frozenset(stop[-1] for stop in stops)
+        # A space at a piece's edge may vanish when it is decoded alone; then every token is looked at.
+        self._looks_always = any(last.isspace() and last != "\n" for last in self._last)
+        spelled = [len(tokenizer.encode(stop, add_special_tokens=False)) for stop in stops]
+        self._n_back = max([*(n + 2 for n in spelled), *(len(stop.encode()) + 1 for stop in stops)], default=0)
+        self._may_complete: dict[int, bool] = {}
+
+    def has_stopped(self, tokens: Sequence[int]) -> bool:
+        """Return whether the newest token completed a stop."""
+        if not self._stops or not self._could_complete(tokens[-1]):
+            return False
+        first = max(0, len(tokens) - self._n_back)
+        if self._think_end is not None:
+            after = self._thought_ends(tokens, self._think_end)
+            if after is None:
+                return False
+            first = max(first, after)
+        text = self._tokenizer.decode(list(tokens[first:]), skip_special_tokens=False)
+        return any(stop in text for stop in self._stops)
+
+    def _could_complete(self, token: int) -> bool:
+        """Return whether some stop may end inside this token."""
+        if self._looks_always:
+            return True
+        known = self._may_complete.get(token)
+        if known is None:
+            text = str(self._tokenizer.decode([token], skip_special_tokens=False))
+            known = not text or REPLACEMENT in text or any(last in text for last in self._last)
+            self._may_complete[token] = known
+        return known
+
+    def _thought_ends(self, tokens: Sequence[int], mark: str | int) -> int | None:
+        """Return the place after the thought, None while it lasts."""
+        if isinstance(mark, int):
+            return tokens.index(mark) + 1 if mark in tokens else None
+        if mark not in self._text(tokens):
+            return None
+        low, high = 1, len(tokens)
+        while low < high:  # the shortest beginning that holds the mark
+            middle = (low + high) // 2
+            low, high = (low, middle) if mark in self._text(tokens[:middle]) else (middle + 1, high)
+        return low
+
+    def _text(self, tokens: Sequence[int]) -> str:
+        # As the final text is decoded: a mark that is a special token is not in it, as in lm-eval.
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))

@@ -1,0 +1,133 @@
+"""Putting a prompt together: what leads it, its shots, and the question, as pieces that samples share.
+
+A shot is rendered once however often it is drawn; the text of a shot is one string object in every prompt that has
+it, and the prompt of a sample is the tuple of these strings. Later stages store and tokenise each of them once.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalstone.errors import MalformedSample
+from evalstone.prompts.fields import Resolve
+from evalstone.prompts.templates import Row
+from evalstone.prompts.turns import Piece, chat_messages, join, question_pieces, shot_pieces
+from evalstone.records import Message
+
+Render = Callable[[Sequence[Message], bool], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How one row is put, with its fields made into functions."""
+
+    text: Resolve
+    target: Resolve
+    choices: Resolve | None
+    gen_prefix: Callable[[Row], Any]
+    target_delimiter: str = " "
+    fewshot_delimiter: str = "\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    """Whether and how a prompt becomes a conversation."""
+
+    apply_template: bool = False
+    multiturn: bool = False
+    system_instruction: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One context: its text in pieces, and the conversation it was made of where it was."""
+
+    segments: tuple[str, ...]
+    messages: tuple[Message, ...] = ()
+
+
+class Prompter:
+    """Builds the contexts of one task."""
+
+    def __init__(
+        self,
+        asked: Layout,
+        shot: Layout,
+        description: Callable[[Row], Any],
+        chat: ChatOptions,
+        *,
+        multiple_input: bool,
+    ) -> None:
+        self.asked = asked
+        self.shot = shot
+        self.description = description
+        self.chat = chat
+        self.multiple_input = multiple_input
+        self._shots: dict[int, tuple[tuple[Piece, ...], str]] = {}
+        self._lead = ""
+        self._head = ""  # of the last chat prompt, so that equal beginnings are one object
+
+    def contexts(self, row: Row, shots: Sequence[int], pool: Sequence[Row], render: Render | None) -> list[Prompt]:
+        """Return the sample's context, or one per choice where contexts are the choices."""
+        lead = self._lead_of(row)
+        drawn = [self._shot(index, pool) for index in shots]
+        prefix = self.asked.gen_prefix(row)
+        questions = self._questions(row, prefix)
+        if not self.chat.apply_template:
+            start = (lead, *(text for _, text in drawn)) if lead else tuple(text for _, text in drawn)
+            return [Prompt((*start, "".join(piece.text for piece in question))) for question in questions]
+        before = [Piece("system", lead)] if lead else []
+        before += [piece for pieces, _ in drawn for piece in pieces]
+        return [self._chat([*before, *question], bool(prefix), render) for question in questions]
+
+    def _lead_of(self, row: Row) -> str:
+        lead = join(self.chat.system_instruction, self.description(row) or "", self.asked.fewshot_delimiter)
+        if lead != self._lead:
+            self._lead = lead
+        return self._lead
+
+    def _shot(self, index: int, pool: Sequence[Row]) -> tuple[tuple[Piece, ...], str]:
+        known = self._shots.get(index)
+        if known is None:
+            pieces = self.shot_of(pool[index])
+            known = (pieces, "".join(piece.text for piece in pieces))
+            self._shots[index] = known
+        return known
+
+    def shot_of(self, row: Row) -> tuple[Piece, ...]:
+        """Return the pieces of one answered example."""
+        layout = self.shot
+        question = layout.text(row)
+        choices = layout.choices(row) if layout.choices else None
+        if self.multiple_input:
+            question, choices = _context_of(choices, question), None
+        return shot_pieces(
+            question,
+            layout.target(row),
+            choices,
+            layout.gen_prefix(row),
+            target_delimiter=layout.target_delimiter,
+            fewshot_delimiter=layout.fewshot_delimiter,
+        )
+
+    def _questions(self, row: Row, prefix: str | None) -> list[tuple[Piece, ...]]:
+        if self.multiple_input and self.asked.choices:
+            return [question_pieces(context, prefix, "") for context in self.asked.choices(row)]
+        return [question_pieces(self.asked.text(row), prefix, self.asked.target_delimiter)]
+
+    def _chat(self, pieces: Sequence[Piece], continue_final: bool, render: Render | None) -> Prompt:
+        messages = chat_messages(pieces, multiturn=self.chat.multiturn)
+        if render is None:
+            return Prompt((), messages)
+        text = render(messages, continue_final)
+        cut = text.rfind(pieces[-1].content if not continue_final else pieces[-2].content)
+        head = text[:cut] if cut > 0 else ""
+        if head != self._head:
+            self._head = head
+        return Prompt((self._head, text[len(head) :]) if head else (text,), messages)
+
+
+def _context_of(choices: Sequence[str] | None, index: Any) -> str:
+    if not choices or not isinstance(index, int) or not -len(choices) <= index < len(choices):
+        raise MalformedSample(f"a shot names context {index!r} of {len(choices or ())}; expected an index into them")
+    return choices[index]

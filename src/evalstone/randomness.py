@@ -1,0 +1,25 @@
+"""Every random number has a name. There is no global generator: the same name and seed give the same draws anywhere.
+
+`random.Random` appears only where another program's draws must be repeated bit by bit (lm-eval's few-shot draw).
+"""
+
+import hashlib
+import random
+
+import numpy as np
+
+
+def seed_of(*name: object) -> int:
+    """Return a 128-bit seed made of the parts of a name, e.g. ("bootstrap", task, 0)."""
+    text = "\x1f".join(str(part) for part in name)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")
+
+
+def generator_for(*name: object) -> np.random.Generator:
+    """Return numpy's generator for a name; equal names give equal streams, different names independent ones."""
+    return np.random.Generator(np.random.PCG64(seed_of(*name)))
+
+
+def mersenne(seed: int) -> random.Random:
+    """Return CPython's generator with a plain seed, as lm-eval seeds its few-shot draw."""
+    return random.Random(seed)  # noqa: S311 - repeats a published draw, guards no secret

@@ -1,0 +1,308 @@
+"""The nouns that travel between the parts: frozen, no I/O, no behaviour but what follows from their fields.
+
+A sample (one row asked) becomes a request (all that is asked about it at one turn); a request holds one or more asks;
+a model answers each ask, each repeat, with one output; outputs become scores; a run is one model put to one plan.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+JsonValue = Any  # what json.dumps takes; the exact recursive type costs more than it tells
+
+
+def canonical_json(value: JsonValue) -> str:
+    """Return the one JSON text of `value`: sorted keys, no spaces, UTF-8 kept. Changing it changes every hash."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
+
+
+def content_hash(value: JsonValue) -> str:
+    """Return `sha256:<hex>` of the canonical JSON; the prefix names the algorithm, so a change of it shows."""
+    return "sha256:" + hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# --------------------------------------------------------------------------------------- what is asked
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """Text inside a message."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """An image inside a message, by content."""
+
+    sha256: str
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    parts: tuple[TextPart | ImagePart, ...]
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined."""
+        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One row of a task's evaluated split."""
+
+    task: str
+    index: int  # position in the evaluated split (lm-eval's doc_id)
+    row: Mapping[str, Any]  # after process_docs
+    sha256: str  # of the row's canonical JSON
+
+
+class AskKind(StrEnum):
+    """What can be asked of a model."""
+
+    LOGLIKELIHOOD = "loglikelihood"
+    ROLLING = "loglikelihood_rolling"
+    GENERATE = "generate_until"
+
+
+@dataclass(frozen=True, slots=True)
+class LoglikelihoodAsk:
+    """How probable is `continuation` after the context?"""
+
+    index: int  # position among the request's asks; kept when others are already answered
+    continuation: str
+    segments: tuple[str, ...] | None = None  # a context of its own; None: the request's
+    role: Literal["choice", "unconditional"] = "choice"
+    kind: Literal[AskKind.LOGLIKELIHOOD] = AskKind.LOGLIKELIHOOD
+
+
+@dataclass(frozen=True, slots=True)
+class RollingAsk:
+    """How probable is the whole text, from nothing?"""
+
+    index: int
+    text: str
+    kind: Literal[AskKind.ROLLING] = AskKind.ROLLING
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationSettings:
+    """How an answer is written. None means: the model's or the profile's default."""
+
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    do_sample: bool = False
+    temperature: float = 0.0
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    seed: int = 0
+    repeats: int = 1
+    extra: tuple[tuple[str, JsonValue], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateAsk:
+    """Write an answer."""
+
+    index: int
+    settings: GenerationSettings
+    kind: Literal[AskKind.GENERATE] = AskKind.GENERATE
+
+
+Ask = LoglikelihoodAsk | RollingAsk | GenerateAsk
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One sample at one turn, with all its asks.
+
+    `segments` joined is the exact text put to the model (for a chat: as rendered by its template; for a chat API:
+    empty, and `messages` is sent). Samples that share their shots share the same segment objects.
+    """
+
+    task: str
+    sample_index: int
+    sample_sha256: str
+    segments: tuple[str, ...]
+    asks: tuple[Ask, ...]
+    messages: tuple[Message, ...] = ()
+    turn: int = 0
+    target: str = ""  # what is logged as the reference, as text
+    n_shots: int = 0
+    n_leaked_shots: int = 0  # shots that are this very sample or a row identical to it
+
+    @property
+    def id(self) -> str:
+        """Unique within a run."""
+        return f"{self.task}/{self.sample_index}/{self.turn}"
+
+    @property
+    def prompt(self) -> str:
+        """The context of the first ask: what lm-eval hashes as `prompt_hash`."""
+        first = self.asks[0] if self.asks else None
+        if isinstance(first, LoglikelihoodAsk) and first.segments is not None:
+            return "".join(first.segments)
+        if isinstance(first, RollingAsk):
+            return first.text
+        return "".join(self.segments)
+
+
+# ------------------------------------------------------------------------------------- what is answered
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One answer: to one ask of one request, at one repeat. Exactly one of total_nats, text, error is not None."""
+
+    request_id: str
+    ask_index: int
+    repeat: int = 0
+    total_nats: float | None = None  # log-probability of what was asked, summed over its tokens
+    is_greedy: bool | None = None  # every scored token was the model's first choice
+    text: str | None = None
+    reasoning: str | None = None  # a thinking block that was taken off before scoring
+    tool_calls: str | None = None  # JSON
+    finish_reason: str | None = None  # stop | eos | length
+    n_context_tokens: int = 0
+    n_tokens: int = 0  # scored or written
+    n_cut_tokens: int = 0  # dropped from the left of the context so that it fits
+    cache_key: str | None = None  # model, dtype, numerics, tokens, span or generation settings, seed, repeat
+    from_cache: bool = False
+    error: str | None = None  # what happened, and the remedy
+    error_kind: str | None = None  # class name in evalstone.errors
+
+
+class ScoreStatus(StrEnum):
+    """How a sample came to its value."""
+
+    SCORED = "scored"
+    UNPARSED = "unparsed"  # an answer came, nothing could be extracted from it
+    FAILED = "failed"  # no answer came
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One metric of one response under one filter."""
+
+    request_id: str
+    metric: str
+    value: float | None  # None: undefined (failed, or only defined over many samples)
+    filter: str = "none"
+    status: ScoreStatus = ScoreStatus.SCORED
+    parts: tuple[JsonValue, ...] | None = None  # what a corpus metric aggregates, e.g. (nats, words)
+    detail: JsonValue = None  # choice picked, ties, extracted answer: for `show --samples`
+
+
+# ------------------------------------------------------------------------------------------- a run
+
+
+@dataclass(frozen=True, slots=True)
+class ModelIdentity:
+    """Which model answers, by content. Everything here that can change an answer is part of the run key."""
+
+    name: str  # for people: a path or a hub id
+    kind: str  # registry name: hf, fake, ...
+    content_hash: str | None  # weights, config, tokenizer files, adapter; None for an HTTP model
+    tokenizer_hash: str | None
+    template_hash: str | None
+    dtype: str
+    numerics: str  # float32 | model-dtype
+    max_length: int | None = None
+    n_parameters: int | None = None
+    revision: str | None = None
+    options: tuple[tuple[str, JsonValue], ...] = ()  # arguments that can change an answer
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """One task as a run asks it."""
+
+    name: str
+    version: str
+    spec_hash: str  # YAML after includes, and its .py files
+    dataset_hash: str
+    num_fewshot: int
+    n_samples: int
+    sample_indices: tuple[int, ...] | None = None  # only these rows, by position
+    generation: JsonValue = None  # effective generation settings, where the task writes
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """All that decides a run's answers. The same plan is the same run: running again resumes it."""
+
+    model: ModelIdentity
+    profile: str
+    tasks: tuple[TaskPlan, ...]
+    seed: int = 1234  # of the few-shot draw
+    limit: float | None = None
+    apply_chat_template: bool | str = False
+    fewshot_as_multiturn: bool = False
+    system_instruction: str | None = None
+    too_long: str = "cut"  # cut | error
+    environment: JsonValue = None  # only with --strict-env
+    extra: tuple[tuple[str, JsonValue], ...] = ()  # gen_kwargs, prompt preset, ...
+
+    @property
+    def key(self) -> str:
+        """The run key. `name` is for people and no part of it."""
+        content = asdict(self)
+        content["model"].pop("name")
+        content["model"].pop("n_parameters")
+        return content_hash(content)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a model is with the requests it was given; counted in tokens, which is what time goes with."""
+
+    n_outputs_done: int
+    n_outputs: int
+    n_tokens_asked: int  # all sequences, each counted whole
+    n_tokens_distinct: int  # after sharing
+    n_tokens_done: int  # of the distinct ones
+    n_from_cache: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkEstimate:
+    """What answering would take (`evalstone plan`)."""
+
+    n_requests: int
+    n_asks: int
+    n_tokens_asked: int
+    n_tokens_distinct: int
+    memory_bytes: int | None = None
+    seconds: float | None = None
+    too_long: tuple[str, ...] = ()  # ids of requests whose context is cut or that cannot be asked
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Many samples summarised: one cell of a table."""
+
+    task: str
+    metric: str
+    filter: str
+    value: float | None
+    low: float | None  # of the interval
+    high: float | None
+    method: str  # how the interval was made, e.g. wilson
+    n: int  # samples that count
+    n_failed: int = 0
+    n_unparsed: int = 0
+    stderr: float | None = None
+    chance: float | None = None
+    higher_is_better: bool = True
+    confidence: float = 0.95
+    details: Mapping[str, Any] = field(default_factory=dict)  # ties, leaks, cut prompts, lm-eval's own value

@@ -1,0 +1,18 @@
+"""What came out of runs, said so that it can be relied on: estimates, tables, comparisons, documents.
+
+`evidence` holds the records that everything here takes: rows of scores, what a task's numbers mean, one run's view.
+Numbers are kept in [0, 1]; only drawn tables show per cent. Nothing here asks a model anything. The ways in:
+
+    from_store.save_summary(store, run_id, selection, bound) -> tuple[Estimate, ...]   after a run
+    from_store.run_view(store, run_id) -> RunView                     stored estimates under a heading
+    from_store.run_evidence(store, run_id) -> RunEvidence             scores and set-up, for compare
+    summarise.summarise(rows, tasks, groups) -> tuple[Estimate, ...]  the same, pure
+    tables.run_table(views, unfold=...)                               one run, or several side by side
+    tables.subject_table(view, group), tables.run_list_table(rows)    rich renderables; `to_json` twins beside them
+    samples.sample_view(record), samples.is_wrong(record)
+    compare.compare_runs([evidence, ...]) -> Comparison               who is better, by how much, how sure
+    compare_tables.comparison_table(comparison), flips_table, comparison_to_json, comparison_markdown
+    gates.check_gates(comparison, [gates.parse_gate("mmlu >= -0.01")]), gates.junit_xml
+    document.write_document("report.html", view, comparison)          or .md: a page that stands alone
+    console.show(renderable)                                          prints, plainly where no terminal is
+"""

@@ -1,0 +1,125 @@
+"""Every selected task bound to its data; of a suite, all that cannot be asked is found before anything is refused.
+
+A task named alone fails at once. A suite of 34 tasks says in one message which members lack what, so that nobody
+mends them one run at a time; with `partial` the others are asked and the suite has no composite.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from evalstone.errors import DataError, EvalstoneError, PlanError, UsageError
+from evalstone.tasks.bound import BindOptions, BoundTask, bind
+from evalstone.tasks.catalog import missing_members
+from evalstone.tasks.suites import ChosenSuite
+from evalstone.tasks.task import Selection, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the tasks are bound with."""
+
+    bind: BindOptions
+    samples: Mapping[str, tuple[int, ...]]  # task -> positions to ask, nothing else of it
+    partial: bool = False
+
+
+def bind_tasks(
+    selection: Selection, unanswerable: Mapping[str, str], wanted: Wanted
+) -> tuple[Selection, tuple[BoundTask, ...]]:
+    """Return the selection, less what a partial suite goes without, and its tasks bound.
+
+    Args:
+        selection: tasks, groups and suites.
+        unanswerable: task -> why the model cannot answer it; tasks of suites only.
+        wanted: what they are bound with.
+
+    Raises: PlanError if shots are asked for beside a suite's own, or members of a suite cannot be asked; what `bind`
+        raises, for a task outside a suite.
+    """
+    _refuse_other_shots(selection, wanted)
+    for chosen in selection.suites:
+        _check_metrics(chosen, {task.name: task for task in selection.tasks})
+    of_suites = {leaf for chosen in selection.suites for leaves in chosen.leaves for leaf in leaves}
+    bound: list[BoundTask] = []
+    refused = dict(unanswerable)
+    for task in selection.tasks:
+        if task.name in refused:
+            continue
+        try:
+            bound.append(_bound(task, selection, wanted))
+        except (DataError, UsageError) as error:
+            if task.name not in of_suites:
+                raise
+            refused[task.name] = _first_line(error)
+    if not refused:
+        return _noted(selection), tuple(bound)
+    suites = tuple(_with_missing(chosen, refused) for chosen in selection.suites)
+    if not wanted.partial:
+        raise PlanError("\n".join(missing_members(s.suite.name, s.missing) for s in suites if s.missing))
+    if not bound:
+        raise PlanError(f"none of the {len(selection.tasks)} tasks can be asked: {next(iter(refused.values()))}")
+    return _noted(_without(replace(selection, suites=suites), refused)), tuple(bound)
+
+
+def _bound(task: Task, selection: Selection, wanted: Wanted) -> BoundTask:
+    """Bind one task at its own shots and sample positions, where such were named."""
+    shots = dict(selection.shots).get(task.name)
+    options = wanted.bind if shots is None else replace(wanted.bind, num_fewshot=shots)
+    if task.name in wanted.samples:
+        options = replace(options, sample_indices=wanted.samples[task.name])
+    found = bind(task, options)
+    if shots is not None and found.plan.num_fewshot != shots:
+        raise PlanError(f"task {task.name} is asked for at {shots} shots and has {found.plan.num_fewshot} of its own")
+    return found
+
+
+def _refuse_other_shots(selection: Selection, wanted: Wanted) -> None:
+    shots = wanted.bind.num_fewshot
+    if shots is None or not selection.shots:
+        return
+    who = ", ".join(f"suite {chosen.suite.name}" for chosen in selection.suites) or selection.shots[0][0]
+    fixed = sorted({n for _, n in selection.shots})
+    raise PlanError(
+        f"num_fewshot is {shots}, but {who} fixes the shots of each task ({', '.join(map(str, fixed))}), and with "
+        "others it would be another benchmark; leave num_fewshot out, or name the tasks themselves with --tasks"
+    )
+
+
+def _check_metrics(chosen: ChosenSuite, tasks: Mapping[str, Task]) -> None:
+    """Raise DataError where a suite asks for a metric or filter that a task does not have."""
+    for member, leaves in zip(chosen.suite.members, chosen.leaves, strict=True):
+        for task in (tasks[leaf] for leaf in leaves):
+            known = {(metric.name, name) for metric in task.metrics for name in metric.filters}
+            lacking = [metric for metric in member.metrics if (metric, member.filter) not in known]
+            if known and lacking and task.python_class is None:
+                raise DataError(
+                    f"suite {chosen.suite.name}: task {task.name} has no {lacking[0]} under the filter "
+                    f"'{member.filter}'; it has {', '.join(f'{m} ({f})' for m, f in sorted(known))}"
+                )
+
+
+def _noted(selection: Selection) -> Selection:
+    """Say of each member that a partial suite goes without why that is."""
+    notes = [f"left out of {one.suite.name}: {name}: {why}" for one in selection.suites for name, why in one.missing]
+    return replace(selection, notes=(*selection.notes, *notes))
+
+
+def _with_missing(chosen: ChosenSuite, refused: Mapping[str, str]) -> ChosenSuite:
+    lacking = [(leaf, refused[leaf]) for leaves in chosen.leaves for leaf in leaves if leaf in refused]
+    return replace(chosen, missing=(*chosen.missing, *lacking))
+
+
+def _without(selection: Selection, refused: Mapping[str, str]) -> Selection:
+    """Return the selection without tasks, and without the groups that would average over what is left of them."""
+    children = {group.name: group.children for group in selection.groups}
+
+    def is_whole(name: str) -> bool:
+        return name not in refused and all(is_whole(child) for child in children.get(name, ()))
+
+    groups = tuple(group for group in selection.groups if is_whole(group.name))
+    tasks = tuple(task for task in selection.tasks if task.name not in refused)
+    return replace(selection, tasks=tasks, groups=groups)
+
+
+def _first_line(error: EvalstoneError) -> str:
+    return str(error).partition("\n")[0]

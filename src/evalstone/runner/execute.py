@@ -1,0 +1,231 @@
+"""The heart: ask what is not yet answered, write every answer as it comes, score what is complete.
+
+Resuming is running again. A kill loses at most the outputs that were not yet flushed (under a second of them).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from evalstone.models.model import Model
+from evalstone.records import (
+    GenerateAsk,
+    Output,
+    Progress,
+    Request,
+    Sample,
+    Score,
+    ScoreStatus,
+    content_hash,
+)
+from evalstone.runner.plan import PreparedRun, chunks_of, environment
+from evalstone.store import Store
+from evalstone.tasks.bound import BoundTask
+
+SCORING_VERSION = 1  # raise it when the same outputs would get another score
+SCORING_HASH = content_hash({"scoring": SCORING_VERSION})
+RETRIED_KINDS = frozenset({"Retryable", "ModelError"})
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What became of one attempt at a run."""
+
+    run_id: str
+    attempt_id: int
+    status: str  # finished | incomplete
+    was_stored: bool  # everything had been answered before
+    n_requests: int
+    n_answered_now: int
+    n_failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgress:
+    """Where a run stands: which chunk of tasks, and how far the model is with it."""
+
+    tasks: tuple[str, ...]
+    chunk: int  # from 1
+    n_chunks: int
+    model: Progress
+    phase: str = "asking"  # rendering | asking | scoring
+
+
+Observer = Callable[[RunProgress], None]
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """One chunk's work, rendered."""
+
+    bound: tuple[BoundTask, ...]
+    requests: list[Request]
+    samples: dict[str, Sample]  # by request id
+
+
+def execute(
+    prepared: PreparedRun, model: Model, store: Store, *, observe: Observer | None = None, command: str | None = None
+) -> RunResult:
+    """Answer and score whatever of the plan is not in the store yet.
+
+    Raises: ModelUnavailable if the model cannot be loaded; StoreError if the store cannot be written. Whatever
+        ends the attempt early, outputs received until then are kept.
+    """
+    opened = store.open_run(prepared.plan, facts=environment(), command=command)
+    n_requests = sum(task.n_samples for task in prepared.plan.tasks)
+    if opened.is_complete:
+        store.close_run(opened.run_id, opened.attempt_id, "finished")
+        return RunResult(opened.run_id, opened.attempt_id, "finished", True, n_requests, 0, 0)
+    asking = _Asking(prepared, model, store, opened.run_id, opened.attempt_id, observe)
+    try:
+        asking.run()
+    except BaseException as error:
+        store.flush()
+        status = "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "failed"
+        store.close_run(opened.run_id, opened.attempt_id, status, {"error": f"{type(error).__name__}: {error}"})
+        raise
+    status = "incomplete" if asking.n_to_retry else "finished"
+    store.close_run(opened.run_id, opened.attempt_id, status, {"model": dict(model.describe())})
+    return RunResult(opened.run_id, opened.attempt_id, status, False, n_requests, asking.n_answered, asking.n_failed)
+
+
+class _Asking:
+    """One attempt under way: holds what its steps share."""
+
+    def __init__(
+        self, prepared: PreparedRun, model: Model, store: Store, run_id: str, attempt_id: int, observe: Observer | None
+    ) -> None:
+        self.prepared, self.model, self.store = prepared, model, store
+        self.run_id, self.attempt_id = run_id, attempt_id
+        self.observe = observe or _unobserved
+        self.chunks = chunks_of(prepared.bound)
+        self.n_answered = self.n_failed = self.n_to_retry = 0
+
+    def run(self) -> None:
+        """Go through the chunks; the next is rendered while the model answers the present one."""
+        for number, chunk in enumerate(self._rendered(), start=1):
+            self._answer(chunk, number)
+
+    def _rendered(self) -> Iterator[_Chunk]:
+        if len(self.chunks) == 1:  # nothing to run ahead of
+            yield self._render(self.chunks[0])
+            return
+        with ThreadPoolExecutor(1, thread_name_prefix="render") as pool:
+            ahead = pool.submit(self._render, self.chunks[0])
+            for following in [*self.chunks[1:], None]:
+                ready = ahead.result()
+                if following is not None:
+                    ahead = pool.submit(self._render, following)
+                yield ready
+
+    def _render(self, bound: tuple[BoundTask, ...]) -> _Chunk:
+        chat = self.prepared.options.bind.apply_chat_template
+
+        def render(messages: Sequence[object], continue_final: bool) -> str:
+            return self.model.render(messages, continue_final=continue_final)  # type: ignore[arg-type]
+
+        requests: list[Request] = []
+        samples: dict[str, Sample] = {}
+        for one in bound:
+            made = list(one.requests(render if chat else None))
+            requests += made
+            by_index = {sample.index: sample for sample in one.samples()}
+            samples |= {request.id: by_index[request.sample_index] for request in made}
+        return _Chunk(bound, requests, samples)
+
+    def _answer(self, chunk: _Chunk, number: int) -> None:
+        """Ask what is missing, write and score as it comes."""
+        pending = self.store.unanswered(self.run_id, chunk.requests)
+        waiting = {request.id for request in pending}
+        self.store.add_requests(
+            self.run_id,
+            [request for request in chunk.requests if request.id in waiting],
+            [chunk.samples[request.id] for request in chunk.requests if request.id in waiting],
+        )
+        names = tuple(one.plan.name for one in chunk.bound)
+
+        def told(progress: Progress) -> None:
+            self.observe(RunProgress(names, number, len(self.chunks), progress))
+
+        scorer = _Scorer(self, chunk)
+        scorer.expect(pending)
+        if pending:
+            for output in self.model.answer(pending, cache=self.store, observe=told):
+                self.n_answered += 1
+                if output.error is not None:
+                    self.n_failed += 1
+                    self.n_to_retry += output.error_kind in RETRIED_KINDS
+                self.store.add(self.run_id, self.attempt_id, [output])
+                scorer.take(output)
+        scorer.finish()
+        self.store.flush()
+
+
+class _Scorer:
+    """Collects a chunk's outputs until each request has all of its own, then scores it."""
+
+    def __init__(self, asking: _Asking, chunk: _Chunk) -> None:
+        self.asking = asking
+        self.tasks = {one.plan.name: one for one in chunk.bound}
+        self.samples = chunk.samples
+        self.requests = {request.id: request for request in chunk.requests}
+        self.missing: dict[str, int] = {}
+        self.outputs: dict[str, list[Output]] = {}
+
+    def expect(self, pending: Sequence[Request]) -> None:
+        """Note how many outputs each pending request still lacks, and fetch those it has.
+
+        What is asked again (a failure that is worth another try) is not among those it has.
+        """
+        partly: dict[str, set[int]] = {}
+        for request in pending:
+            self.missing[request.id] = sum(_repeats(ask) for ask in request.asks)
+            if len(request.asks) < len(self.requests[request.id].asks):
+                partly[request.id] = {ask.index for ask in request.asks}
+        stored = self.asking.store.outputs_of(self.asking.run_id, list(partly)) if partly else {}
+        for request_id, outputs in stored.items():
+            self.outputs[request_id] = [each for each in outputs if each.ask_index not in partly[request_id]]
+
+    def take(self, output: Output) -> None:
+        """Add one output; score its request if it was the last."""
+        held = self.outputs.setdefault(output.request_id, [])
+        held.append(output)
+        self.missing[output.request_id] -= 1
+        if self.missing[output.request_id] == 0:
+            self._score(output.request_id, self.outputs.pop(output.request_id))
+
+    def finish(self) -> None:
+        """Score what an earlier attempt had answered but, killed in between, not scored."""
+        unscored = self.asking.store.unscored(self.asking.run_id, SCORING_HASH)
+        ours = [request_id for request_id in unscored if request_id in self.requests]
+        if not ours:
+            return
+        for request_id, outputs in self.asking.store.outputs_of(self.asking.run_id, ours).items():
+            self._score(request_id, outputs)
+
+    def _score(self, request_id: str, outputs: list[Output]) -> None:
+        request = self.requests[request_id]
+        task = self.tasks[request.task]
+        scores = score_request(task, request, self.samples[request_id], outputs)
+        self.asking.store.add_scores(self.asking.run_id, scores, SCORING_HASH)
+
+
+def score_request(task: BoundTask, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
+    """Return the scores of one complete request; where an output failed, every metric is failed, never wrong."""
+    errors = [output.error for output in outputs if output.error is not None]
+    ordered = sorted(outputs, key=lambda output: (output.ask_index, output.repeat))
+    if not errors:
+        return task.score(request, sample, ordered)
+    return tuple(
+        Score(request.id, metric.name, None, each.name, ScoreStatus.FAILED, detail={"error": errors[0]})
+        for metric in task.metrics
+        for each in task.task.filters
+    )
+
+
+def _repeats(ask: object) -> int:
+    return ask.settings.repeats if isinstance(ask, GenerateAsk) else 1
+
+
+def _unobserved(progress: RunProgress) -> None:
+    """Stand in where nobody watches."""

@@ -1,0 +1,159 @@
+"""From what was asked for to a frozen plan: tasks bound to data, the model's identity, the run key.
+
+Nothing is rendered, tokenised or loaded here beyond configuration and data digests, so making a plan is quick, and a
+run that is wholly in the store is recognised from its key alone.
+"""
+
+import platform
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from evalstone.errors import PlanError
+from evalstone.models.model import Model
+from evalstone.records import AskKind, JsonValue, RunPlan
+from evalstone.runner.bind_tasks import Wanted, bind_tasks
+from evalstone.settings import VERSION
+from evalstone.tasks.bound import BindOptions, BoundTask
+from evalstone.tasks.task import Selection
+
+CHUNK_SAMPLES = 2000  # enough to fill many windows, few enough that rendering runs ahead of scoring
+
+KIND_OF_OUTPUT_TYPE = {
+    "multiple_choice": AskKind.LOGLIKELIHOOD,
+    "loglikelihood": AskKind.LOGLIKELIHOOD,
+    "loglikelihood_rolling": AskKind.ROLLING,
+    "generate_until": AskKind.GENERATE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What a run is asked to be, beyond its model and its tasks."""
+
+    bind: BindOptions = field(default_factory=BindOptions)
+    samples: tuple[tuple[str, tuple[int, ...]], ...] = ()  # task -> positions to ask, nothing else of it
+    chat_template_name: str | None = None
+    too_long: str = "cut"  # cut | error
+    strict_env: bool = False  # versions become part of the run key
+    extra: tuple[tuple[str, JsonValue], ...] = ()  # whatever else decides answers
+    partial: bool = False  # leave out the members of a suite that cannot be asked
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRun:
+    """A plan with what is needed to carry it out."""
+
+    plan: RunPlan
+    bound: tuple[BoundTask, ...]
+    selection: Selection
+    options: RunOptions
+
+
+def prepare(selection: Selection, model: Model, options: RunOptions) -> PreparedRun:
+    """Bind every selected task to its data and freeze the plan.
+
+    Raises: PlanError if nothing is selected, the model cannot give the kind of answer a task needs, or a suite has
+        members that cannot be asked; DataError if a task's data cannot be had.
+    """
+    if not selection.tasks:
+        raise PlanError("no task is selected; name at least one with --tasks (see `evalstone ls tasks`)")
+    unanswerable = _unanswerable_members(selection, model)
+    refuse_unanswerable(selection, model, leave=unanswerable)
+    _refuse_strange_samples(selection, options)
+    selection, bound = bind_tasks(selection, unanswerable, Wanted(options.bind, dict(options.samples), options.partial))
+    bind_options = options.bind
+    template: bool | str = options.chat_template_name or bind_options.apply_chat_template
+    plan = RunPlan(
+        model=model.identity,
+        profile=bind_options.profile.name,
+        tasks=tuple(one.plan for one in bound),
+        seed=bind_options.profile.seed if bind_options.seed is None else bind_options.seed,
+        limit=bind_options.limit,
+        apply_chat_template=template,
+        fewshot_as_multiturn=bind_options.fewshot_as_multiturn,
+        system_instruction=bind_options.system_instruction,
+        too_long=options.too_long,
+        environment=dict(environment()) if options.strict_env else None,
+        extra=(*options.extra, *_where_code_runs(bound)),
+    )
+    return PreparedRun(plan, bound, selection, options)
+
+
+def _where_code_runs(bound: Sequence[BoundTask]) -> tuple[tuple[str, JsonValue], ...]:
+    """Return what the plan says about model-written code: nothing where no task runs any."""
+    places: dict[str, JsonValue] = {}
+    for one in bound:
+        sandbox = getattr(one, "sandbox", None)
+        if sandbox is not None:
+            places[one.task.name] = sandbox.name
+        elif one.task.spec.get("unsafe_code"):
+            places[one.task.name] = "by the task's own functions, without a sandbox (--unsafe-code)"
+    return (("code_runs_in", places),) if places else ()
+
+
+def _refuse_strange_samples(selection: Selection, options: RunOptions) -> None:
+    """Raise PlanError where positions are named for a task that is not asked."""
+    asked = {task.name for task in selection.tasks}
+    for name, _ in options.samples:
+        if name not in asked:
+            raise PlanError(
+                f"samples are named for '{name}', which is not among the tasks: {', '.join(sorted(asked)[:5])}"
+            )
+
+
+def _unanswerable_members(selection: Selection, model: Model) -> Mapping[str, str]:
+    """Return the tasks of suites that ask for what the model cannot give, each with the reason."""
+    of_suites = {leaf for chosen in selection.suites for leaves in chosen.leaves for leaf in leaves}
+    identity, able = model.identity, model.answers
+    return {
+        task.name: f"model '{identity.name}' ({identity.kind}) cannot answer {task.output_type}"
+        for task in selection.tasks
+        if task.name in of_suites and KIND_OF_OUTPUT_TYPE.get(task.output_type) not in able
+    }
+
+
+def refuse_unanswerable(selection: Selection, model: Model, leave: Container[str] = ()) -> None:
+    """Raise PlanError where a task asks for what the model cannot give, naming all such tasks at once.
+
+    Those in `leave` are refused elsewhere.
+    """
+    able = model.answers
+    refused = [
+        t.name for t in selection.tasks if t.name not in leave and KIND_OF_OUTPUT_TYPE.get(t.output_type) not in able
+    ]
+    if not refused:
+        return
+    shown = ", ".join(refused[:5]) + (f" and {len(refused) - 5} more" if len(refused) > 5 else "")
+    kinds = sorted({t.output_type for t in selection.tasks if t.name in set(refused)})
+    raise PlanError(
+        f"model '{model.identity.name}' ({model.identity.kind}) cannot answer {', '.join(kinds)}, "
+        f"which these tasks ask for: {shown}; it can answer {', '.join(sorted(able))}; leave those tasks out"
+    )
+
+
+def chunks_of(bound: Sequence[BoundTask]) -> list[tuple[BoundTask, ...]]:
+    """Return the tasks in the order given, grouped so that work shared between neighbours is done once.
+
+    Tasks on the same data stay together (TruthfulQA's mc1 and mc2 ask the same questions); small ones are joined.
+    """
+    chunks: list[list[BoundTask]] = []
+    for one in bound:
+        last = chunks[-1] if chunks else None
+        if last is not None and (
+            last[-1].plan.dataset_hash == one.plan.dataset_hash
+            or sum(b.plan.n_samples for b in last) + one.plan.n_samples <= CHUNK_SAMPLES
+        ):
+            last.append(one)
+        else:
+            chunks.append([one])
+    return [tuple(chunk) for chunk in chunks]
+
+
+def environment() -> dict[str, JsonValue]:
+    """Return the facts of this process that belong to an attempt, not to the run."""
+    return {
+        "evalstone": VERSION,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": platform.machine(),
+    }

@@ -1,0 +1,241 @@
+"""Multiple choice: which choice the model finds most probable, and what that is worth.
+
+Two readings stand side by side. lm-eval's takes the first of equally probable choices, which favours "A". Ours gives
+the credit a fair coin would: 1 over the number of tied best choices, so that a model that finds all choices equally
+probable scores exactly chance, whatever the order of the gold answers. Both come from the same log-likelihoods.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstone.errors import MalformedSample, NonFiniteLogits, UnknownName
+from evalstone.registry import nearest
+from evalstone.scoring.values import ScoreValue
+
+Floats = NDArray[np.float64]
+Gold = int | str | Sequence[int]
+
+OUT_OF_RANGE = -100  # lm-eval's label for a gold answer that is none of the choices: always wrong
+METRICS = (
+    "acc",
+    "acc_norm",
+    "acc_bytes",
+    "acc_mutual_info",
+    "exact_match",
+    "f1",
+    "mcc",
+    "brier_score",
+    "likelihood",
+    "bypass",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """One sample's numbers, checked."""
+
+    nats: Floats
+    greedy: tuple[bool, ...]
+    unconditional: Floats | None
+    choices: tuple[str, ...]
+    gold: int | tuple[int, ...]
+
+    @property
+    def gold_set(self) -> frozenset[int]:
+        """Every right index."""
+        return frozenset(self.gold) if isinstance(self.gold, tuple) else frozenset((self.gold,))
+
+
+def score_choices(
+    nats: Sequence[float],
+    greedy: Sequence[bool],
+    unconditional: Sequence[float] | None,
+    choices: Sequence[str],
+    gold: Gold,
+    metrics: Iterable[str] = ("acc", "acc_norm"),
+) -> dict[str, ScoreValue]:
+    """Score one multiple-choice sample.
+
+    Besides the metrics asked for, the result always holds `acc_ties` (expected accuracy under fair tie breaking),
+    `brier`, `confidence` (parts: confidence, credit; for calibration) and `n_tied` (tied best choices; 1: no tie).
+    Every accuracy's detail has `picked` (lm-eval's index), `n_tied`, `n_near`, `credit` and `n_choices`.
+
+    Args:
+        nats: log-likelihood of each choice, summed over its tokens.
+        greedy: whether each choice was the model's own first choice, token by token.
+        unconditional: log-likelihood of each choice after an empty context; needed for acc_mutual_info only.
+        choices: the texts, without the delimiter before them: lengths are theirs, in characters and UTF-8 bytes.
+        gold: index, text, or a list of indices of which any is right.
+        metrics: names out of `METRICS`.
+
+    Units: nats. Raises: NonFiniteLogits for a log-likelihood that is no number; MalformedSample where counts differ.
+    Source: lm-evaluation-harness 0.4.13, `ConfigurableTask.process_results`; ties after HELM (1/#tied).
+    """
+    answer = _checked(nats, greedy, unconditional, choices, gold)
+    probabilities = softmax(answer.nats)
+    plain = _accuracy(answer, answer.nats, np.ones(len(answer.choices)))
+    result: dict[str, ScoreValue] = {}
+    for metric in metrics:
+        result[metric] = _metric(metric, answer, plain, probabilities)
+    credit = float(plain.detail["credit"])
+    best = float(probabilities.max())
+    return result | {
+        "acc_ties": ScoreValue(credit, detail=plain.detail),
+        "brier": ScoreValue(_brier(probabilities, answer.gold_set)),
+        "confidence": ScoreValue(best, parts=(best, credit)),
+        "n_tied": ScoreValue(float(plain.detail["n_tied"])),
+    }
+
+
+def softmax(nats: Sequence[float] | Floats) -> Floats:
+    """Return probabilities in proportion to exp(nats), by the shifted form that cannot overflow."""
+    values = np.asarray(nats, dtype=np.float64)
+    powers = np.exp(values - values.max())
+    return np.asarray(powers / powers.sum())
+
+
+def mass_on_true(nats: Sequence[float], labels: Sequence[int]) -> float:
+    """Return the share of the choices' probability that lies on those labelled 1 (TruthfulQA's mc2).
+
+    Computed in the shifted form: where every exp(nats) underflows, lm-eval's own gives 0/0 and this does not.
+    Raises: NonFiniteLogits; MalformedSample where counts differ.
+    Source: Lin et al. 2022 (TruthfulQA), section 3.2; lm-evaluation-harness `process_results_mc2`.
+    """
+    if len(nats) != len(labels) or not labels:
+        raise MalformedSample(f"{len(nats)} log-likelihoods for {len(labels)} labels; expected as many, at least one")
+    values = _finite(nats, "choice")
+    return float(softmax(values)[np.asarray(labels) == 1].sum())
+
+
+def resolve_gold(gold: Gold, choices: Sequence[str]) -> int | tuple[int, ...]:
+    """Return the gold answer as lm-eval reads it: an index, or several; -100 where it is none of the choices."""
+    if isinstance(gold, str):
+        return list(choices).index(gold) if gold in choices else OUT_OF_RANGE
+    if isinstance(gold, Sequence):
+        return tuple(int(index) if int(index) < len(choices) else OUT_OF_RANGE for index in gold)
+    return int(gold) if int(gold) < len(choices) else OUT_OF_RANGE
+
+
+def _checked(
+    nats: Sequence[float],
+    greedy: Sequence[bool],
+    unconditional: Sequence[float] | None,
+    choices: Sequence[str],
+    gold: Gold,
+) -> _Answer:
+    if not choices or len(nats) != len(choices) or len(greedy) != len(choices):
+        raise MalformedSample(
+            f"{len(nats)} log-likelihoods and {len(greedy)} greedy flags for {len(choices)} choices; "
+            "expected one of each per choice, and at least one choice"
+        )
+    if unconditional is not None and len(unconditional) != len(choices):
+        raise MalformedSample(
+            f"{len(unconditional)} unconditional log-likelihoods for {len(choices)} choices; expected one per choice"
+        )
+    return _Answer(
+        nats=_finite(nats, "choice"),
+        greedy=tuple(bool(flag) for flag in greedy),
+        unconditional=None if unconditional is None else _finite(unconditional, "unconditional choice"),
+        choices=tuple(choices),
+        gold=resolve_gold(gold, choices),
+    )
+
+
+def _finite(nats: Sequence[float], what: str) -> Floats:
+    values = np.asarray(nats, dtype=np.float64)
+    if not np.isfinite(values).all():
+        index = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise NonFiniteLogits(
+            f"log-likelihood of {what} {index} is {values[index]}; expected a finite number; "
+            "a model that overflows in float16 often works with dtype=bfloat16 or float32"
+        )
+    return values
+
+
+def _accuracy(answer: _Answer, scores: Floats, lengths: Floats) -> ScoreValue:
+    """Accuracy of the argmax of `scores` (nats over lengths), with what the tie rules make of it in the detail."""
+    picked = int(np.argmax(scores))  # first of equals; NaN (an empty choice of probability one) wins, as in lm-eval
+    best = scores[picked]
+    tied = frozenset(np.flatnonzero(scores == best).tolist()) or frozenset((picked,))
+    detail = {
+        "picked": picked,
+        "n_tied": len(tied),
+        "n_near": _near_ties(answer.nats, scores, lengths, picked),
+        "credit": len(tied & answer.gold_set) / len(tied),
+        "n_choices": len(answer.choices),
+    }
+    return ScoreValue(1.0 if picked in answer.gold_set else 0.0, detail=detail)
+
+
+def _near_ties(nats: Floats, scores: Floats, lengths: Floats, picked: int) -> int:
+    """Count choices (the best included) that numerical noise of 1e-4 + 1e-6 |nats| could put first."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        noise = (1e-4 + 1e-6 * np.abs(nats)) / lengths
+        near = scores[picked] - scores <= np.maximum(noise, noise[picked])
+    near[picked] = True
+    return int(near.sum())
+
+
+def _normalised(answer: _Answer, lengths: Iterable[int]) -> ScoreValue:
+    divisors = np.array([float(length) for length in lengths])
+    with np.errstate(divide="ignore", invalid="ignore"):  # an empty choice: -inf, never picked, as in lm-eval
+        return _accuracy(answer, answer.nats / divisors, divisors)
+
+
+def _mutual_information(answer: _Answer) -> ScoreValue:
+    if answer.unconditional is None:
+        raise MalformedSample(
+            "acc_mutual_info needs each choice's log-likelihood after an empty context; none was asked for"
+        )
+    return _accuracy(answer, answer.nats - answer.unconditional, np.ones(len(answer.choices)))
+
+
+def _metric(metric: str, answer: _Answer, plain: ScoreValue, probabilities: Floats) -> ScoreValue:
+    gold = list(answer.gold) if isinstance(answer.gold, tuple) else answer.gold
+    match metric:
+        case "acc":
+            return plain
+        case "acc_norm":
+            return _normalised(answer, (len(choice) for choice in answer.choices))
+        case "acc_bytes":
+            return _normalised(answer, (len(choice.encode()) for choice in answer.choices))
+        case "acc_mutual_info":
+            return _mutual_information(answer)
+        case "f1" | "mcc":
+            return ScoreValue(None, parts=(gold, plain.detail["picked"]))
+        case "brier_score":
+            return ScoreValue(_brier(probabilities, answer.gold_set), parts=(gold, tuple(probabilities.tolist())))
+        case _:
+            return _simple_metric(metric, answer, gold)
+
+
+def _simple_metric(metric: str, answer: _Answer, gold: int | list[int]) -> ScoreValue:
+    if metric == "exact_match":
+        n = len(answer.greedy)  # -1, the label of rows without an answer, reads the last choice in lm-eval: kept
+        return ScoreValue(float(any(answer.greedy[i] for i in answer.gold_set if -n <= i < n)))
+    if metric == "likelihood":
+        return ScoreValue(None, parts=(gold, tuple(answer.nats.tolist())))
+    if metric == "bypass":
+        return ScoreValue(None)
+    raise UnknownName("multiple-choice metric", metric, nearest(metric, METRICS))
+
+
+def _brier(probabilities: Floats, gold: frozenset[int]) -> float | None:
+    """Sum of squared distances to the truth (Brier 1950); several right answers share the truth equally."""
+    valid = [index for index in gold if 0 <= index < len(probabilities)]
+    if len(valid) != len(gold):
+        return None
+    truth = np.zeros(len(probabilities))
+    truth[valid] = 1.0 / len(valid)
+    return float(np.sum((probabilities - truth) ** 2))
+
+
+def chance_of(choices: Mapping[str, Any] | Sequence[str], gold: Gold) -> float:
+    """Return the accuracy of guessing on this sample: right answers over choices."""
+    right = resolve_gold(gold, list(choices))
+    indices = set(right) if isinstance(right, tuple) else {right}
+    return len(indices - {OUT_OF_RANGE}) / len(choices)

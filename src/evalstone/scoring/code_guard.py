@@ -1,0 +1,253 @@
+"""What stands between a program and the machine, inside the sandbox: this file is run there, it is never imported here.
+
+`python -I -S -c <this file> <limits as JSON>`, the program on standard input, one line of JSON with the verdict on
+standard output. The process that this starts only watches: a child of its own, with rlimits set and all rights given
+up, runs the program. A program has passed when it ran to its end, so leaving early with status 0 is no pass. The
+watcher cannot be looked into or (in a namespace of its own) killed from below, and it leaves no process behind.
+It stands alone: only Python's standard library is there.
+"""
+
+# pathlib takes long to load, and every program waits for it:
+# ruff: noqa: PTH101, PTH116, PTH118, PTH123, PTH208
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import runpy
+import select
+import signal
+import struct
+import sys
+import time
+
+TICK_SECONDS = 0.05
+_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 4, 36, 38
+_PR_SET_SECCOMP, _SECCOMP_FILTER = 22, 2
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_NEW_USER_NAMESPACE = 0x10000000
+# machine -> its number for seccomp; calls that make namespaces or reach into other processes or the kernel; clone.
+# unshare setns mount ptrace keyctl bpf userfaultfd perf_event_open io_uring_setup, then those that signal others:
+# kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal (kill(-1) ends all that a user runs)
+_CALLS = {
+    "x86_64": (0xC000003E, (272, 308, 165, 101, 250, 321, 323, 298, 425, 62, 200, 234, 129, 297, 424), 56),
+    "aarch64": (0xC00000B7, (97, 268, 40, 117, 219, 280, 282, 241, 425, 129, 130, 131, 138, 240, 424), 220),
+}
+_CLONE3 = 435
+
+
+def prctl(option: int, value: int) -> None:
+    """Set a property of this process where the system has it (Linux)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def forbid_calls() -> None:
+    """Have the kernel refuse calls that lift limits (namespaces) or end other processes (signals)."""
+    if sys.platform != "linux" or os.uname().machine not in _CALLS:
+        return
+    machine, refused, clone = _CALLS[os.uname().machine]
+    load, equal, at_least, any_bit, answer = 0x20, 0x15, 0x35, 0x45, 0x06  # BPF: LD W ABS, JEQ, JGE, JSET, RET
+    allow, no_permission, no_such_call = 0x7FFF0000, 0x00050001, 0x00050026
+    steps = [(load, 0, 0, 4), (equal, 1, 0, machine), (answer, 0, 0, no_permission), (load, 0, 0, 0)]
+    steps += [(at_least, 0, 1, 0x40000000), (answer, 0, 0, no_permission)]
+    for call in refused:
+        steps += [(equal, 0, 1, call), (answer, 0, 0, no_permission)]
+    steps += [(equal, 0, 1, _CLONE3), (answer, 0, 0, no_such_call)]  # its flags are out of sight; libc falls back
+    steps += [(equal, 0, 3, clone), (load, 0, 0, 16), (any_bit, 0, 1, _NEW_USER_NAMESPACE)]
+    steps += [(answer, 0, 0, no_permission), (answer, 0, 0, allow)]
+    code = b"".join(struct.pack("=HBBI", *step) for step in steps)
+    held = ctypes.create_string_buffer(code, len(code))
+    program = struct.pack("@HP", len(steps), ctypes.addressof(held))
+    if ctypes.CDLL(None).prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, ctypes.create_string_buffer(program, len(program))):
+        raise OSError("the kernel takes no seccomp filter")
+
+
+def give_up_rights(limits: dict[str, int]) -> None:
+    """Set the limits for good, and become a user who owns nothing where the sandbox started us as root."""
+    pairs = (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, limits["cpu_seconds"]),
+        (resource.RLIMIT_AS, limits["memory_bytes"]),
+        (resource.RLIMIT_FSIZE, limits["file_bytes"]),
+        (resource.RLIMIT_NOFILE, limits["n_files"]),
+        (resource.RLIMIT_NPROC, limits["n_processes"] + tasks_of_user(limits)),
+    )
+    for name, most in pairs:
+        hard = resource.getrlimit(name)[1]
+        allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(name, (allowed, allowed))
+    if limits.get("user_id") and os.getuid() == 0:
+        os.setgroups([])
+        os.setresgid(*[limits["user_id"]] * 3)
+        os.setresuid(*[limits["user_id"]] * 3)
+    prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    forbid_calls()
+
+
+def tasks_of_user(limits: dict[str, int]) -> int:
+    """Return how many threads this user has already, which the limit counts too; 0 where the user is new."""
+    if limits.get("user_id") and os.getuid() == 0:
+        return 0
+    found = 0
+    for pid in processes():
+        with contextlib.suppress(OSError):
+            if os.stat(f"/proc/{pid}").st_uid == os.getuid():
+                found += len(os.listdir(f"/proc/{pid}/task"))
+    return found
+
+
+def processes() -> list[int]:
+    """Return the ids of all processes that can be seen from here."""
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:  # no /proc: not Linux
+        return []
+
+
+def descendants() -> list[int]:
+    """Return all processes that this one started, at any depth; orphans among them come back to this one."""
+    parents: dict[int, int] = {}
+    for pid in processes():
+        with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
+            parents[pid] = int(file.read().rpartition(b")")[2].split()[1])
+    found: list[int] = []
+    above = {os.getpid()}
+    while above:
+        above = {pid for pid, parent in parents.items() if parent in above and pid != os.getpid()} - set(found)
+        found += sorted(above)
+    return found
+
+
+def resident_bytes() -> int:
+    """Return the memory that all descendants hold together; pages they share are counted for each."""
+    total = 0
+    for pid in descendants():
+        with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm", "rb") as file:
+            total += int(file.read().split()[1]) * _PAGE
+    return total
+
+
+def end_everything(child: int) -> None:
+    """Kill what the program left running, until nothing is left."""
+    for _ in range(200):
+        with contextlib.suppress(OSError):
+            os.killpg(child, signal.SIGKILL)
+        if os.getpid() == 1:
+            with contextlib.suppress(OSError):
+                os.kill(-1, signal.SIGKILL)
+        for pid in descendants():
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.005)
+
+
+def run_program(path: str, token: bytes, verdict: int) -> None:
+    """Run the program in this process, and say over `verdict` how it ended. The last act of the child."""
+    said, here = b"", os.getpid()
+    try:
+        runpy.run_path(path)
+        said = token
+    except MemoryError:
+        said = b"MemoryError"
+    except BaseException as error:  # noqa: BLE001 - whatever a program raises, SystemExit too, is its failure
+        said = f"{type(error).__name__}: {error}"[:300].encode("utf-8", "replace")
+    if os.getpid() == here:  # not a copy that the program made of itself
+        with contextlib.suppress(OSError):
+            os.write(verdict, said)
+    os._exit(0)
+
+
+def start(program: bytes, token: bytes, limits: dict[str, int]) -> tuple[int, int, int]:
+    """Start the program in a child; return its id, where its output comes and where its verdict comes."""
+    folder = os.path.realpath(os.curdir)
+    path = os.path.join(folder, "program.py")
+    with open(path, "wb") as file:
+        file.write(program)
+    os.chmod(path, 0o444)
+    output, output_in = os.pipe()
+    verdict, verdict_in = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setsid()
+            nothing = os.open(os.devnull, os.O_RDONLY)
+            for target, source in ((0, nothing), (1, output_in), (2, output_in), (3, verdict_in)):
+                os.dup2(source, target + 10)
+            for target in range(4):
+                os.dup2(target + 10, target)
+            os.closerange(4, 1024)
+            os.environ.clear()
+            give_up_rights(limits)
+        except BaseException as error:  # noqa: BLE001 - without its limits no program is run
+            os.write(3, f"no limits: {error}".encode())
+            os._exit(1)
+        run_program(path, token, 3)
+    os.close(output_in)
+    os.close(verdict_in)
+    return child, output, verdict
+
+
+def watch(child: int, output: int, limits: dict[str, int]) -> str | None:
+    """Wait until the child has ended; return which limit it broke, or None."""
+    deadline, n_bytes = time.monotonic() + limits["wall_seconds"], 0
+    next_look = 0.0
+    while True:
+        if select.select([output], [], [], TICK_SECONDS / 5)[0]:
+            piece = os.read(output, 1 << 16)
+            n_bytes += len(piece)
+            if not piece:
+                time.sleep(0.002)
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            if os.WIFSIGNALED(status):
+                name = signal.Signals(os.WTERMSIG(status)).name
+                return "cpu time" if name in {"SIGXCPU", "SIGKILL"} and cpu_spent(limits) else f"killed by {name}"
+            return None
+        if n_bytes > limits["output_bytes"]:
+            return "output"
+        now = time.monotonic()
+        if now > deadline:
+            return "time"
+        if now > next_look:
+            next_look = now + TICK_SECONDS
+            if resident_bytes() > limits["memory_bytes"]:
+                return "memory"
+
+
+def cpu_spent(limits: dict[str, int]) -> bool:
+    """Return whether the children that have ended used up the processor time."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime >= limits["cpu_seconds"] - 0.1
+
+
+def main() -> None:
+    """Run the program on standard input and print the verdict."""
+    limits = json.loads(sys.argv[1])
+    prctl(_PR_SET_DUMPABLE, 0)  # nobody but root opens this process's files or memory
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    token = os.urandom(16).hex().encode()  # the module secrets takes longer to load
+    child, output, verdict = start(sys.stdin.buffer.read(), token, limits)
+    broken = watch(child, output, limits)
+    end_everything(child)
+    os.set_blocking(verdict, False)
+    said = b""
+    with contextlib.suppress(OSError):
+        said = os.read(verdict, 4096)
+    if broken is None and said == token:
+        answer: dict[str, bool | str | None] = {"passed": True, "reason": None}
+    else:
+        error = said.decode("utf-8", "replace") if said and said != token else "it ended before its end was reached"
+        answer = {"passed": False, "reason": f"limit: {broken}" if broken else error}
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

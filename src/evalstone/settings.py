@@ -1,0 +1,110 @@
+"""Every environment variable and every path this package uses, read in one place and listed by `evalstone doctor`.
+
+Nothing else reads os.environ. Values are read when asked for, so a test or a notebook may set them first.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from evalstone.errors import UsageError
+
+VERSION = "0.1.0"  # the package's; pyproject.toml says the same, and a test holds them together
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One environment variable we honour."""
+
+    name: str
+    meaning: str
+
+
+VARIABLES: tuple[Variable, ...] = (
+    Variable("EVALSTONE_HOME", "folder for the store and caches (default: the user's data folder)"),
+    Variable("EVALSTONE_CACHE", "folder for what can be made again (default: <home>/cache)"),
+    Variable("EVALSTONE_STORE", "store to use: a file or a database URL (default: <home>/store.sqlite)"),
+    Variable("EVALSTONE_DATA", "folder with <hub path>/<config>/<split>.parquet, used instead of the Hub"),
+    Variable("EVALSTONE_THREADS", "CPU threads of the engine (default: as many as the process may use)"),
+    Variable("EVALSTONE_CODE_CONTAINER", "command of a container that runs model-written code, instead of bubblewrap"),
+    Variable("HF_TOKEN", "token for gated repositories on the Hub"),
+    Variable("HF_HUB_OFFLINE", "1: never ask the Hub"),
+    Variable("COLUMNS", "width of tables where the output is no terminal"),
+    Variable("NO_COLOR", "any value: no colours"),
+    Variable("RANK", "set by torchrun or accelerate: number of this process"),
+    Variable("WORLD_SIZE", "set by torchrun or accelerate: number of processes"),
+    Variable("LOCAL_RANK", "set by torchrun or accelerate: number of this process on its machine"),
+)
+
+
+def read(name: str) -> str | None:
+    """Return the variable's value, None where unset or empty; only names listed in VARIABLES may be read."""
+    if name not in {variable.name for variable in VARIABLES}:
+        raise KeyError(f"{name} is not in settings.VARIABLES")
+    return os.environ.get(name) or None
+
+
+def home_folder() -> Path:
+    """Return the folder for the store and caches; it need not exist."""
+    if value := read("EVALSTONE_HOME"):
+        return Path(value).expanduser()
+    from platformdirs import user_data_path
+
+    return user_data_path("evalstone", appauthor=False)
+
+
+def store_url(explicit: str | None = None) -> str:
+    """Return the store's URL: the argument, else EVALSTONE_STORE, else SQLite in the home folder."""
+    value = explicit or read("EVALSTONE_STORE")
+    if value and "://" in value:
+        return value
+    path = Path(value).expanduser() if value else home_folder() / "store.sqlite"
+    return f"sqlite:///{path.absolute()}"
+
+
+def cache_folder() -> Path:
+    """Return the folder for what can be made again (task index, file digests)."""
+    value = read("EVALSTONE_CACHE")
+    return Path(value).expanduser() if value else home_folder() / "cache"
+
+
+def data_folder(explicit: str | Path | None = None) -> Path | None:
+    """Return the folder with local benchmark data, or None: then data comes from the Hub.
+
+    Raises: UsageError if a folder was named that does not exist.
+    """
+    value = explicit or read("EVALSTONE_DATA")
+    if value is None:
+        return None
+    path = Path(value).expanduser()
+    if not path.is_dir():
+        origin = "--data-dir" if explicit else "EVALSTONE_DATA"
+        raise UsageError(
+            f"{origin} names '{path}', which is no folder; expected <folder>/<hub path>/<config>/<split>.parquet"
+        )
+    return path
+
+
+def thread_count() -> int:
+    """Return the CPU threads to use: EVALSTONE_THREADS, else the processors this process may run on.
+
+    Raises: UsageError if the variable is no positive whole number.
+    """
+    value = read("EVALSTONE_THREADS")
+    if value is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not value.isdigit() or int(value) < 1:
+        raise UsageError(f"EVALSTONE_THREADS is '{value}'; expected a whole number from 1")
+    return int(value)
+
+
+def process_of() -> tuple[int, int]:
+    """Return (rank, world size) as torchrun or accelerate set them; (0, 1) alone."""
+    return int(read("RANK") or 0), int(read("WORLD_SIZE") or 1)
+
+
+def current() -> Mapping[str, str | None]:
+    """Return every variable with its present value; secrets are not shown."""
+    secret = {"HF_TOKEN"}
+    return {v.name: ("(set)" if v.name in secret and read(v.name) else read(v.name)) for v in VARIABLES}

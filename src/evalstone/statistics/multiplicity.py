@@ -1,0 +1,117 @@
+"""Many comparisons at once: adjusted p-values, and ranks that admit what the data cannot tell apart."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstone.errors import DataError
+from evalstone.statistics.paired import Clusters, compare_paired
+
+Floats = NDArray[np.float64]
+
+
+def holm(p_values: Sequence[float] | Floats) -> Floats:
+    """Return Holm's adjusted p-values: the chance of any false claim stays below the level, whatever the dependence.
+
+    Source: Holm 1979.
+    """
+    p, order = _sorted(p_values)
+    factors = np.arange(len(p), 0, -1)
+    return _unsorted(np.minimum(np.maximum.accumulate(p[order] * factors), 1.0), order)
+
+
+def benjamini_hochberg(p_values: Sequence[float] | Floats) -> Floats:
+    """Return adjusted p-values that bound the share of false claims, under independence or positive dependence.
+
+    Source: Benjamini and Hochberg 1995.
+    """
+    p, order = _sorted(p_values)
+    steps = p[order] * len(p) / np.arange(1, len(p) + 1)
+    return _unsorted(np.minimum(np.minimum.accumulate(steps[::-1])[::-1], 1.0), order)
+
+
+def benjamini_yekutieli(p_values: Sequence[float] | Floats) -> Floats:
+    """Return adjusted p-values that bound the share of false claims under any dependence.
+
+    Source: Benjamini and Yekutieli 2001.
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    harmonic = float((1.0 / np.arange(1, len(p) + 1)).sum())
+    return np.minimum(_unadjusted_bh(p) * harmonic, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class RankSet:
+    """The ranks a model may have, given what the tests can tell apart; 1 is best."""
+
+    index: int  # column of the score table
+    value: float  # mean score
+    best: int
+    worst: int
+    beats: tuple[int, ...]  # columns it is significantly better than
+
+
+def rank_sets(
+    scores: NDArray[Any],
+    clusters: Clusters | None = None,
+    *,
+    confidence: float = 0.95,
+    higher_is_better: bool = True,
+) -> list[RankSet]:
+    """Return each model's set of ranks, the best mean first.
+
+    A outranks B only if the paired test says so after Holm over all pairs. best is one more than the models that beat
+    it, worst leaves room for those it beats.
+
+    Shapes: scores [samples, models]. Raises: DataError unless there are at least two models.
+    Source: after Mogstad, Romano, Shaikh and Wilhelm 2024 (rank confidence sets from pairwise tests).
+    """
+    table = np.asarray(scores, dtype=np.float64)
+    if table.ndim != 2 or table.shape[1] < 2:
+        raise DataError(f"scores have shape {table.shape}; expected [samples, models] with at least 2 models")
+    n_models = table.shape[1]
+    pairs = list(combinations(range(n_models), 2))
+    results = [compare_paired(table[:, i], table[:, j], clusters) for i, j in pairs]
+    adjusted = holm([result.p for result in results])
+    sign = 1.0 if higher_is_better else -1.0
+    beats: dict[int, set[int]] = {index: set() for index in range(n_models)}
+    for (i, j), result, p in zip(pairs, results, adjusted, strict=True):
+        if p < 1.0 - confidence:
+            winner, loser = (j, i) if sign * result.difference > 0 else (i, j)
+            beats[winner].add(loser)
+    means = table.mean(axis=0)
+    order = sorted(range(n_models), key=lambda index: (-sign * means[index], index))
+    return [
+        RankSet(
+            index,
+            float(means[index]),
+            best=1 + sum(index in losers for losers in beats.values()),
+            worst=n_models - len(beats[index]),
+            beats=tuple(sorted(beats[index])),
+        )
+        for index in order
+    ]
+
+
+def _sorted(p_values: Sequence[float] | Floats) -> tuple[Floats, NDArray[np.int64]]:
+    p = np.asarray(p_values, dtype=np.float64)
+    if p.ndim != 1 or len(p) == 0 or not ((p >= 0) & (p <= 1)).all():
+        raise DataError(f"p-values {p_values!r}; expected at least one number, each between 0 and 1")
+    return p, np.argsort(p, kind="stable")
+
+
+def _unsorted(values: Floats, order: NDArray[np.int64]) -> Floats:
+    result = np.empty_like(values)
+    result[order] = values
+    return result
+
+
+def _unadjusted_bh(p: Floats) -> Floats:
+    """Benjamini and Hochberg's steps before they are cut at 1."""
+    _, order = _sorted(p)
+    steps = p[order] * len(p) / np.arange(1, len(p) + 1)
+    return _unsorted(np.minimum.accumulate(steps[::-1])[::-1], order)

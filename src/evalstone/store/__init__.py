@@ -1,0 +1,39 @@
+"""What was asked, answered and scored, kept: SQLite in a file by default, PostgreSQL by URL.
+
+`from evalstone.store import Store` is the door. Names are looked up when first used, so that importing this package
+costs nothing (SQLAlchemy alone takes 0.1 s).
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evalstone.store.database import Store
+    from evalstone.store.rows import (
+        AttemptRow,
+        OpenRun,
+        Problem,
+        RemovedCounts,
+        RunRow,
+        SampleRecord,
+        ScoreRow,
+    )
+
+__all__ = [
+    "AttemptRow",
+    "OpenRun",
+    "Problem",
+    "RemovedCounts",
+    "RunRow",
+    "SampleRecord",
+    "ScoreRow",
+    "Store",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what `name` stands for."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = "evalstone.store.database" if name == "Store" else "evalstone.store.rows"
+    return getattr(import_module(module), name)

@@ -1,0 +1,126 @@
+"""Outputs, scores and estimates as rows, and back, exactly."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from evalstone.errors import StoreError
+from evalstone.records import Estimate, Output, Score, ScoreStatus
+from evalstone.store.packing import (
+    pack_hash,
+    pack_json,
+    pack_optional,
+    pack_optional_json,
+    unpack_hash,
+    unpack_json,
+    unpack_optional,
+)
+from evalstone.store.schema import outputs, scores, with_checksum
+
+OUTPUT_COLUMNS = tuple(column for column in outputs.columns if column.name not in {"checksum", "attempt"})
+
+
+def output_row(output: Output, request: int, attempt: int) -> dict[str, Any]:
+    """Return the row of an output.
+
+    Raises: StoreError if its log-probability is NaN.
+    """
+    nats = _number(output.total_nats, f"total_nats of request {output.request_id}, ask {output.ask_index}")
+    row = {
+        "request": request,
+        "ask_index": output.ask_index,
+        "repeat": output.repeat,
+        "attempt": attempt,
+        "total_nats": nats,
+        "is_greedy": None if output.is_greedy is None else int(output.is_greedy),
+        "text": pack_optional(output.text),
+        "reasoning": pack_optional(output.reasoning),
+        "tool_calls": pack_optional(output.tool_calls),
+        "finish_reason": output.finish_reason,
+        "n_context_tokens": int(output.n_context_tokens),
+        "n_tokens": int(output.n_tokens),
+        "n_cut_tokens": int(output.n_cut_tokens),
+        "cache_key": None if output.cache_key is None else pack_hash(output.cache_key),
+        "from_cache": int(output.from_cache),
+        "error": pack_optional(output.error),
+        "error_kind": output.error_kind,
+    }
+    return with_checksum(outputs, row)
+
+
+def output_of(row: Any, request_id: str, *, from_cache: bool = False) -> Output:
+    """Return the output of a row whose columns are OUTPUT_COLUMNS."""
+    return Output(
+        request_id,
+        row[1],
+        row[2],
+        row[3],
+        None if row[4] is None else bool(row[4]),
+        unpack_optional(row[5]),
+        unpack_optional(row[6]),
+        unpack_optional(row[7]),
+        row[8],
+        row[9],
+        row[10],
+        row[11],
+        None if row[12] is None else unpack_hash(row[12]),
+        from_cache or bool(row[13]),
+        unpack_optional(row[14]),
+        row[15],
+    )
+
+
+def score_row(score: Score, request: int, scoring: int) -> dict[str, Any]:
+    """Return the row of a score.
+
+    Raises: StoreError if its value is NaN: undefined is None.
+    """
+    value = _number(score.value, f"{score.metric} ({score.filter}) of request {score.request_id}")
+    row = {
+        "request": request,
+        "scoring": scoring,
+        "value": value,
+        "status": score.status.value,
+        "parts": pack_optional_json(score.parts),
+        "detail": pack_optional_json(score.detail),
+    }
+    return with_checksum(scores, row)
+
+
+def parts_of(packed: bytes | None) -> tuple[Any, ...] | None:
+    """Return the parts of a score."""
+    return None if packed is None else tuple(unpack_json(packed))
+
+
+def score_of(row: Mapping[Any, Any], request_id: str) -> Score:
+    """Return the score of a row that also names its filter and metric."""
+    return Score(
+        request_id=request_id,
+        metric=row["metric"],
+        value=row["value"],
+        filter=row["filter"],
+        status=ScoreStatus(row["status"]),
+        parts=parts_of(row["parts"]),
+        detail=unpack_json(row["detail"]),
+    )
+
+
+def estimate_content(estimate: Estimate) -> bytes:
+    """Return the stored form of an estimate."""
+    return pack_json(asdict(estimate))
+
+
+def estimate_of(content: bytes) -> Estimate:
+    """Return the estimate of its stored form."""
+    return Estimate(**unpack_json(content))
+
+
+def _number(value: float | None, what: str) -> float | None:
+    """Return the value as both databases keep it: a float, and -0.0 (which SQLite does not have) as 0.0."""
+    if value is None:
+        return None
+    number = float(value) + 0.0
+    if math.isnan(number):
+        raise StoreError(f"{what} is NaN; expected a number, or None where it is undefined")
+    return number

@@ -1,0 +1,233 @@
+"""What is asked: requests are stored before they are put to the model, and compared when a run is continued."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, select
+
+from evalstone.errors import HashMismatch, Permanent
+from evalstone.records import Request, Sample
+from evalstone.store.connection import Database
+from evalstone.store.forms import Digests, TakenApart, hash_of, n_repeats, put_together, take_apart
+from evalstone.store.packing import pack_hash, text_digest, to_json, unpack_hash
+from evalstone.store.runs import add_tasks, break_seal, next_id, run_number
+from evalstone.store.schema import insert_rows, outputs, requests, run_tasks, scores, with_checksum
+from evalstone.store.text_table import chunks, load_texts, store_texts
+
+WRITTEN_AT_ONCE = 2000  # requests in one transaction: well under a second, so that other writers need not wait
+
+
+def _names_under(error: type[Exception]) -> set[str]:
+    return {error.__name__}.union(*(_names_under(kind) for kind in error.__subclasses__()))
+
+
+PERMANENT_ERRORS = sorted(_names_under(Permanent))  # asking again would fail in the same way
+
+_is_answer = outputs.c.error.is_(None) | outputs.c.error_kind.in_(PERMANENT_ERRORS)
+_n_answers = (
+    select(func.count())
+    .where(outputs.c.request == requests.c.id, _is_answer)
+    .correlate(requests)
+    .scalar_subquery()
+    .label("n_answers")
+)
+_of_samples = (
+    (requests.c.run_task == bindparam("run_task"))
+    & (requests.c.sample_index >= bindparam("first"))
+    & (requests.c.sample_index <= bindparam("last"))
+)
+_insert_requests = insert(requests)
+_stored = select(requests).where(_of_samples)
+_stored_with_answers = select(
+    requests.c.id, requests.c.sample_index, requests.c.turn, requests.c.content_hash, requests.c.n_outputs, _n_answers
+).where(_of_samples)
+_answers = select(outputs.c.request, outputs.c.ask_index, outputs.c.repeat).where(
+    outputs.c.request.in_(bindparam("ids", expanding=True)), _is_answer
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """A request with its content hash; compared by identity, because hashing its texts again would cost."""
+
+    apart: TakenApart
+    hash: bytes
+
+
+def task_numbers(connection: Connection, run: int) -> dict[str, int]:
+    """Return the row ids of a run's tasks by name, in the plan's order."""
+    of_run = select(run_tasks.c.name, run_tasks.c.id).where(run_tasks.c.run == run).order_by(run_tasks.c.position)
+    return dict(connection.execute(of_run).tuples().all())
+
+
+def add_requests(database: Database, run_id: str, given: Sequence[Request], samples: Sequence[Sample] = ()) -> None:
+    """Store requests that are new or changed."""
+    rows = {(sample.task, sample.index): sample for sample in samples}
+    digests = Digests()
+    for some in chunks(list({request.id: request for request in given}.values()), WRITTEN_AT_ONCE):
+        asked = [_Asked(apart, hash_of(apart, digests)) for apart in map(take_apart, some)]
+        with database.reading() as connection:  # the usual case of a resumed run: nothing to do, and no one waits
+            new, changed = _new_and_changed(connection, run_number(connection, run_id), asked)
+        if not new and not changed:
+            continue
+        with database.writing() as connection:
+            database.lock_structure(connection)
+            number = run_number(connection, run_id)
+            break_seal(connection, number)
+            known = task_numbers(connection, number)
+            names = [item.apart.request.task for item in new]
+            add_tasks(connection, number, [name for name in dict.fromkeys(names) if name not in known])
+            new, changed = _new_and_changed(connection, number, [*new, *changed])
+            _forget_answers(connection, list(changed.values()))
+            _insert(connection, number, new, changed, rows, digests)
+
+
+def unanswered(database: Database, run_id: str, given: Sequence[Request]) -> list[Request]:
+    """Return the requests without those asks that are answered."""
+    digests = Digests()
+    left: dict[int, Request] = {}
+    partly: dict[int, tuple[int, Request]] = {}  # row id -> position, request
+    with database.reading() as connection:
+        known = task_numbers(connection, run_number(connection, run_id))
+        stored = _look_up(connection, _stored_with_answers, known, given)
+        for position, request in enumerate(given):
+            row = stored.get((request.task, request.sample_index, request.turn))
+            if row is None or row.content_hash != hash_of(take_apart(request), digests) or not row.n_answers:
+                left[position] = request
+            elif row.n_answers < row.n_outputs:
+                partly[row.id] = (position, request)
+        answered = _answered_repeats(connection, list(partly))
+    for number, (position, request) in partly.items():
+        asks = tuple(ask for ask in request.asks if answered.get((number, ask.index), 0) < n_repeats(ask))
+        left[position] = replace(request, asks=asks)
+    return [request for _, request in sorted(left.items()) if request.asks]
+
+
+def _look_up(
+    connection: Connection, statement: Any, known: Mapping[str, int], given: Iterable[Request]
+) -> dict[tuple[str, int, int], Any]:
+    """Return the stored rows of these requests (and of samples between them) by task, sample index and turn."""
+    ranges: dict[str, tuple[int, int]] = {}
+    for request in given:
+        index = request.sample_index
+        first, last = ranges.get(request.task, (index, index))
+        ranges[request.task] = (min(first, index), max(last, index))
+    found: dict[tuple[str, int, int], Any] = {}
+    for task, (first, last) in ranges.items():
+        if task in known:
+            values = {"run_task": known[task], "first": first, "last": last}
+            for row in connection.execute(statement, values):
+                found[task, row.sample_index, row.turn] = row
+    return found
+
+
+def _answered_repeats(connection: Connection, ids: Sequence[int]) -> dict[tuple[int, int], int]:
+    """Return how many repeats of each ask are answered, by request row id and ask index."""
+    counts: dict[tuple[int, int], int] = {}
+    for some in chunks(ids):
+        for request, ask_index, _ in connection.execute(_answers, {"ids": some}):
+            counts[request, ask_index] = counts.get((request, ask_index), 0) + 1
+    return counts
+
+
+def _new_and_changed(
+    connection: Connection, number: int, asked: Sequence[_Asked]
+) -> tuple[list[_Asked], dict[_Asked, int]]:
+    """Return the requests that are not stored, and those that are stored with another content (with their row id)."""
+    known = task_numbers(connection, number)
+    stored = _look_up(connection, _stored, known, [item.apart.request for item in asked])
+    new: list[_Asked] = []
+    changed: dict[_Asked, int] = {}
+    for item in asked:
+        request = item.apart.request
+        row = stored.get((request.task, request.sample_index, request.turn))
+        if row is None:
+            new.append(item)
+        elif row.content_hash != item.hash and not _is_part_of(connection, request, row):
+            changed[item] = row.id
+    return new, changed
+
+
+def _is_part_of(connection: Connection, request: Request, row: Any) -> bool:
+    """Return whether a request is the stored one with some asks left out, as `unanswered` returns it."""
+    if not request.asks:  # `unanswered` leaves such requests out
+        return False
+    try:
+        whole = restore(request.task, row, load_texts(connection, text_ids(row.pieces, row.form)))
+    except HashMismatch:
+        return False  # it cannot be read, so it is replaced
+    indices = {ask.index for ask in request.asks}
+    return replace(whole, asks=tuple(ask for ask in whole.asks if ask.index in indices)) == request
+
+
+def text_ids(pieces: str, form: int) -> list[int]:
+    """Return the ids of the texts that make up a stored request: its pieces, then its form.
+
+    Raises: HashMismatch if they cannot be read.
+    """
+    try:
+        return [*(int(number) for number in json.loads(pieces)), form]
+    except (ValueError, TypeError) as error:
+        raise HashMismatch(
+            f"a request has the text list {pieces!r}; expected numbers: run `evalstone verify`"
+        ) from error
+
+
+def restore(task: str, row: Any, loaded: Mapping[int, str]) -> Request:
+    """Return the request of a row whose texts were loaded."""
+    *pieces, form = (loaded[number] for number in text_ids(row.pieces, row.form))
+    return put_together((task, row.sample_index, row.turn), unpack_hash(row.sample_sha256), form, pieces)
+
+
+def _forget_answers(connection: Connection, ids: Sequence[int]) -> None:
+    for some in chunks(ids):
+        connection.execute(delete(scores).where(scores.c.request.in_(some)))
+        connection.execute(delete(outputs).where(outputs.c.request.in_(some)))
+
+
+def _insert(
+    connection: Connection,
+    number: int,
+    new: Sequence[_Asked],
+    changed: Mapping[_Asked, int],
+    rows: Mapping[tuple[str, int], Sample],
+    digests: Digests,
+) -> None:
+    """Write request rows and the texts they need; a changed one keeps its row id."""
+    everything = [*new, *changed]
+    wanted: dict[bytes, str] = {}
+    sample_rows: list[bytes | None] = []
+    for item in everything:
+        wanted.update({digests.of(piece): piece for piece in item.apart.pieces})
+        wanted[text_digest(item.apart.form)] = item.apart.form
+        sample = rows.get((item.apart.request.task, item.apart.request.sample_index))
+        if sample is None:
+            sample_rows.append(None)
+        else:
+            text = to_json(dict(sample.row))
+            sample_rows.append(text_digest(text))
+            wanted[text_digest(text)] = text
+    ids = store_texts(connection, wanted)
+    for some in chunks(list(changed.values())):
+        connection.execute(delete(requests).where(requests.c.id.in_(some)))
+    tasks = task_numbers(connection, number)
+    first = next_id(connection, requests)
+    values = []
+    for i, (item, sample_row) in enumerate(zip(everything, sample_rows, strict=True)):
+        request = item.apart.request
+        row = {
+            "id": changed.get(item, first + i),
+            "run_task": tasks[request.task],
+            "sample_index": request.sample_index,
+            "turn": request.turn,
+            "content_hash": item.hash,
+            "sample_sha256": pack_hash(request.sample_sha256),
+            "n_outputs": item.apart.n_outputs,
+            "pieces": to_json([ids[digests.of(piece)] for piece in item.apart.pieces]),
+            "form": ids[text_digest(item.apart.form)],
+            "sample_row": None if sample_row is None else ids[sample_row],
+        }
+        values.append(with_checksum(requests, row))
+    insert_rows(connection, _insert_requests, values)

@@ -1,0 +1,244 @@
+"""One database: how it is opened, and its two kinds of transaction.
+
+SQLite is used in WAL mode, so that readers never wait for the writer; writing begins with BEGIN IMMEDIATE, so that two
+writers wait for each other instead of failing half-way. WAL needs memory shared by all users of the file, which a
+network file system does not give: there the older journal is used, and the user is told.
+"""
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self, cast
+
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+
+from evalstone.errors import EvalstoneError, MissingExtra, StoreError
+from evalstone.store import migrate
+from evalstone.store.trouble import explain, translated
+
+BUSY_SECONDS = 30.0  # how long to wait for another writer
+STRUCTURE_LOCK = 0x45564C53  # any number of our own: PostgreSQL's advisory lock of those who hand out ids
+_NETWORK = "nfs nfs4 cifs smb smb2 smb3 smbfs afs ceph lustre gpfs beegfs glusterfs panfs orangefs pvfs2"
+_NETWORK_BY_FUSE = "sshfs glusterfs ceph rclone s3fs gcsfuse juicefs"
+NETWORK_FILE_SYSTEMS = frozenset([*_NETWORK.split(), *(f"fuse.{name}" for name in _NETWORK_BY_FUSE.split())])
+
+
+def file_system_of(path: Path, mounts: str = "/proc/self/mounts") -> str | None:
+    """Return the type of the file system that holds `path` ("ext4", "nfs4"); None where the system does not tell."""
+    try:
+        lines = Path(mounts).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    target = path.absolute()
+    best, kind = -1, None
+    for line in lines:
+        fields = line.split()
+        if len(fields) < 3:
+            continue
+        point = Path(fields[1].replace("\\040", " "))
+        if target.is_relative_to(point) and len(point.parts) >= best:  # a later mount hides an earlier one
+            best, kind = len(point.parts), fields[2]
+    return kind
+
+
+def may_write(folder: Path) -> bool:
+    """Return whether files can be made in a folder."""
+    return os.access(folder, os.W_OK)
+
+
+class Database:
+    """An open database, its schema current."""
+
+    def __init__(self, url: URL, *, read_only: bool = False) -> None:
+        self.url = url
+        self.read_only = read_only
+        self.is_sqlite = url.get_backend_name() == "sqlite"
+        self.shown_url = url.render_as_string(hide_password=True)
+        self.notices: tuple[str, ...] = ()
+        self._lock = threading.RLock()  # one writing transaction per process
+        self._engine = self._make_engine()
+
+    @classmethod
+    def open(cls, url: str, *, read_only: bool = False) -> Self:
+        """Open the database and bring its schema up to date.
+
+        Raises: StoreError, SchemaTooNew, MissingExtra.
+        """
+        database = cls(_parsed(url), read_only=read_only)
+        try:
+            with translated(database.shown_url):
+                database._prepare()
+        except EvalstoneError:
+            database.close()
+            raise
+        return database
+
+    @classmethod
+    def exists(cls, url: str) -> bool:
+        """Return whether a store is there."""
+        parsed = _parsed(url)
+        if parsed.get_backend_name() == "sqlite":
+            path = Path(parsed.database or "")
+            return path.is_file() and path.stat().st_size > 0
+        try:
+            cls.open(url, read_only=True).close()
+        except EvalstoneError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        self._engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Open a transaction that sees one state of the database throughout."""
+        with translated(self.shown_url), self._engine.connect() as plain:
+            connection = plain if self.is_sqlite else plain.execution_options(isolation_level="REPEATABLE READ")
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Open the writing transaction; all of it is stored, or nothing.
+
+        Raises: StoreError, also where the store was opened to be read only.
+        """
+        if self.read_only:
+            raise StoreError(f"store {self.shown_url} was opened to be read only; open it without read_only to write")
+        with self._lock, translated(self.shown_url), self._engine.connect() as plain:
+            connection = plain.execution_options(evalstone_writes=True)
+            with connection.begin():
+                yield connection
+
+    def lock_structure(self, connection: Connection) -> None:
+        """Keep others from handing out ids or removing texts until this transaction ends.
+
+        SQLite has one writer at a time as it is.
+        """
+        if not self.is_sqlite:
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": STRUCTURE_LOCK})
+
+    def shrink(self) -> None:
+        """Give freed pages back to the file system; PostgreSQL does so by itself."""
+        if self.is_sqlite:
+            with self._lock, translated(self.shown_url), self._bare() as connection:
+                connection.executescript("PRAGMA incremental_vacuum")  # execute() would stop at the first page
+
+    @contextmanager
+    def _bare(self) -> Iterator[sqlite3.Connection]:
+        """Lend the driver's own connection, outside any transaction: what some PRAGMAs ask for."""
+        pooled = self._engine.raw_connection()
+        try:
+            yield cast("sqlite3.Connection", pooled.driver_connection)
+        finally:
+            pooled.close()
+
+    # ------------------------------------------------------------------------------------- opening
+
+    def _make_engine(self) -> Engine:
+        try:
+            if self.is_sqlite:
+                engine = create_engine(self.url, creator=self._connect)
+            else:
+                engine = create_engine(self.url, isolation_level="READ COMMITTED", pool_pre_ping=True)
+        except ModuleNotFoundError as error:
+            raise MissingExtra(f"the store {self.shown_url}", "postgres") from error
+        if self.is_sqlite:
+            event.listen(engine, "connect", self._set_up_connection)
+            event.listen(engine, "begin", self._begin)
+        return engine
+
+    def _connect(self) -> sqlite3.Connection:
+        path = Path(self.url.database or "").absolute()
+        place = path.as_uri() + "?mode=ro" if self.read_only else path.as_uri()
+        if self.read_only and not may_write(path.parent) and not path.with_name(path.name + "-wal").exists():
+            place += "&immutable=1"  # nobody is writing, and SQLite may not put its files beside it
+        return sqlite3.connect(place, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
+
+    def _set_up_connection(self, connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # transactions are begun by us, not by the driver's guess
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA cache_size = -32000")  # KiB
+        if self.read_only:
+            connection.execute("PRAGMA query_only = ON")
+
+    @staticmethod
+    def _begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("evalstone_writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    def _prepare(self) -> None:
+        if self.is_sqlite:
+            self._prepare_file(Path(self.url.database or ""))
+        if self.read_only:
+            with self.reading() as connection:
+                migrate.require_current(connection, self.shown_url)
+            return
+        with self.reading() as connection:
+            if migrate.is_current(connection, self.shown_url):
+                return
+        with self.writing() as connection:
+            self.lock_structure(connection)
+            migrate.upgrade(connection, self.shown_url)
+
+    def _prepare_file(self, path: Path) -> None:
+        if path.is_dir():
+            raise StoreError(f"store {path} is a folder; expected a file such as {path / 'store.sqlite'}")
+        is_there = path.is_file() and path.stat().st_size > 0
+        if self.read_only:
+            if not is_there:
+                raise StoreError(f"there is no store at {path}; it is made by the first `evalstone run`")
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kind = file_system_of(path.parent)
+        is_remote = kind in NETWORK_FILE_SYSTEMS
+        if is_remote:
+            notice = (
+                f"the store {path} lies on a network file system ({kind}): use it from one machine at a time, "
+                f"or put it on a local disk (--store FILE, EVALSTONE_STORE) or on a PostgreSQL server"
+            )
+            self.notices = (notice,)
+        self._set_journal("DELETE" if is_remote else "WAL", is_new=not is_there)
+
+    def _set_journal(self, mode: str, *, is_new: bool) -> None:
+        """Set the journal; two processes that open a new file at once must wait for each other here."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                with self._bare() as connection:
+                    if is_new:
+                        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                    connection.execute(f"PRAGMA journal_mode = {mode}").fetchall()
+            except (DBAPIError, sqlite3.Error) as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise explain(error, self.shown_url) from error
+                time.sleep(0.02)
+            else:
+                return
+
+
+def _parsed(url: str) -> URL:
+    try:
+        parsed = make_url(url.replace("postgres://", "postgresql://", 1))
+        if parsed.drivername == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        backend = parsed.get_backend_name()
+    except (ArgumentError, NoSuchModuleError, ValueError) as error:
+        raise StoreError(
+            f"'{url}' names no store ({error}); expected a file, sqlite:///FILE or postgresql://..."
+        ) from error
+    if backend not in {"sqlite", "postgresql"}:
+        raise StoreError(
+            f"'{parsed.drivername}' is no kind of store; expected sqlite:///FILE or postgresql://HOST/NAME"
+        )
+    if backend == "sqlite" and parsed.database in {None, "", ":memory:"}:
+        raise StoreError(f"'{url}' names no file; a store outlives the process: expected sqlite:///FILE")
+    return parsed

@@ -1,0 +1,220 @@
+"""The store: every request, output and score of every run, written as it comes.
+
+One `Store` object is one door to one database. A run has one driver: the process that calls `open_run`, `add` and
+`close_run`; any number of others may read at the same time or write runs of their own. Outputs and scores are gathered
+for at most half a second (or some thousand rows) and then written in one transaction, so a kill loses no more than
+that. Nothing here computes: each method says what it promises and hands over to the module that does it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from evalstone import settings
+from evalstone.records import Estimate, JsonValue, Output, Request, RunPlan, Sample, Score
+from evalstone.store import asked, estimated, read, remove, results, run_list, runs, verify
+from evalstone.store.connection import Database
+from evalstone.store.rows import AttemptRow, OpenRun, Problem, RemovedCounts, RunRow, SampleRecord, ScoreRow
+from evalstone.store.write import Writer
+
+
+class Store:
+    """Runs, attempts, requests, outputs, scores and the cache across runs."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._writer = Writer(database)
+
+    @classmethod
+    def open(cls, url: str | None = None, *, read_only: bool = False) -> Self:
+        """Open the store that `settings.store_url(url)` names; make its folder and tables where there are none.
+
+        A store of an earlier version is migrated. With `read_only` nothing is made or migrated.
+
+        Raises: SchemaTooNew; StoreError where it is missing (read-only), unreadable, locked, corrupt or another
+        program's; MissingExtra if the driver for the server is not installed.
+        """
+        return cls(Database.open(settings.store_url(url), read_only=read_only))
+
+    @staticmethod
+    def exists(url: str | None = None) -> bool:
+        """Return whether there is something to read; for a server: whether it answers and holds a store."""
+        return Database.exists(settings.store_url(url))
+
+    @property
+    def url(self) -> str:
+        """Where the store is, without a password."""
+        return self._database.shown_url
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the user should know about this store (it lies on a network file system, say)."""
+        return self._database.notices
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write what is gathered and let go of the database. Closing twice is no error.
+
+        Raises: StoreError if the last batch cannot be written.
+        """
+        try:
+            self._writer.close()
+        finally:
+            self._database.close()
+
+    # ------------------------------------------------------------------------------- writing a run
+
+    def open_run(self, plan: RunPlan, *, facts: Mapping[str, JsonValue], command: str | None = None) -> OpenRun:
+        """Find or make the run of this plan and begin an attempt of it.
+
+        `facts` is what belongs to the attempt and not to the run: versions, device, engine path.
+        """
+        self._writer.flush()
+        return runs.open_run(self._database, plan, facts=facts, command=command)
+
+    def add_requests(self, run_id: str, requests: Sequence[Request], samples: Sequence[Sample] = ()) -> None:
+        """Store what is asked, before it is asked. Requests that are stored already cost one look.
+
+        A request whose content differs from the stored one of the same id replaces it, and the old one's outputs and
+        scores go. (A request with some of its asks left out, as `unanswered` returns it, is taken as the stored one.)
+        """
+        self._writer.flush()
+        asked.add_requests(self._database, run_id, requests, samples)
+
+    def unanswered(self, run_id: str, requests: Sequence[Request]) -> list[Request]:
+        """Return the requests without what is stored: only asks that lack an answer, `Ask.index` kept.
+
+        An output with an error counts as no answer, so that running again retries it, unless the error is Permanent
+        (PromptTooLong, NonFiniteLogits). A request whose content differs from the stored one is returned whole. An ask
+        of which some repeats are missing is returned whole.
+        """
+        self._writer.flush()
+        return asked.unanswered(self._database, run_id, requests)
+
+    def add(self, run_id: str, attempt_id: int, outputs: Iterable[Output]) -> None:
+        """Store outputs of requests that were added; the scores which a replaced output had go with it.
+
+        Raises: StoreError if a request is not in the store, or the database cannot be written (also when a batch
+        gathered earlier fails: it is kept and tried again at the next flush).
+        """
+        self._writer.add_outputs(run_id, attempt_id, outputs)
+
+    def add_scores(self, run_id: str, scores: Iterable[Score], scoring_hash: str) -> None:
+        """Store scores under the hash of what made them; another hash adds rows and changes none."""
+        self._writer.add_scores(run_id, scores, scoring_hash)
+
+    def flush(self) -> None:
+        """Write what is gathered, now.
+
+        Raises: StoreError if it cannot be written; it stays gathered.
+        """
+        self._writer.flush()
+
+    def save_estimates(
+        self, run_id: str, estimates: Sequence[Estimate], extra: Mapping[str, JsonValue] | None = None
+    ) -> None:
+        """Replace the run's estimates, and `RunRow.extra` where `extra` is given."""
+        self._writer.flush()
+        estimated.save_estimates(self._database, run_id, estimates, extra)
+
+    def close_run(
+        self, run_id: str, attempt_id: int, status: str, summary: Mapping[str, JsonValue] | None = None
+    ) -> None:
+        """End the attempt: finished, incomplete (some answers are worth asking again), interrupted or failed.
+
+        A finished run's rows are counted and sealed, and `open_run` calls it complete from then on.
+        """
+        self._writer.flush()
+        runs.close_run(self._database, run_id, attempt_id, status, summary)
+
+    def remove(self, run_id: str) -> RemovedCounts:
+        """Remove a run and the texts that no other run uses."""
+        self._writer.flush()
+        counts = remove.remove_run(self._database, run_id)
+        self._writer.forget(run_id)
+        return counts
+
+    # ------------------------------------------------------------------------ reading while writing
+
+    def outputs_of(self, run_id: str, request_ids: Sequence[str]) -> dict[str, list[Output]]:
+        """Return the stored outputs of these requests, by ask and repeat; a request without any has an empty list."""
+        self._writer.flush()
+        return read.outputs_of(self._database, run_id, request_ids)
+
+    def unscored(self, run_id: str, scoring_hash: str, task: str | None = None) -> list[str]:
+        """Return the ids of requests whose outputs are all there but which have no score under this hash.
+
+        An output with an error is there: its request is scored as failed. `task` restricts the search to one task.
+        """
+        self._writer.flush()
+        return read.unscored(self._database, run_id, scoring_hash, task)
+
+    def find(self, keys: Sequence[str]) -> dict[str, Output]:
+        """Return outputs of any run by `Output.cache_key`; unknown keys are left out, errors are never among them.
+
+        `request_id`, `ask_index` and `repeat` are those of the run that has it; `from_cache` is set. A row whose
+        checksum is wrong is not returned.
+        """
+        self._writer.flush()
+        return read.find(self._database, keys)
+
+    # -------------------------------------------------------------------------------------- reading
+
+    def runs(self, words: Sequence[str] = ()) -> list[RunRow]:
+        """Return the runs in which every word occurs (id, model, task, profile or status), the latest first."""
+        self._writer.flush()
+        return run_list.runs(self._database, words)
+
+    def run(self, name: str) -> RunRow:
+        """Return the run named by its id, an unambiguous beginning of it, `last`, or `last~1` (the one before).
+
+        Raises: UnknownName with the nearest ids.
+        """
+        self._writer.flush()
+        return run_list.run(self._database, name)
+
+    def attempts(self, run_id: str) -> list[AttemptRow]:
+        """Return the run's attempts, the first one first."""
+        return run_list.attempts(self._database, run_id)
+
+    def estimates(self, run_id: str) -> list[Estimate]:
+        """Return the run's estimates, in the order in which they were saved."""
+        return estimated.estimates(self._database, run_id)
+
+    def scores(self, run_id: str, task: str | None = None, *, details: bool = True) -> Iterator[ScoreRow]:
+        """Yield the current scores: the latest scoring of each task, filter and metric.
+
+        Ordered by task (the plan's order), filter, metric, sample index, turn. Without `details` that field is None
+        and is not read, which is faster.
+        """
+        self._writer.flush()
+        return results.scores_of(self._database, run_id, task, details=details)
+
+    def samples(
+        self,
+        run_id: str,
+        task: str,
+        *,
+        offset: int = 0,
+        limit: int | None = None,
+        indices: Sequence[int] | None = None,
+    ) -> Iterator[SampleRecord]:
+        """Yield a task's requests with all that belongs to them, by sample index and turn.
+
+        `indices` keeps only these samples (those that were answered wrong, say); `offset` and `limit` count after it.
+        """
+        self._writer.flush()
+        return results.samples(self._database, run_id, task, offset=offset, limit=limit, indices=indices)
+
+    def verify(self, run_id: str | None = None) -> list[Problem]:
+        """Derive every hash and checksum again and return what does not agree; an empty list is a sound store.
+
+        With `run_id` only that run and its texts are read; without it also the database's own structures.
+        """
+        self._writer.flush()
+        return verify.verify(self._database, run_id)

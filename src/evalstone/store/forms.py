@@ -1,0 +1,172 @@
+"""A request as the database holds it: its long texts one by one, and a form that says how they go together.
+
+The long texts (segments, own contexts, message texts, rolling texts) are the request's *pieces*; shots that many
+samples share are stored once. All else is the *form*: JSON in which a number stands for a piece. It holds no database
+id, so the same request of another run (another model, say) has the same form and shares that text too.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from evalstone.errors import HashMismatch
+from evalstone.records import (
+    Ask,
+    GenerateAsk,
+    GenerationSettings,
+    ImagePart,
+    LoglikelihoodAsk,
+    Message,
+    Request,
+    RollingAsk,
+    TextPart,
+)
+from evalstone.store.packing import text_bytes, to_json
+
+_SETTINGS = tuple(field.name for field in fields(GenerationSettings))
+_DEFAULTS = GenerationSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class TakenApart:
+    """A request, ready to be stored or compared."""
+
+    request: Request
+    pieces: tuple[str, ...]  # distinct, in the order of their first use
+    form: str  # JSON
+    n_outputs: int  # asks, each with its repeats
+
+
+class Digests:
+    """SHA-256 of texts, each computed once: samples that share their shots share the string objects too."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, bytes] = {}
+
+    def of(self, text: str) -> bytes:
+        """Return the digest of a text."""
+        digest = self._known.get(text)
+        if digest is None:
+            digest = self._known[text] = hashlib.sha256(text_bytes(text)).digest()
+        return digest
+
+
+def n_repeats(ask: Ask) -> int:
+    """Return how many outputs an ask has."""
+    return ask.settings.repeats if isinstance(ask, GenerateAsk) else 1
+
+
+def take_apart(request: Request) -> TakenApart:
+    """Return the pieces and the form of a request."""
+    pieces: dict[str, int] = {}
+
+    def number(text: str) -> int:
+        return pieces.setdefault(text, len(pieces))
+
+    form: dict[str, Any] = {
+        "segments": [number(segment) for segment in request.segments],
+        "asks": [_ask_form(ask, number) for ask in request.asks],
+        "target": request.target,
+        "n_shots": request.n_shots,
+        "n_leaked_shots": request.n_leaked_shots,
+    }
+    if request.messages:
+        form["messages"] = [_message_form(message, number) for message in request.messages]
+    count = sum(n_repeats(ask) for ask in request.asks)
+    return TakenApart(request, tuple(pieces), to_json(form), count)
+
+
+def content_hash(place: tuple[str, int, int], sample_sha256: str, form: str, piece_digests: Sequence[bytes]) -> bytes:
+    """Return the SHA-256 of a request's content: where it belongs, what it asks, of which texts."""
+    digest = hashlib.sha256(text_bytes(to_json([*place, sample_sha256])))
+    digest.update(hashlib.sha256(text_bytes(form)).digest())
+    digest.update(b"".join(piece_digests))
+    return digest.digest()
+
+
+def hash_of(apart: TakenApart, digests: Digests) -> bytes:
+    """Return the content hash of a request that was taken apart."""
+    request = apart.request
+    place = (request.task, request.sample_index, request.turn)
+    return content_hash(place, request.sample_sha256, apart.form, [digests.of(piece) for piece in apart.pieces])
+
+
+def put_together(place: tuple[str, int, int], sample_sha256: str, form: str, pieces: Sequence[str]) -> Request:
+    """Return the request of a form and its pieces.
+
+    Raises: HashMismatch if they do not fit together.
+    """
+    try:
+        content = json.loads(form)
+        return Request(
+            task=place[0],
+            sample_index=place[1],
+            sample_sha256=sample_sha256,
+            segments=tuple(pieces[i] for i in content["segments"]),
+            asks=tuple(_ask(ask, pieces) for ask in content["asks"]),
+            messages=tuple(_message(message, pieces) for message in content.get("messages", ())),
+            turn=place[2],
+            target=content["target"],
+            n_shots=content["n_shots"],
+            n_leaked_shots=content["n_leaked_shots"],
+        )
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise HashMismatch(
+            f"the stored request {place[0]}/{place[1]}/{place[2]} cannot be read: {error!r}; "
+            f"`evalstone verify` lists what is damaged"
+        ) from error
+
+
+def _ask_form(ask: Ask, number: Any) -> dict[str, Any]:
+    if isinstance(ask, LoglikelihoodAsk):
+        form: dict[str, Any] = {"index": ask.index, "continuation": ask.continuation}
+        if ask.segments is not None:
+            form["segments"] = [number(segment) for segment in ask.segments]
+        if ask.role != "choice":
+            form["role"] = ask.role
+        return form
+    if isinstance(ask, RollingAsk):
+        return {"index": ask.index, "rolling": number(ask.text)}
+    changed = {name: value for name in _SETTINGS if (value := getattr(ask.settings, name)) != getattr(_DEFAULTS, name)}
+    return {"index": ask.index, "generate": changed}
+
+
+def _ask(form: Mapping[str, Any], pieces: Sequence[str]) -> Ask:
+    if "generate" in form:
+        return GenerateAsk(form["index"], generation_settings(form["generate"]))
+    if "rolling" in form:
+        return RollingAsk(form["index"], pieces[form["rolling"]])
+    own = form.get("segments")
+    return LoglikelihoodAsk(
+        index=form["index"],
+        continuation=form["continuation"],
+        segments=None if own is None else tuple(pieces[i] for i in own),
+        role=form.get("role", "choice"),
+    )
+
+
+def generation_settings(content: Mapping[str, Any]) -> GenerationSettings:
+    """Return generation settings of their JSON."""
+    values = dict(content)
+    if "stop" in values:
+        values["stop"] = tuple(values["stop"])
+    if "extra" in values:
+        values["extra"] = tuple((name, value) for name, value in values["extra"])
+    return GenerationSettings(**values)
+
+
+def _message_form(message: Message, number: Any) -> list[Any]:
+    parts = [
+        number(part.text) if isinstance(part, TextPart) else [part.sha256, part.media_type] for part in message.parts
+    ]
+    return [message.role, parts]
+
+
+def _message(form: Sequence[Any], pieces: Sequence[str]) -> Message:
+    role, parts = form
+    return Message(
+        role,
+        tuple(TextPart(pieces[part]) if isinstance(part, int) else ImagePart(part[0], part[1]) for part in parts),
+    )

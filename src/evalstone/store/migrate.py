@@ -1,0 +1,108 @@
+"""The schema's version, and the way from any earlier one to ours.
+
+Alembic does the work, from the scripts in `migrations/versions`, inside the transaction it is given: a migration that
+fails leaves the store as it was. It is imported only when there is something to do, because that takes longer than
+opening a store that is current.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, inspect, select, table
+from sqlalchemy import column as named
+
+from evalstone.errors import SchemaTooNew, StoreError
+from evalstone.store.schema import HEAD, VERSION_TABLE, metadata
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def version_of(connection: Connection) -> str | None:
+    """Return the schema's revision, None where there is no store."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    version: str | None = connection.execute(select(named("version_num")).select_from(table(VERSION_TABLE))).scalar()
+    return version
+
+
+def is_current(connection: Connection, where: str) -> bool:
+    """Return whether there is nothing to migrate.
+
+    Raises: StoreError if the tables that are there are not ours.
+    """
+    version = version_of(connection)
+    if version is None:
+        _refuse_foreign(connection, where)
+    return version == HEAD
+
+
+def require_current(connection: Connection, where: str) -> None:
+    """Check a store that may not be changed.
+
+    Raises: StoreError if it is older than this version of the package, SchemaTooNew if later.
+    """
+    version = version_of(connection)
+    if version == HEAD:
+        return
+    if version is None:
+        raise StoreError(f"{where} holds no store; it is made by the first `evalstone run`")
+    _require_known(version, where)
+    raise StoreError(
+        f"store {where} has schema {version} and this version needs {HEAD}; "
+        f"open it once for writing to migrate it (`evalstone doctor` does)"
+    )
+
+
+def upgrade(connection: Connection, where: str) -> None:
+    """Bring the schema to HEAD, inside the connection's transaction. Someone else may have done so meanwhile.
+
+    Raises: SchemaTooNew if a later version of this package wrote it.
+    """
+    version = version_of(connection)
+    if version == HEAD:
+        return
+    if version is not None:
+        _require_known(version, where)
+    from alembic import command
+
+    config = _configuration()
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def known_versions() -> list[str]:
+    """Return every revision this package has a script for, the first one first."""
+    from alembic.script import ScriptDirectory
+
+    scripts = ScriptDirectory.from_config(_configuration())
+    return [script.revision for script in scripts.walk_revisions()][::-1]
+
+
+def _configuration() -> "Config":
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    return config
+
+
+def _require_known(version: str, where: str) -> None:
+    known = known_versions()
+    if version not in known:
+        raise SchemaTooNew(
+            f"store {where} has schema {version}, this version of evalstone knows {known[0]} to {known[-1]}; "
+            f"upgrade evalstone (pip install -U evalstone), or name another store"
+        )
+
+
+def _refuse_foreign(connection: Connection, where: str) -> None:
+    there = set(inspect(connection).get_table_names())
+    taken = there if connection.dialect.name == "sqlite" else there & set(metadata.tables)
+    if taken:
+        raise StoreError(
+            f"{where} holds tables of something else ({', '.join(sorted(taken)[:5])}); "
+            f"a store needs a file or database of its own: name another"
+        )

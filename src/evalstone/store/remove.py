@@ -1,0 +1,47 @@
+"""Taking a run away: its rows, and the texts that nothing else refers to."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, Table, delete, select
+
+from evalstone.store.asked import text_ids
+from evalstone.store.connection import Database
+from evalstone.store.rows import RemovedCounts
+from evalstone.store.runs import counts_of, run_number
+from evalstone.store.schema import attempts, estimates, outputs, requests, run_tasks, runs, scores, scorings, texts
+from evalstone.store.text_table import chunks
+
+
+def remove_run(database: Database, run_id: str) -> RemovedCounts:
+    """Remove a run and every text that is then unused, in one transaction."""
+    with database.writing() as connection:
+        database.lock_structure(connection)
+        number = run_number(connection, run_id)
+        counts = counts_of(connection, number)
+        tasks = [task for (task,) in connection.execute(select(run_tasks.c.id).where(run_tasks.c.run == number))]
+        asked = select(requests.c.id).where(requests.c.run_task.in_(tasks))
+        for table in (scores, outputs):
+            connection.execute(delete(table).where(table.c.request.in_(asked)))
+        for table in (requests, scorings):
+            connection.execute(delete(table).where(table.c.run_task.in_(tasks)))
+        for table in (estimates, attempts, run_tasks):
+            connection.execute(delete(table).where(table.c.run == number))
+        connection.execute(delete(runs).where(runs.c.id == number))
+        unused = _unused_texts(connection)
+        _delete_by_id(connection, texts, unused)
+    database.shrink()
+    return RemovedCounts(run_id, counts["n_requests"], counts["n_outputs"], counts["n_scores"], len(unused))
+
+
+def _unused_texts(connection: Connection) -> list[int]:
+    """Return the texts that no request refers to; a replaced request leaves some behind as well."""
+    used: set[int] = set()
+    for row in connection.execute(select(requests.c.id, requests.c.pieces, requests.c.form, requests.c.sample_row)):
+        used.update(text_ids(row.pieces, row.form))
+        used.add(row.sample_row)
+    return [number for (number,) in connection.execute(select(texts.c.id)) if number not in used]
+
+
+def _delete_by_id(connection: Connection, table: Table, ids: Sequence[int]) -> None:
+    for some in chunks(ids):
+        connection.execute(delete(table).where(table.c.id.in_(some)))

@@ -1,0 +1,153 @@
+"""Reading what came out: scores for tables, samples for people.
+
+Nothing is held open: each page is fetched whole and its transaction ended before the first row is given out, so a
+reader that stops half-way keeps nobody from writing.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, select
+
+from evalstone.errors import UnknownName
+from evalstone.records import Output, Sample, Score, ScoreStatus
+from evalstone.store.answer_rows import OUTPUT_COLUMNS, output_of, parts_of, score_of
+from evalstone.store.asked import restore, task_numbers, text_ids
+from evalstone.store.connection import Database
+from evalstone.store.packing import unpack_hash, unpack_json
+from evalstone.store.rows import SampleRecord, ScoreRow
+from evalstone.store.runs import run_number
+from evalstone.store.schema import outputs, requests, scores, scorings
+from evalstone.store.text_table import chunks, load_texts
+
+PAGE = 200  # requests read at once
+
+_STATUS = {status.value: status for status in ScoreStatus}
+
+_requests_of = (
+    select(requests)
+    .where(requests.c.id.in_(bindparam("ids", expanding=True)))
+    .order_by(requests.c.sample_index, requests.c.turn)
+)
+_outputs_of = (
+    select(*OUTPUT_COLUMNS)
+    .where(outputs.c.request.in_(bindparam("ids", expanding=True)))
+    .order_by(outputs.c.request, outputs.c.ask_index, outputs.c.repeat)
+)
+_scores_of = (
+    select(scores, scorings.c.filter, scorings.c.metric)
+    .join(scorings, scorings.c.id == scores.c.scoring)
+    .where(scores.c.request.in_(bindparam("ids", expanding=True)))
+    .order_by(scores.c.request, scorings.c.filter, scorings.c.metric)
+)
+
+
+def scores_of(database: Database, run_id: str, task: str | None, *, details: bool) -> Iterator[ScoreRow]:
+    """Yield the current scores by task, filter, metric, sample index and turn."""
+    with database.reading() as connection:
+        tasks = task_numbers(connection, run_number(connection, run_id))
+        names = [task] if task is not None else list(tasks)
+        found: dict[str, list[tuple[Any, list[Any]]]] = {
+            name: _scores_of_task(connection, _number_of(tasks, name), details=details) for name in names
+        }
+    for name, by_scoring in found.items():
+        for scoring, rows in by_scoring:
+            for row in rows:
+                yield ScoreRow(
+                    name,
+                    row[1],
+                    row[2],
+                    scoring.filter,
+                    scoring.metric,
+                    row[3],
+                    _STATUS[row[4]],
+                    parts_of(row[5]),
+                    unpack_json(row[6]) if details else None,
+                )
+
+
+def samples(
+    database: Database, run_id: str, task: str, *, offset: int, limit: int | None, indices: Sequence[int] | None
+) -> Iterator[SampleRecord]:
+    """Yield a task's requests with all that belongs to them, by sample index and turn."""
+    with database.reading() as connection:
+        number = _number_of(task_numbers(connection, run_number(connection, run_id)), task)
+        listed = connection.execute(
+            select(requests.c.sample_index, requests.c.turn, requests.c.id)
+            .where(requests.c.run_task == number)
+            .order_by(requests.c.sample_index, requests.c.turn)
+        ).all()
+    wanted = None if indices is None else set(indices)
+    ids = [row.id for row in listed if wanted is None or row.sample_index in wanted]
+    end = None if limit is None else offset + limit
+    for some in chunks(ids[offset:end], PAGE):
+        with database.reading() as connection:
+            page = _page(connection, number, task, some)
+        yield from page
+
+
+def _number_of(tasks: Mapping[str, int], name: str) -> int:
+    if name not in tasks:
+        near = get_close_matches(name, tasks, n=3, cutoff=0.5)
+        raise UnknownName("task of this run", name, near or list(tasks)[:5])
+    return tasks[name]
+
+
+def _current_scorings(connection: Connection, task: int) -> list[Any]:
+    """Return a task's latest scoring of each filter and metric."""
+    of_task = (
+        select(scorings)
+        .where(scorings.c.run_task == task)
+        .order_by(scorings.c.filter, scorings.c.metric, scorings.c.sequence)
+    )
+    return list({(row.filter, row.metric): row for row in connection.execute(of_task)}.values())
+
+
+def _scores_of_task(connection: Connection, task: int, *, details: bool) -> list[tuple[Any, list[Any]]]:
+    current = _current_scorings(connection, task)
+    columns = [scores.c.value, scores.c.status, scores.c.parts]
+    if details:
+        columns.append(scores.c.detail)
+    statement = (
+        select(scores.c.scoring, requests.c.sample_index, requests.c.turn, *columns)
+        .join(requests, requests.c.id == scores.c.request)
+        .where(requests.c.run_task == task, scores.c.scoring.in_([row.id for row in current]))
+        .order_by(requests.c.sample_index, requests.c.turn)
+    )
+    by_scoring: dict[int, list[Any]] = {row.id: [] for row in current}
+    for row in connection.execute(statement).all():
+        by_scoring[row[0]].append(row)
+    return [(row, by_scoring[row.id]) for row in current]
+
+
+def _page(connection: Connection, task: int, name: str, ids: Sequence[int]) -> list[SampleRecord]:
+    rows = connection.execute(_requests_of, {"ids": ids}).all()
+    texts_by_row = {row.id: text_ids(row.pieces, row.form) for row in rows}
+    wanted = [number for numbers in texts_by_row.values() for number in numbers]
+    loaded = load_texts(connection, [*wanted, *(row.sample_row for row in rows if row.sample_row is not None)])
+    names = {row.id: f"{name}/{row.sample_index}/{row.turn}" for row in rows}
+    answers: dict[int, list[Output]] = {row.id: [] for row in rows}
+    for output in connection.execute(_outputs_of, {"ids": ids}):
+        answers[output[0]].append(output_of(output, names[output[0]]))
+    current = {scoring.id for scoring in _current_scorings(connection, task)}
+    scored: dict[int, list[Score]] = {row.id: [] for row in rows}
+    for score in connection.execute(_scores_of, {"ids": ids}).mappings():
+        if score["scoring"] in current:
+            scored[score["request"]].append(score_of(score, names[score["request"]]))
+    return [
+        SampleRecord(
+            sample=_sample(row, name, loaded),
+            request=restore(name, row, loaded),
+            outputs=tuple(answers[row.id]),
+            scores=tuple(scored[row.id]),
+        )
+        for row in rows
+    ]
+
+
+def _sample(row: Any, task: str, loaded: Mapping[int, str]) -> Sample | None:
+    if row.sample_row is None:
+        return None
+    return Sample(task, row.sample_index, json.loads(loaded[row.sample_row]), unpack_hash(row.sample_sha256))

@@ -1,0 +1,115 @@
+"""What reading the store gives: frozen rows, apart from the nouns of `records` that are stored as they are.
+
+A run has attempts (each start of the command is one), tasks, requests, outputs and scores. Times are ISO 8601 in UTC,
+so they sort as text.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from evalstone.records import JsonValue, Output, Request, RunPlan, Sample, Score, ScoreStatus
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run that is ready to be written to."""
+
+    run_id: str
+    attempt_id: int  # counts from 1 within the run
+    is_new: bool  # this plan was not in the store
+    is_complete: bool  # an earlier attempt finished, and nothing was changed since
+    n_attempts: int  # this one included
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run as the store knows it."""
+
+    run_id: str
+    short_id: str  # the shortest prefix (8 or more) that no other run shares
+    plan: RunPlan
+    status: str  # running | finished | incomplete | interrupted | failed
+    created_at: str
+    updated_at: str  # when the last attempt began or ended
+    n_attempts: int
+    n_requests: int
+    n_outputs: int
+    n_failed: int  # outputs with an error
+    n_scores: int
+    command: str | None  # of the last attempt
+    summary: Mapping[str, JsonValue]  # as given to close_run
+    extra: Mapping[str, JsonValue]  # as given to save_estimates
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self.plan.model.name
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The names of the tasks, in the plan's order."""
+        return tuple(task.name for task in self.plan.tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """One start of a run: versions and machine may differ between attempts of the same run."""
+
+    run_id: str
+    attempt_id: int
+    status: str  # running | finished | incomplete | interrupted | failed
+    started_at: str
+    ended_at: str | None
+    host: str
+    process_id: int
+    command: str | None
+    facts: Mapping[str, JsonValue]
+    summary: Mapping[str, JsonValue]
+
+
+class ScoreRow(NamedTuple):
+    """One score with its place, light enough for hundreds of thousands."""
+
+    task: str
+    sample_index: int
+    turn: int
+    filter: str
+    metric: str
+    value: float | None
+    status: ScoreStatus
+    parts: tuple[JsonValue, ...] | None
+    detail: JsonValue
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRecord:
+    """All that is stored about one request: what was asked, answered and scored."""
+
+    sample: Sample | None  # None where the row was not given to add_requests
+    request: Request
+    outputs: tuple[Output, ...]  # by ask, then repeat
+    scores: tuple[Score, ...]  # the current ones: the latest scoring of each filter and metric
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedCounts:
+    """What `remove` took away."""
+
+    run_id: str
+    n_requests: int
+    n_outputs: int
+    n_scores: int
+    n_texts: int  # those that no other run uses
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that `verify` found wrong."""
+
+    table: str
+    row: str  # which row, in words
+    what: str  # what is wrong with it
+
+    def __str__(self) -> str:
+        return f"{self.table} {self.row}: {self.what}"

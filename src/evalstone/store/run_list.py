@@ -1,0 +1,130 @@
+"""Which runs there are, and which one a user means."""
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from itertools import takewhile
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, select
+
+from evalstone.errors import UnknownName
+from evalstone.store.connection import Database
+from evalstone.store.packing import unpack_json, unpack_optional, unpack_text
+from evalstone.store.plan_json import plan_from_json
+from evalstone.store.rows import AttemptRow, RunRow
+from evalstone.store.runs import counts_of, is_dead, run_number, sealed_counts
+from evalstone.store.schema import attempts as attempt_table
+from evalstone.store.schema import runs as run_table
+
+SHORTEST_SHOWN = 8
+_LAST = re.compile(r"last(?:~(\d+))?")
+
+
+def runs(database: Database, words: Sequence[str] = ()) -> list[RunRow]:
+    """Return the runs in which every word occurs, the latest first."""
+    with database.reading() as connection:
+        found = [_run_row(connection, row, short) for row, short in _with_short_ids(connection)]
+    wanted = [word.lower() for word in words]
+    return [run for run in found if all(word in _searched(run) for word in wanted)]
+
+
+def run(database: Database, name: str) -> RunRow:
+    """Return the run that a user means by `name`.
+
+    Raises: UnknownName.
+    """
+    with database.reading() as connection:
+        listed = _with_short_ids(connection)
+        row, short = _find(listed, name)
+        return _run_row(connection, row, short)
+
+
+def attempts(database: Database, run_id: str) -> list[AttemptRow]:
+    """Return the run's attempts, the first one first."""
+    with database.reading() as connection:
+        number = run_number(connection, run_id)
+        of_run = select(attempt_table).where(attempt_table.c.run == number).order_by(attempt_table.c.number)
+        return [_attempt_row(run_id, row) for row in connection.execute(of_run)]
+
+
+def _find(listed: Sequence[tuple[Row[Any], str]], name: str) -> tuple[Row[Any], str]:
+    if match := _LAST.fullmatch(name):
+        back = int(match[1] or 0)
+        if back < len(listed):
+            return listed[back]
+        raise UnknownName("run", name, remedy=f"the store holds {len(listed)} runs; see `evalstone ls runs`")
+    exact = [item for item in listed if item[0].run_id == name]
+    matching = exact or [item for item in listed if name and item[0].run_id.startswith(name)]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        candidates = [short for _, short in matching[:5]]
+        raise UnknownName("run", name, candidates, f"{len(matching)} runs begin so; give more digits")
+    near = get_close_matches(name, [row.run_id[: max(len(name), 4)] for row, _ in listed], n=3, cutoff=0.5)
+    shorts = [short for row, short in listed if any(row.run_id.startswith(beginning) for beginning in near)][:3]
+    raise UnknownName("run", name, shorts, "see `evalstone ls runs`")
+
+
+def _with_short_ids(connection: Connection) -> list[tuple[Row[Any], str]]:
+    """Return every run, the latest first, with the shortest beginning of its id that is its own."""
+    rows = connection.execute(select(run_table)).all()
+    ids = sorted(row.run_id for row in rows)
+    shorts = {}
+    for i, run_id in enumerate(ids):
+        neighbours = [*ids[max(0, i - 1) : i], *ids[i + 1 : i + 2]]
+        shared = max((_n_shared(run_id, other) for other in neighbours), default=0)
+        shorts[run_id] = run_id[: max(SHORTEST_SHOWN, shared + 1)]
+    latest_first = sorted(rows, key=lambda row: (row.updated_at, row.id), reverse=True)
+    return [(row, shorts[row.run_id]) for row in latest_first]
+
+
+def _n_shared(one: str, other: str) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _run_row(connection: Connection, row: Row[Any], short: str) -> RunRow:
+    counts = counts_of(connection, row.id) if row.seal is None else sealed_counts(row.seal)
+    of_run = attempt_table.c.run == row.id
+    n_attempts = connection.execute(select(func.count()).where(of_run)).scalar_one()
+    last = connection.execute(
+        select(attempt_table).where(of_run).order_by(attempt_table.c.number.desc()).limit(1)
+    ).one_or_none()
+    status = row.status
+    if status == "running" and last is not None and is_dead(last.host, last.process_id):
+        status = "interrupted"
+    return RunRow(
+        run_id=row.run_id,
+        short_id=short,
+        plan=plan_from_json(unpack_text(row.plan)),
+        status=status,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        n_attempts=n_attempts,
+        command=None if last is None else unpack_optional(last.command),
+        summary=unpack_json(row.summary) or {},
+        extra=unpack_json(row.extra) or {},
+        **counts,
+    )
+
+
+def _attempt_row(run_id: str, row: Row[Any]) -> AttemptRow:
+    status = row.status
+    if status == "running" and is_dead(row.host, row.process_id):
+        status = "interrupted"
+    return AttemptRow(
+        run_id=run_id,
+        attempt_id=row.number,
+        status=status,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        host=row.host,
+        process_id=row.process_id,
+        command=unpack_optional(row.command),
+        facts=unpack_json(row.facts) or {},
+        summary=unpack_json(row.summary) or {},
+    )
+
+
+def _searched(run: RunRow) -> str:
+    return " ".join([run.run_id, run.model, run.status, run.plan.profile, *run.tasks]).lower()

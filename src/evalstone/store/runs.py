@@ -1,0 +1,220 @@
+"""A run's beginning and end: the same plan is the same run, each start of it an attempt.
+
+A finished run is *sealed* with the counts of its rows. The seal is broken before anything is written to it again, so a
+sealed run that lacks a row is damaged, which `verify` says.
+"""
+
+import json
+import os
+import socket
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Table, func, insert, select, update
+
+from evalstone.errors import HashMismatch, StoreError, UsageError
+from evalstone.records import JsonValue, RunPlan
+from evalstone.store.connection import Database
+from evalstone.store.packing import pack_hash, pack_json, pack_optional, pack_optional_json, to_json
+from evalstone.store.plan_json import plan_to_json
+from evalstone.store.rows import OpenRun
+from evalstone.store.schema import attempts, outputs, requests, run_tasks, runs, scores, with_checksum
+
+SHORTEST_ID = 12  # hex digits of the run key
+END_STATES = ("finished", "incomplete", "interrupted", "failed")
+
+
+def now() -> str:
+    """Return the time in UTC, ISO 8601, to the microsecond."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def next_id(connection: Connection, table: Table) -> int:
+    """Return the first free id of a table; the transaction must hold the structure lock."""
+    return int(connection.execute(select(func.coalesce(func.max(table.c.id), 0))).scalar_one()) + 1
+
+
+def run_number(connection: Connection, run_id: str) -> int:
+    """Return the row id of a run.
+
+    Raises: StoreError if it is not (or no longer) there.
+    """
+    number: int | None = connection.execute(select(runs.c.id).where(runs.c.run_id == run_id)).scalar()
+    if number is None:
+        raise StoreError(f"run {run_id} is not in the store; it may have been removed by another process")
+    return number
+
+
+def change_row(connection: Connection, table: Table, row: Any, **changes: Any) -> None:
+    """Change columns of a row that was read whole, and its checksum."""
+    values = with_checksum(table, {**row._asdict(), **changes})
+    this = [column == values[column.name] for column in table.primary_key.columns]
+    statement = update(table).where(*this)
+    connection.execute(statement.values(**{name: values[name] for name in (*changes, "checksum")}))
+
+
+def break_seal(connection: Connection, number: int) -> None:
+    """Say that the run may grow: it is running again."""
+    row = connection.execute(select(runs).where(runs.c.id == number)).one()
+    if row.seal is not None:
+        change_row(connection, runs, row, seal=None, status="running")
+
+
+def counts_of(connection: Connection, number: int) -> dict[str, int]:
+    """Return how many rows a run has."""
+    of_run = select(requests.c.id).join(run_tasks, run_tasks.c.id == requests.c.run_task)
+    mine = of_run.where(run_tasks.c.run == number).subquery()
+    n_requests = connection.execute(select(func.count()).select_from(mine)).scalar_one()
+    n_outputs, n_failed = connection.execute(
+        select(func.count(), func.count(outputs.c.error)).select_from(
+            mine.join(outputs, outputs.c.request == mine.c.id)
+        )
+    ).one()
+    n_scores = connection.execute(
+        select(func.count()).select_from(mine.join(scores, scores.c.request == mine.c.id))
+    ).scalar_one()
+    return {"n_requests": n_requests, "n_outputs": n_outputs, "n_failed": n_failed, "n_scores": n_scores}
+
+
+def sealed_counts(seal: str) -> dict[str, int]:
+    """Return the counts of a sealed run.
+
+    Raises: HashMismatch if the seal cannot be read.
+    """
+    try:
+        counts = json.loads(seal)
+        return {name: int(counts[name]) for name in ("n_requests", "n_outputs", "n_failed", "n_scores")}
+    except (ValueError, KeyError, TypeError) as error:
+        raise HashMismatch(f"a run's stored counts cannot be read: {seal!r}; `evalstone verify` names it") from error
+
+
+def open_run(database: Database, plan: RunPlan, *, facts: Mapping[str, JsonValue], command: str | None) -> OpenRun:
+    """Find or make the run of a plan and begin an attempt."""
+    key = plan.key
+    with database.writing() as connection:
+        database.lock_structure(connection)
+        row = connection.execute(select(runs).where(runs.c.key == pack_hash(key))).one_or_none()
+        if row is None:
+            number, run_id = _add_run(connection, plan, key)
+            is_complete = False
+        else:
+            number, run_id, is_complete = row.id, row.run_id, row.seal is not None
+            status = row.status if is_complete else "running"
+            change_row(connection, runs, row, status=status, updated_at=now())
+            _end_dead_attempts(connection, number)
+        attempt = _add_attempt(connection, number, facts, command)
+    return OpenRun(run_id, attempt, row is None, is_complete, attempt)
+
+
+def close_run(
+    database: Database, run_id: str, attempt_id: int, status: str, summary: Mapping[str, JsonValue] | None
+) -> None:
+    """End an attempt, and seal the run if it is finished.
+
+    Raises: UsageError for a status that is none.
+    """
+    if status not in END_STATES:
+        raise UsageError(f"a run cannot end as '{status}'; expected one of {', '.join(END_STATES)}")
+    with database.writing() as connection:
+        number = run_number(connection, run_id)
+        this = (attempts.c.run == number) & (attempts.c.number == attempt_id)
+        attempt = connection.execute(select(attempts).where(this)).one_or_none()
+        if attempt is None:
+            raise StoreError(f"run {run_id} has no attempt {attempt_id}; expected the one that open_run returned")
+        ended = now()
+        packed = pack_optional_json(summary)
+        change_row(connection, attempts, attempt, status=status, ended_at=ended, summary=packed)
+        row = connection.execute(select(runs).where(runs.c.id == number)).one()
+        changes: dict[str, Any] = {"updated_at": ended}
+        if status == "finished":
+            changes |= {"status": status, "seal": to_json(counts_of(connection, number))}
+        elif row.seal is None:  # a complete run stays so, whatever becomes of a later look at it
+            changes["status"] = status
+        if summary is not None:
+            changes["summary"] = packed
+        change_row(connection, runs, row, **changes)
+
+
+def is_dead(host: str, process_id: int) -> bool:
+    """Return whether that process is known to have ended; of another machine's we know nothing."""
+    if host != socket.gethostname():
+        return False
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _add_run(connection: Connection, plan: RunPlan, key: str) -> tuple[int, str]:
+    number = next_id(connection, runs)
+    run_id = _free_run_id(connection, key)
+    time = now()
+    row = {
+        "id": number,
+        "run_id": run_id,
+        "key": pack_hash(key),
+        "plan": pack_optional(plan_to_json(plan)),
+        "status": "running",
+        "created_at": time,
+        "updated_at": time,
+        "summary": None,
+        "extra": None,
+        "seal": None,
+    }
+    connection.execute(insert(runs), with_checksum(runs, row))
+    add_tasks(connection, number, [task.name for task in plan.tasks])
+    return number, run_id
+
+
+def add_tasks(connection: Connection, number: int, names: list[str]) -> None:
+    """Add tasks to a run, after those it has."""
+    if not names:
+        return
+    known = connection.execute(select(func.count()).where(run_tasks.c.run == number)).scalar_one()
+    first = next_id(connection, run_tasks)
+    connection.execute(
+        insert(run_tasks),
+        [
+            with_checksum(run_tasks, {"id": first + i, "run": number, "position": known + i, "name": name})
+            for i, name in enumerate(dict.fromkeys(names))
+        ],
+    )
+
+
+def _free_run_id(connection: Connection, key: str) -> str:
+    digits = key.removeprefix("sha256:")
+    for length in range(SHORTEST_ID, len(digits) + 1):
+        taken = connection.execute(select(runs.c.id).where(runs.c.run_id == digits[:length])).first()
+        if taken is None:
+            return digits[:length]
+    raise StoreError(f"run key {key} is taken by another plan; expected a key of its own: verify the store")
+
+
+def _add_attempt(connection: Connection, number: int, facts: Mapping[str, JsonValue], command: str | None) -> int:
+    count: int = connection.execute(select(func.count()).where(attempts.c.run == number)).scalar_one()
+    row = {
+        "run": number,
+        "number": count + 1,
+        "status": "running",
+        "started_at": now(),
+        "ended_at": None,
+        "host": socket.gethostname()[:255],
+        "process_id": os.getpid(),
+        "command": pack_optional(command),
+        "facts": pack_json(dict(facts)),
+        "summary": None,
+    }
+    connection.execute(insert(attempts), with_checksum(attempts, row))
+    return count + 1
+
+
+def _end_dead_attempts(connection: Connection, number: int) -> None:
+    """Mark attempts that were killed; of those nobody could write down the end."""
+    running = (attempts.c.run == number) & (attempts.c.status == "running")
+    for row in connection.execute(select(attempts).where(running)).all():
+        if is_dead(row.host, row.process_id):
+            change_row(connection, attempts, row, status="interrupted")

@@ -1,0 +1,258 @@
+"""The tables. What a migration makes is compared with this in a test, so the two cannot drift apart.
+
+Texts lie once, under their SHA-256; a prompt is a list of them. Outputs and scores are clustered by their request, and
+each row of every table carries a CRC-32 over its columns, so that one flipped byte shows. Only parents that are
+removed by an indexed look-up have a foreign key; the other references are checked by `verify`.
+
+The CRC is taken over the columns that are not NULL, by name: a later column that starts as NULL changes no old row.
+"""
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Dialect,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from evalstone.errors import StoreError
+
+HEAD = "0001"  # the newest migration; known here so that opening a current store needs no Alembic
+VERSION_TABLE = "evalstone_schema"  # Alembic's, under a name of our own: a database may have others in it
+
+
+class Blob(LargeBinary):
+    """Bytes, which both drivers give and take as they are: SQLAlchemy need not convert each one."""
+
+    def bind_processor(self, dialect: Dialect) -> None:
+        """Pass values on to the driver."""
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> None:
+        """Pass values on from the driver."""
+
+
+metadata = MetaData()
+_ID = BigInteger().with_variant(Integer(), "sqlite")  # SQLite's row id must be called INTEGER
+
+
+def _key(name: str = "id") -> Column[int]:
+    return Column(name, _ID, primary_key=True, autoincrement=False)
+
+
+def _parent(name: str, target: str, *, primary_key: bool = False) -> Column[int]:
+    return Column(name, _ID, ForeignKey(target), nullable=False, primary_key=primary_key, autoincrement=False)
+
+
+def _checksum() -> Column[int]:
+    return Column("checksum", BigInteger, nullable=False)
+
+
+texts = Table(
+    "texts",
+    metadata,
+    _key(),
+    Column("sha256", Blob(32), nullable=False, unique=True),
+    Column("content", Blob, nullable=False),  # packed
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    _key(),
+    Column("run_id", String(64), nullable=False, unique=True),
+    Column("key", Blob, nullable=False, unique=True),  # RunPlan.key, packed
+    Column("plan", Blob, nullable=False),  # JSON, packed
+    Column("status", String(16), nullable=False),
+    Column("created_at", String(32), nullable=False),
+    Column("updated_at", String(32), nullable=False),
+    Column("summary", Blob),  # JSON, packed
+    Column("extra", Blob),  # JSON, packed
+    Column("seal", Text),  # JSON: how many rows a finished run has; NULL while it may grow
+    _checksum(),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    _parent("run", "runs.id", primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("status", String(16), nullable=False),
+    Column("started_at", String(32), nullable=False),
+    Column("ended_at", String(32)),
+    Column("host", String(255), nullable=False),
+    Column("process_id", BigInteger, nullable=False),
+    Column("command", Blob),  # packed
+    Column("facts", Blob, nullable=False),  # JSON, packed
+    Column("summary", Blob),  # JSON, packed
+    _checksum(),
+)
+
+run_tasks = Table(
+    "run_tasks",
+    metadata,
+    _key(),
+    _parent("run", "runs.id"),
+    Column("position", Integer, nullable=False),
+    Column("name", String(255), nullable=False),
+    _checksum(),
+    UniqueConstraint("run", "name"),
+)
+
+requests = Table(
+    "requests",
+    metadata,
+    _key(),
+    _parent("run_task", "run_tasks.id"),
+    Column("sample_index", Integer, nullable=False),
+    Column("turn", Integer, nullable=False),
+    Column("content_hash", Blob(32), nullable=False),
+    Column("sample_sha256", Blob, nullable=False),  # packed hash
+    Column("n_outputs", Integer, nullable=False),  # how many make it complete: asks, each with its repeats
+    Column("pieces", Text, nullable=False),  # JSON: ids of the texts that the form counts through
+    Column("form", BigInteger, nullable=False),  # text: the request as JSON, its long texts as numbers into `pieces`
+    Column("sample_row", BigInteger),  # text: the sample's row as JSON
+    _checksum(),
+    UniqueConstraint("run_task", "sample_index", "turn"),
+)
+
+outputs = Table(
+    "outputs",
+    metadata,
+    _parent("request", "requests.id", primary_key=True),
+    Column("ask_index", Integer, primary_key=True, autoincrement=False),
+    Column("repeat", Integer, primary_key=True, autoincrement=False),
+    Column("attempt", Integer, nullable=False),  # number of the attempt that wrote it
+    Column("total_nats", Double),
+    Column("is_greedy", SmallInteger),
+    Column("text", Blob),  # packed, as the four below
+    Column("reasoning", Blob),
+    Column("tool_calls", Blob),
+    Column("finish_reason", String(64)),
+    Column("n_context_tokens", Integer, nullable=False),
+    Column("n_tokens", Integer, nullable=False),
+    Column("n_cut_tokens", Integer, nullable=False),
+    Column("cache_key", Blob),  # packed hash
+    Column("from_cache", SmallInteger, nullable=False),
+    Column("error", Blob),
+    Column("error_kind", String(64)),
+    _checksum(),
+    sqlite_with_rowid=False,
+)
+
+_answered_by_key = outputs.c.cache_key.isnot(None) & outputs.c.error.is_(None)
+Index(
+    "outputs_by_cache_key",
+    outputs.c.cache_key,
+    sqlite_where=_answered_by_key,
+    postgresql_where=_answered_by_key,
+)
+
+scorings = Table(
+    "scorings",
+    metadata,
+    _key(),
+    _parent("run_task", "run_tasks.id"),
+    Column("scoring_hash", Blob, nullable=False),  # packed hash
+    Column("filter", String(255), nullable=False),
+    Column("metric", String(255), nullable=False),
+    Column("sequence", Integer, nullable=False),  # the highest of one task, filter and metric is the current one
+    _checksum(),
+    UniqueConstraint("run_task", "scoring_hash", "filter", "metric"),
+)
+
+scores = Table(
+    "scores",
+    metadata,
+    _parent("request", "requests.id", primary_key=True),
+    Column("scoring", _ID, primary_key=True, autoincrement=False),
+    Column("value", Double),
+    Column("status", String(16), nullable=False),
+    Column("parts", Blob),  # JSON, packed
+    Column("detail", Blob),  # JSON, packed
+    _checksum(),
+    sqlite_with_rowid=False,
+)
+
+estimates = Table(
+    "estimates",
+    metadata,
+    _parent("run", "runs.id", primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("content", Blob, nullable=False),  # JSON, packed
+    _checksum(),
+)
+
+_NAMES = {
+    table.name: [column.name for column in table.columns if column.name != "checksum"]
+    for table in metadata.tables.values()
+}
+_COLUMNS = {table: [name.encode() for name in names] for table, names in _NAMES.items()}
+_ENCODERS: dict[type, Callable[[Any], bytes]] = {
+    bytes: lambda value: value,
+    int: lambda value: b"%d" % value,
+    float: lambda value: repr(value).encode(),
+    str: lambda value: value.encode("utf-8", "surrogatepass"),
+}
+
+_KIND_NAMES = {kind: kind.__name__.encode() for kind in _ENCODERS}
+
+
+def row_checksum(table: Table, values: Sequence[Any]) -> int:
+    """Return the CRC-32 of a row, given in the table's order: name, type and value of each column that is not NULL."""
+    pieces: list[bytes] = []
+    for name, value in zip(_COLUMNS[table.name], values, strict=False):  # the checksum itself comes last
+        if value is not None:
+            kind = type(value)
+            if kind not in _ENCODERS:
+                kind = _plain_kind(value)
+            pieces += (name, _KIND_NAMES[kind], _ENCODERS[kind](value))
+    return zlib.crc32(b"\x00".join(pieces))
+
+
+def _plain_kind(value: Any) -> type:
+    """Return what an enumeration's text or numpy's float is stored as."""
+    for kind in _ENCODERS:
+        if isinstance(value, kind):
+            return kind
+    raise StoreError(f"a row holds {value!r}, a {type(value).__name__}; expected a number, text or bytes")
+
+
+def with_checksum(table: Table, row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row with its checksum filled in (the same dictionary)."""
+    row["checksum"] = row_checksum(table, [row[name] for name in _NAMES[table.name]])
+    return row
+
+
+@cache
+def _compiled(statement: Any, dialect: Dialect) -> Any:
+    return statement.compile(dialect=dialect, column_keys=[column.name for column in statement.table.columns])
+
+
+def insert_rows(connection: Connection, statement: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert whole rows of plain values: the statement is rendered once, and the rows go to the driver as they are.
+
+    (SQLAlchemy's own way looks at each value of each row, which takes three times as long as the insertion.)
+    """
+    if not rows:
+        return
+    compiled = _compiled(statement, connection.dialect)
+    if compiled.positional:
+        names = compiled.positiontup
+        connection.exec_driver_sql(str(compiled), [tuple(row[name] for name in names) for row in rows])
+    else:
+        connection.exec_driver_sql(str(compiled), list(rows))

@@ -1,0 +1,57 @@
+"""The texts: each stored once under its SHA-256, found by hash when written and by id when read."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from sqlalchemy import Connection, bindparam, insert, select
+
+from evalstone.errors import HashMismatch
+from evalstone.store.packing import pack_text, unpack_text
+from evalstone.store.runs import next_id
+from evalstone.store.schema import insert_rows, texts
+
+T = TypeVar("T")
+LOOKED_UP_AT_ONCE = 500  # values in one IN (...)
+
+_ids_by_hash = select(texts.c.sha256, texts.c.id).where(texts.c.sha256.in_(bindparam("hashes", expanding=True)))
+_insert = insert(texts)
+_contents_by_id = select(texts.c.id, texts.c.content).where(texts.c.id.in_(bindparam("ids", expanding=True)))
+
+
+def chunks(items: Sequence[T], size: int = LOOKED_UP_AT_ONCE) -> Iterator[Sequence[T]]:
+    """Yield consecutive pieces of at most `size` items."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def store_texts(connection: Connection, wanted: Mapping[bytes, str]) -> dict[bytes, int]:
+    """Return the id of each text, given by its hash; those that are not there yet are added.
+
+    The transaction must hold the structure lock: no id found here may be removed before it is used.
+    """
+    ids: dict[bytes, int] = {}
+    for some in chunks(list(wanted)):
+        ids.update(connection.execute(_ids_by_hash, {"hashes": some}).tuples().all())
+    first = next_id(connection, texts)
+    new = [(sha256, text) for sha256, text in wanted.items() if sha256 not in ids]
+    rows = [{"id": first + i, "sha256": sha256, "content": pack_text(text)} for i, (sha256, text) in enumerate(new)]
+    insert_rows(connection, _insert, rows)
+    ids.update({sha256: first + i for i, (sha256, _) in enumerate(new)})
+    return ids
+
+
+def load_texts(connection: Connection, ids: Iterable[int]) -> dict[int, str]:
+    """Return texts by id.
+
+    Raises: HashMismatch if one is not there.
+    """
+    wanted = ids if isinstance(ids, Collection) else list(ids)
+    found: dict[int, str] = {}
+    for some in chunks(list(dict.fromkeys(wanted))):
+        found.update({n: unpack_text(content) for n, content in connection.execute(_contents_by_id, {"ids": some})})
+    for number in wanted:
+        if number not in found:
+            raise HashMismatch(
+                f"text {number} is not in the store though a request refers to it; run `evalstone verify`"
+            )
+    return found

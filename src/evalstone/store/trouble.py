@@ -1,0 +1,57 @@
+"""Foreign errors end here: whatever the database or the file system raises leaves as a StoreError with a remedy."""
+
+import errno
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from evalstone.errors import StoreError
+
+_FULL = "free some space and run the same command again: what was written is kept, and the run continues from there"
+_SQLITE_REMEDIES = (
+    # the beginning of SQLite's name for the error, what happened, what to do
+    ("SQLITE_FULL", "the disk (or the quota) is full", _FULL),
+    ("SQLITE_IOERR", "the disk cannot be read or written (it may be full)", _FULL),
+    ("SQLITE_BUSY", "another process kept it locked too long", "wait for that process or end it, then run again"),
+    ("SQLITE_LOCKED", "another process kept it locked too long", "wait for that process or end it, then run again"),
+    ("SQLITE_READONLY", "it may not be written", "check the rights of the file and its folder, or name another store"),
+    ("SQLITE_CANTOPEN", "the file cannot be opened", "check the path and its rights, or name another store"),
+    ("SQLITE_PERM", "the file may not be opened", "check its rights, or name another store"),
+    ("SQLITE_AUTH", "the file may not be opened", "check its rights, or name another store"),
+    ("SQLITE_NOTADB", "the file is no SQLite database", "name another file, or move this one away"),
+    (
+        "SQLITE_CORRUPT",
+        "the file is damaged",
+        "keep a copy; `sqlite3 FILE .recover` saves what can be read, then `evalstone verify` says what fits",
+    ),
+    ("SQLITE_CONSTRAINT", "a row contradicts the ones that are there", "was the run removed while it was written?"),
+)
+
+
+def explain(error: Exception, where: str) -> StoreError:
+    """Return the StoreError for what the database or the operating system raised."""
+    original = error.orig if isinstance(error, DBAPIError) and isinstance(error.orig, Exception) else error
+    first_line = str(original).strip().split("\n", 1)[0]
+    if isinstance(original, sqlite3.Error):
+        name = getattr(original, "sqlite_errorname", "") or ""
+        for beginning, happened, remedy in _SQLITE_REMEDIES:
+            if name.startswith(beginning):
+                return StoreError(f"store {where}: {happened} ({first_line}); {remedy}")
+    if isinstance(original, OSError):
+        if original.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+            return StoreError(f"store {where}: the disk is full ({first_line}); {_FULL}")
+        return StoreError(f"store {where}: {first_line}; check the path and its rights, or name another store")
+    kind = type(original).__name__
+    return StoreError(f"store {where}: {kind}: {first_line}; check that the database is there and may be used")
+
+
+@contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Turn errors of the database, its driver and the operating system into StoreErrors."""
+    try:
+        yield
+    except (DBAPIError, PoolTimeout, sqlite3.Error, OSError) as error:
+        raise explain(error, where) from error

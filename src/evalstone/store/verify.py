@@ -1,0 +1,276 @@
+"""Nothing stored is taken on trust: every hash is derived again, every row's checksum, every reference and count.
+
+`verify` reads what is there and says what does not agree; it repairs nothing. A row that cannot even be read is one
+more problem and not the end of the search. Columns are read as the driver gives them, because a damaged value need not
+have its column's type any more.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+from sqlalchemy import Connection, Row, Table, and_, func, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from evalstone.errors import HashMismatch, StoreError
+from evalstone.store.asked import task_numbers, text_ids
+from evalstone.store.connection import Database
+from evalstone.store.forms import content_hash, n_repeats, put_together
+from evalstone.store.packing import text_digest, unpack_hash, unpack_text
+from evalstone.store.plan_json import plan_from_json
+from evalstone.store.rows import Problem
+from evalstone.store.runs import counts_of, run_number, sealed_counts
+from evalstone.store.schema import (
+    attempts,
+    estimates,
+    metadata,
+    outputs,
+    requests,
+    row_checksum,
+    run_tasks,
+    runs,
+    scores,
+    scorings,
+    texts,
+)
+from evalstone.store.text_table import chunks
+
+READ_AT_ONCE = 500
+UNREADABLE = (
+    SQLAlchemyError,
+    sqlite3.Error,
+    StoreError,
+    ValueError,
+    TypeError,
+    LookupError,
+    OverflowError,
+    MemoryError,
+)
+
+
+def verify(database: Database, run_id: str | None = None) -> list[Problem]:
+    """Return everything that is wrong with the store, or with one run of it."""
+    with database.reading() as connection, _lenient_text(connection):
+        number = None if run_id is None else run_number(connection, run_id)
+        search = _Search(connection, number)
+        if number is None and database.is_sqlite:
+            search.guarded("file", search.check_file)
+        search.check_everything()
+    return search.problems
+
+
+@contextmanager
+def _lenient_text(connection: Connection) -> Iterator[None]:
+    """Read text that is no UTF-8 any more as well, so that its row is named and those after it are read."""
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    driver = cast("sqlite3.Connection", connection.connection.driver_connection)
+    usual = driver.text_factory
+    driver.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
+    try:
+        yield
+    finally:
+        driver.text_factory = usual
+
+
+class _Search:
+    """One walk through the store."""
+
+    def __init__(self, connection: Connection, number: int | None) -> None:
+        self.connection = connection
+        self.number = number
+        self.problems: list[Problem] = []
+        self.digests: dict[int, bytes] = {}  # of the texts, derived from their content
+        self.bad_texts: dict[int, str] = {}
+        self.users: dict[int, list[str]] = {}  # the requests that use a bad text
+
+    def found(self, table: str, row: str, what: str) -> None:
+        """Note a problem."""
+        self.problems.append(Problem(table, row, what))
+
+    def guarded(self, what: str, check: Callable[[], None]) -> None:
+        """Run a check; what it cannot read is a problem."""
+        try:
+            check()
+        except UNREADABLE as error:
+            self.found(what, "(some)", f"cannot be read: {str(error).splitlines()[0]}")
+
+    def check_everything(self) -> None:
+        """Check table after table; texts before the requests that are made of them."""
+        self.guarded("texts", self._check_texts)
+        self.guarded("runs", self._check_runs)
+        self.guarded("requests", self._check_requests)
+        for table in (attempts, run_tasks, outputs, scorings, scores, estimates):
+            self.guarded(table.name, lambda table=table: self._check_rows(table))  # type: ignore[misc]
+        for table in metadata.sorted_tables:
+            self.guarded(table.name, lambda table=table: self._check_parents(table))  # type: ignore[misc]
+        self.guarded("scores", self._check_scorings)
+        self.guarded("outputs", self._check_attempts)
+        for number, what in self.bad_texts.items():
+            users = self.users.get(number, [])
+            self.found("texts", f"{number} (used by {len(users)} requests, {', '.join(users[:3])})", what)
+
+    def check_file(self) -> None:
+        """Let SQLite check its pages and indexes."""
+        for (line,) in self.connection.exec_driver_sql("PRAGMA integrity_check").all():
+            if line != "ok":
+                self.found("file", "pages", str(line))
+
+    # ----------------------------------------------------------------------------------------- rows
+
+    def _mine(self, table: Table, statement: Any) -> Any:
+        """Restrict a statement to the run that is verified."""
+        if self.number is None:
+            return statement
+        tasks = select(run_tasks.c.id).where(run_tasks.c.run == self.number)
+        if "run_task" in table.c:
+            return statement.where(table.c.run_task.in_(tasks))
+        if "request" in table.c:
+            return statement.where(table.c.request.in_(select(requests.c.id).where(requests.c.run_task.in_(tasks))))
+        return statement.where((table.c.id if table is runs else table.c.run) == self.number)
+
+    def _read(self, table: Table, statement: Any = None) -> Iterator[Sequence[Row[Any]]]:
+        """Yield a table's rows in batches, each value as the driver gives it."""
+        if statement is None:
+            statement = self._mine(table, select(table))
+        rows = self.connection.execute(statement.execution_options(yield_per=READ_AT_ONCE))
+        yield from rows.partitions(READ_AT_ONCE)
+
+    def _check_rows(self, table: Table, check: Callable[[Row[Any]], None] | None = None) -> None:
+        keys = [column.name for column in table.primary_key.columns]
+        for batch in self._read(table):
+            for row in batch:
+                if row_checksum(table, row) != row.checksum:
+                    place = ", ".join(f"{key} {getattr(row, key)}" for key in keys)
+                    self.found(table.name, place, "its checksum does not agree with its values")
+                elif check is not None:
+                    self.guarded(table.name, lambda row=row: check(row))  # type: ignore[misc]
+
+    def _check_texts(self) -> None:
+        if self.number is None:
+            for batch in self._read(texts):
+                self._derive(batch)
+            return
+        for batch in self._read(requests):
+            wanted = {row.sample_row for row in batch if row.sample_row is not None}
+            for row in batch:
+                try:
+                    wanted.update(text_ids(row.pieces, row.form))
+                except UNREADABLE:
+                    continue  # its checksum says so
+            for some in chunks([number for number in wanted if number not in self.digests]):
+                found = self.connection.execute(select(texts).where(texts.c.id.in_(some)))
+                self._derive(found.all())
+
+    def _derive(self, rows: Sequence[Row[Any]]) -> None:
+        for row in rows:
+            try:
+                derived = text_digest(unpack_text(row.content))
+            except UNREADABLE as error:
+                self.bad_texts[row.id] = f"cannot be read: {error}"
+                derived = b""
+            self.digests[row.id] = derived
+            if derived and derived != row.sha256:
+                self.bad_texts[row.id] = f"it has SHA-256 {derived.hex()}, stored under {_shown(row.sha256)}"
+
+    # -------------------------------------------------------------------------------- runs, requests
+
+    def _check_runs(self) -> None:
+        self._check_rows(runs, self._check_run)
+
+    def _check_run(self, row: Row[Any]) -> None:
+        plan = plan_from_json(unpack_text(row.plan))
+        key = unpack_hash(row.key)
+        if plan.key != key:
+            self.found("runs", row.run_id, f"its plan has the key {plan.key}, stored under {key}")
+        if not key.removeprefix("sha256:").startswith(row.run_id):
+            self.found("runs", row.run_id, f"its id does not begin its key {key}")
+        missing = {task.name for task in plan.tasks} - set(task_numbers(self.connection, row.id))
+        if missing:
+            self.found("runs", row.run_id, f"tasks of its plan are missing: {', '.join(sorted(missing))}")
+        if row.seal is not None:
+            sealed, counted = sealed_counts(row.seal), counts_of(self.connection, row.id)
+            for name, count in sealed.items():
+                if counted[name] != count:
+                    self.found("runs", row.run_id, f"{name} is {counted[name]}; it finished with {count}")
+
+    def _check_requests(self) -> None:
+        names = dict(self.connection.execute(select(run_tasks.c.id, run_tasks.c.name)).tuples().all())
+        for batch in self._read(requests):
+            forms = self._forms(batch)
+            for row in batch:
+                task = names.get(row.run_task, f"(task {row.run_task})")
+                name = f"{task}/{row.sample_index}/{row.turn}"
+                if row_checksum(requests, row) != row.checksum:
+                    self.found("requests", name, "its checksum does not agree with its values")
+                    continue
+                try:
+                    self._check_request(row, (task, row.sample_index, row.turn), forms)
+                except UNREADABLE as error:
+                    self.found("requests", name, str(error))
+
+    def _forms(self, batch: Sequence[Row[Any]]) -> dict[int, str]:
+        """Return the texts of the requests' forms, those that can be read."""
+        forms: dict[int, str] = {}
+        for some in chunks(list({row.form for row in batch if row.form not in self.bad_texts})):
+            statement = select(texts.c.id, texts.c.content).where(texts.c.id.in_(some))
+            forms.update({number: unpack_text(content) for number, content in self.connection.execute(statement)})
+        return forms
+
+    def _check_request(self, row: Row[Any], place: tuple[str, int, int], forms: dict[int, str]) -> None:
+        name = "/".join(map(str, place))
+        *pieces, form = text_ids(row.pieces, row.form)
+        needed = [*pieces, form, *([] if row.sample_row is None else [row.sample_row])]
+        damaged = [number for number in needed if number in self.bad_texts]
+        for number in damaged:
+            self.users.setdefault(number, []).append(name)
+        missing = [number for number in needed if number not in self.digests]
+        if missing:
+            raise HashMismatch(f"texts {missing} are missing")
+        if damaged:
+            return
+        derived = content_hash(
+            place, unpack_hash(row.sample_sha256), forms[form], [self.digests[number] for number in pieces]
+        )
+        if derived != row.content_hash:
+            raise HashMismatch(f"its content has the hash {derived.hex()}, stored is {row.content_hash.hex()}")
+        request = put_together(place, "", forms[form], [""] * len(pieces))
+        expected = sum(n_repeats(ask) for ask in request.asks)
+        if expected != row.n_outputs:
+            raise HashMismatch(f"its asks have {expected} outputs, stored is {row.n_outputs}")
+
+    # ----------------------------------------------------------------------------------- references
+
+    def _check_parents(self, table: Table) -> None:
+        """Check that every row's parent is there (SQLite's foreign keys can be switched off by other programs)."""
+        for column in table.columns:
+            for key in column.foreign_keys:
+                parent = key.column
+                lost = select(func.count()).select_from(table.outerjoin(parent.table, parent == column))
+                count = self.connection.execute(self._mine(table, lost.where(parent.is_(None)))).scalar_one()
+                if count:
+                    self.found(table.name, f"{count} rows", f"their {column.name} is not in {parent.table.name}")
+
+    def _check_scorings(self) -> None:
+        joined = scores.join(requests, requests.c.id == scores.c.request).outerjoin(
+            scorings, and_(scorings.c.id == scores.c.scoring, scorings.c.run_task == requests.c.run_task)
+        )
+        lost = select(func.count()).select_from(joined).where(scorings.c.id.is_(None))
+        if count := self.connection.execute(self._mine(scores, lost)).scalar_one():
+            self.found("scores", f"{count} rows", "their scoring is not one of their task")
+
+    def _check_attempts(self) -> None:
+        joined = (
+            outputs.join(requests, requests.c.id == outputs.c.request)
+            .join(run_tasks, run_tasks.c.id == requests.c.run_task)
+            .outerjoin(attempts, and_(attempts.c.run == run_tasks.c.run, attempts.c.number == outputs.c.attempt))
+        )
+        lost = select(func.count()).select_from(joined).where(attempts.c.number.is_(None))
+        if count := self.connection.execute(self._mine(outputs, lost)).scalar_one():
+            self.found("outputs", f"{count} rows", "their attempt is not one of their run")
+
+
+def _shown(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else repr(value)

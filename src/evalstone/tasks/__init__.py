@@ -1,0 +1,1 @@
+"""What is asked: task files read into frozen tasks, the catalogue of them, and tasks bound to their rows."""

@@ -1,0 +1,325 @@
+"""A task bound to its rows and to the options of a run: from here come requests, and here outputs become scores."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from evalstone.errors import DataError, MalformedSample, PlanError
+from evalstone.prompts.few_shot import DrawRules, Shots, count_leaks, draw_shots, order_of_samples
+from evalstone.prompts.fields import resolve_choices, resolve_loose, resolve_own, resolve_target, resolve_text
+from evalstone.prompts.prompter import ChatOptions, Layout, Prompt, Prompter, Render
+from evalstone.records import (
+    Ask,
+    GenerateAsk,
+    GenerationSettings,
+    JsonValue,
+    LoglikelihoodAsk,
+    Output,
+    Request,
+    RollingAsk,
+    Sample,
+    Score,
+    TaskPlan,
+    content_hash,
+)
+from evalstone.scoring.run_code import Sandbox, choose_sandbox, running_in
+from evalstone.tasks.functions import loader_of
+from evalstone.tasks.generation import generation_settings
+from evalstone.tasks.profiles import DEFAULT_PROFILE, Profile
+from evalstone.tasks.sample_scores import SampleScorer
+from evalstone.tasks.samplers import draw_with_class
+from evalstone.tasks.support import why_not_runnable
+from evalstone.tasks.task import FunctionRef, MetricSpec, PromptSpec, Task
+from evalstone.tasks.task_rows import TaskRows
+
+__all__ = ["BindOptions", "BoundTask", "Render", "bind"]
+
+
+@dataclass(frozen=True, slots=True)
+class BindOptions:
+    """What a run asks of every task."""
+
+    num_fewshot: int | None = None  # None: the task's own, else 0; a task that says 0 itself keeps 0
+    limit: float | None = None  # below 1: a fraction of the samples, rounded up
+    sample_indices: tuple[int, ...] | None = None
+    seed: int | None = None  # of the few-shot draw; None: the profile's
+    data_dir: Path | None = None
+    profile: Profile = DEFAULT_PROFILE
+    system_instruction: str | None = None
+    apply_chat_template: bool = False
+    fewshot_as_multiturn: bool = False
+    gen_kwargs: Mapping[str, JsonValue] = field(default_factory=dict)
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+    confirm_unsafe_code: bool = False  # tasks whose scoring runs what the model wrote are refused without it
+
+
+class BoundTask:
+    """One task as a run asks it."""
+
+    def __init__(self, task: Task, options: BindOptions) -> None:
+        self.task = task
+        self.options = options
+        self._rows = TaskRows(task, options.data_dir, options.metadata)
+        rows = self._rows.evaluated
+        if not rows:
+            raise DataError(f"task {task.name}: split '{task.splits.evaluated}' of {task.dataset.title} has no rows")
+        self.n_original = len(rows)
+        self.metrics: tuple[MetricSpec, ...] = task.metrics
+        self.n_shots = n_shots_of(task, options)
+        columns = frozenset(rows.features)
+        load = loader_of(task)
+        self._layout = _layout(task.prompt, task.prompt.choice, columns, load, shot=False)
+        multiple_input = self._layout.choices is not None and isinstance(self._layout.text(rows[0]), int)
+        multiple_targets = isinstance(self._layout.target(rows[0]), list)
+        self._prompter = Prompter(
+            self._layout,
+            _layout(task.fewshot.prompt, task.prompt.choice, columns, load, shot=True),
+            resolve_loose(load(task.description)),
+            ChatOptions(options.apply_chat_template, options.fewshot_as_multiturn, options.system_instruction),
+            multiple_input=multiple_input,
+        )
+        self._settings: GenerationSettings | None = None
+        if task.output_type == "generate_until":
+            self._settings = generation_settings(task, options.gen_kwargs)
+        self._scorer = SampleScorer(
+            task, self._layout, multiple_input=multiple_input, multiple_targets=multiple_targets
+        )
+        self._indices = asked_indices(self.n_original, self._rules, options, task.name)
+
+    @cached_property
+    def _rules(self) -> DrawRules:
+        task, profile = self.task, self.options.profile
+        return DrawRules(
+            n_shots=self.n_shots,
+            seed=profile.seed if self.options.seed is None else self.options.seed,
+            scheme=profile.draw,
+            sampler="first_n" if task.fewshot.sampler == "first_n" else "default",
+            exclude=(
+                task.splits.training is None and task.fewshot.samples is None
+                if profile.draw == "shuffled"
+                else task.fewshot.split == task.splits.test  # true as well where both are absent
+            ),
+            forbid_leaks=profile.leaks == "forbid",
+        )
+
+    @cached_property
+    def sandbox(self) -> Sandbox | None:
+        """Where programs that the model writes are run; None for a task whose scoring runs none.
+
+        Raises: PlanError where there is none and the run does not allow to do without.
+        """
+        if not (self.task.spec.get("unsafe_code") and runs_our_way(self.task)):
+            return None
+        return choose_sandbox(f"task {self.task.name}", unsafe=self.options.confirm_unsafe_code)
+
+    @property
+    def plan(self) -> TaskPlan:
+        """What of this goes into the run key."""
+        return TaskPlan(
+            name=self.task.name,
+            version=self.task.version,
+            spec_hash=self.task.spec_hash,
+            dataset_hash=self._rows.dataset.content_hash,
+            num_fewshot=self.n_shots,
+            n_samples=len(self._indices),
+            sample_indices=self.options.sample_indices,
+            generation=asdict(self._settings) if self._settings else None,
+        )
+
+    @property
+    def dataset_revision(self) -> str | None:
+        """The commit of the data set on the Hub, where it came from there."""
+        return self._rows.dataset.revision
+
+    @cached_property
+    def _samples(self) -> tuple[Sample, ...]:
+        rows, name = self._rows.evaluated, self.task.name
+        return tuple(Sample(name, i, rows[i], content_hash(rows[i])) for i in self._indices)
+
+    @cached_property
+    def _position(self) -> dict[int, int]:
+        return {index: position for position, index in enumerate(self._indices)}
+
+    @cached_property
+    def _pool(self) -> Sequence[Any]:
+        return self._rows.pool() if self.n_shots else ()
+
+    @cached_property
+    def _shots(self) -> list[Shots]:
+        if isinstance(self.task.fewshot.sampler, FunctionRef) and self.n_shots:
+            pool = list(self._pool)
+            sampler = loader_of(self.task)(self.task.fewshot.sampler)
+            drawn = draw_with_class(sampler, self._samples, pool, self._rules)
+            self.__dict__["_pool"] = pool
+            return drawn
+        return draw_shots(self._samples, self.n_original, self._pool, self._rules)
+
+    def samples(self) -> Sequence[Sample]:
+        """Return the samples that are asked, in the order in which their shots are drawn."""
+        return self._samples
+
+    def requests(self, render: Render | None = None) -> Iterator[Request]:
+        """Yield one request per sample, in document order.
+
+        `render` puts a conversation into the model's chat template. With `apply_chat_template` and no `render` the
+        requests hold messages and no text, for models that apply a template themselves.
+
+        Raises: MalformedSample naming the sample, if a row lacks what the prompt needs.
+        """
+        for sample in self._samples:
+            yield self.request(sample, render)
+
+    def request(self, sample: Sample, render: Render | None = None) -> Request:
+        """Return the request of one sample, the same as among `requests`."""
+        shots = self._shots[self._position[sample.index]]
+        try:
+            return self._request(sample, shots, render)
+        except MalformedSample as error:
+            raise MalformedSample(f"task {self.task.name}, sample {sample.index}: {error}") from error
+
+    def _request(self, sample: Sample, shots: Shots, render: Render | None) -> Request:
+        task, row = self.task, sample.row
+        target = self._layout.target(row)
+        segments: tuple[str, ...] = ()
+        if task.output_type == "loglikelihood_rolling":
+            asks: tuple[Ask, ...] = (RollingAsk(0, _as_text(target)),)
+            contexts = [Prompt(())]
+        else:
+            contexts = self._prompter.contexts(row, shots, self._pool, render)
+            segments = contexts[0].segments if not self._prompter.multiple_input else ()
+            asks = self._asks(row, target, contexts)
+        return Request(
+            task=task.name,
+            sample_index=sample.index,
+            sample_sha256=sample.sha256,
+            segments=segments,
+            asks=asks,
+            messages=contexts[0].messages,
+            target=str(target),
+            n_shots=len(shots),
+            n_leaked_shots=count_leaks(sample, shots, self._pool) if shots else 0,
+        )
+
+    def _asks(self, row: Mapping[str, Any], target: Any, contexts: Sequence[Prompt]) -> tuple[Ask, ...]:
+        if self._settings is not None:
+            return (GenerateAsk(0, self._settings),)
+        if self.task.output_type == "loglikelihood":
+            return (LoglikelihoodAsk(0, _as_text(target)),)
+        if self._layout.choices is None:
+            raise MalformedSample("output_type is multiple_choice, and there is no doc_to_choice")
+        choices = self._layout.choices(row)
+        if not choices:
+            raise MalformedSample(f"doc_to_choice gives {choices!r}; expected at least one choice")
+        delimiter = self._delimiter
+        if self._prompter.multiple_input:
+            asks = [LoglikelihoodAsk(i, f"{delimiter}{target}", context.segments) for i, context in enumerate(contexts)]
+        else:
+            asks = [LoglikelihoodAsk(i, f"{delimiter}{choice}") for i, choice in enumerate(choices)]
+        if any(metric.name == "acc_mutual_info" for metric in self.metrics):
+            start = len(asks)
+            asks += [
+                LoglikelihoodAsk(start + i, f"{delimiter}{choice}", ("",), "unconditional")
+                for i, choice in enumerate(choices)
+            ]
+        return tuple(asks)
+
+    @cached_property
+    def _delimiter(self) -> str:
+        """What stands between context and choice: nothing in a chat, unless the task begins the answer itself."""
+        prompt = self.task.prompt
+        if not self.options.apply_chat_template:
+            return prompt.target_delimiter
+        prefix = prompt.gen_prefix
+        open_prefix = isinstance(prefix, str) and prefix != "" and not prefix[-1].isspace()
+        return prompt.target_delimiter if open_prefix else ""
+
+    def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
+        """Return the sample's scores, one per filter and metric, from the outputs to all of the request's asks."""
+        if self.sandbox is None:
+            return self._scorer.score(request, sample, outputs)
+        with running_in(self.sandbox) as outcomes:
+            scores = self._scorer.score(request, sample, outputs)
+        ended = [{"passed": outcome.passed, "reason": outcome.reason} for outcome in outcomes.values()]
+        return tuple(replace(score, detail={"programs": ended}) if ended else score for score in scores)
+
+
+def bind(task: Task, options: BindOptions) -> BoundTask:
+    """Load the task's rows and fix its options.
+
+    Raises: DataError, MalformedSample, PlanError; MissingExtra for data that only the Hub has.
+    """
+    if task.python_class is not None:
+        from evalstone.tasks.python_tasks import BoundPythonTask
+
+        return BoundPythonTask(task, options)
+    reason = why_not_runnable(task.spec)
+    if reason is not None:
+        raise PlanError(f"task {task.name} cannot run: {reason}")
+    if task.spec.get("unsafe_code") and not runs_our_way(task) and not options.confirm_unsafe_code:
+        raise PlanError(
+            f"task {task.name} runs code that the model writes by functions of its own, on this machine and without a "
+            "sandbox; if that is wanted say --confirm_run_unsafe_code (evalstone's own tasks use a sandbox)"
+        )
+    try:
+        return BoundTask(task, options)
+    except MalformedSample as error:
+        raise MalformedSample(f"task {task.name} ({task.source}), sample 0: {error}") from error
+    except DataError as error:
+        raise DataError(f"task {task.name} ({task.source}): {error}") from error
+
+
+def runs_our_way(task: Task) -> bool:
+    """Return whether all that runs model-written code for this task is `scoring.run_code`: so for our library's."""
+    return task.origin == "evalstone"
+
+
+def _layout(
+    prompt: PromptSpec, own_choice: Any, columns: frozenset[str], load: Callable[[Any], Any], *, shot: bool
+) -> Layout:
+    has_choices = own_choice is not None
+    choice = load(prompt.choice)
+    return Layout(
+        text=resolve_text(load(prompt.text), columns, has_choices=has_choices),
+        target=resolve_target(load(prompt.target), columns, has_choices=has_choices),
+        choices=resolve_choices(choice, columns) if choice else None,
+        gen_prefix=resolve_loose(prompt.gen_prefix) if shot else resolve_own(prompt.gen_prefix, columns),
+        target_delimiter=prompt.target_delimiter,
+        fewshot_delimiter=prompt.fewshot_delimiter,
+    )
+
+
+def n_shots_of(task: Task, options: BindOptions) -> int:
+    """Return the number of shots: the run's wish, unless the task says 0 itself, else the task's."""
+    if options.num_fewshot is not None and options.num_fewshot < 0:
+        raise PlanError(f"num_fewshot is {options.num_fewshot}; expected 0 or more")
+    if options.num_fewshot is None or task.num_fewshot == 0:
+        return task.num_fewshot or 0
+    return options.num_fewshot
+
+
+def asked_indices(n_rows: int, rules: DrawRules, options: BindOptions, name: str) -> tuple[int, ...]:
+    """Return the positions of the samples that are asked, in the order in which shots are drawn."""
+    order = order_of_samples(n_rows, rules)
+    if options.sample_indices is not None:
+        if options.limit is not None:
+            raise PlanError("limit and sample indices exclude each other; give one of them")
+        wanted = set(options.sample_indices)
+        beyond = sorted(index for index in wanted if not 0 <= index < n_rows)
+        if beyond:
+            raise PlanError(f"task {name} has samples 0 to {n_rows - 1}; asked for {beyond[0]}")
+        return tuple(index for index in order if index in wanted)
+    if options.limit is None:
+        return tuple(order)
+    if options.limit <= 0:
+        raise PlanError(f"limit is {options.limit}; expected a number above 0, below 1 for a fraction")
+    n_asked = math.ceil(n_rows * options.limit) if options.limit < 1 else int(options.limit)
+    return tuple(order[:n_asked])
+
+
+def _as_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise MalformedSample(f"the target is {value!r:.80}, of type {type(value).__name__}; expected a text")
+    return value

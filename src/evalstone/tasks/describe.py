@@ -1,0 +1,207 @@
+"""What `evalstone explain TASK` shows, as data: the card, one rendered prompt, and how an answer becomes a score.
+
+The worked sample uses made-up answers (the same ones every time) and the task's real scoring code, so that what is
+shown is what is computed.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from evalstone.errors import DataError, EvalstoneError
+from evalstone.records import (
+    AskKind,
+    GenerateAsk,
+    LoglikelihoodAsk,
+    Output,
+    Request,
+    RollingAsk,
+    Sample,
+    Score,
+)
+from evalstone.tasks.bound import BoundTask, Render
+from evalstone.tasks.catalog import LIBRARY
+from evalstone.tasks.task import FilterSpec, FunctionRef, Task
+
+REQUEST_TYPES: dict[str, str] = {
+    "multiple_choice": "one log-likelihood per choice, given the same context (or one context per choice)",
+    "loglikelihood": "the log-likelihood of one given continuation, and whether greedy decoding would write it",
+    "loglikelihood_rolling": "the log-likelihood of a whole text, from nothing",
+    "generate_until": "a written answer, up to a stop text or a number of tokens",
+}
+
+FORMULAS: dict[str, str] = {
+    "acc": "1 if the choice with the highest log-likelihood is the right one (the first of equal ones), else 0",
+    "acc_norm": "as acc, each log-likelihood divided by the number of characters of its choice",
+    "acc_bytes": "as acc, each log-likelihood divided by the number of UTF-8 bytes of its choice",
+    "acc_mutual_info": "as acc, after subtracting each choice's log-likelihood after an empty context",
+    "exact_match": "1 if the answer after the filters equals a reference after the same normalisation, else 0",
+    "brier_score": "sum over choices of (softmax of the log-likelihoods - 1 if right)^2",
+    "f1": "harmonic mean of precision and recall over all samples",
+    "mcc": "Matthews correlation of picked and right choices over all samples",
+    "perplexity": "exp of minus the mean log-likelihood of the continuations, per sample",
+    "word_perplexity": "exp(-sum of log-likelihoods / sum of words)",
+    "byte_perplexity": "exp(-sum of log-likelihoods / sum of UTF-8 bytes)",
+    "bits_per_byte": "-sum of log-likelihoods / sum of UTF-8 bytes / ln 2",
+}
+_ACC_OF_ONE = "1 if every token of the continuation is the model's first choice, else 0"
+_ANSWERED = re.compile(r"^(?:A|Answer|Solution|Output|Response)[ \t]*:[ \t]*\S", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class FilterText:
+    """One filter pipeline in words."""
+
+    name: str
+    steps: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricText:
+    """One metric in words."""
+
+    name: str
+    formula: str
+    aggregation: str
+    higher_is_better: bool
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDescription:
+    """Everything that is shown of a task."""
+
+    task: Task
+    card: Mapping[str, Any] | None
+    n_samples: int
+    n_shots: int
+    sample: Sample
+    request: Request
+    hidden_shots: int  # answered examples in a prompt that is said to have none
+    request_type: str
+    filters: tuple[FilterText, ...]
+    metrics: tuple[MetricText, ...]
+    worked_outputs: tuple[Output, ...]  # made up
+    worked_scores: tuple[Score, ...]  # of the made-up outputs, by the real scoring code
+    worked_failure: str | None = None  # why the worked sample could not be scored
+
+
+def describe_task(bound: BoundTask, render: Render | None = None, position: int = 0) -> TaskDescription:
+    """Return what there is to say about a task, with the sample at `position` as the example.
+
+    Raises: DataError if the task has no such sample.
+    """
+    samples = bound.samples()
+    if not 0 <= position < len(samples):
+        raise DataError(f"task {bound.task.name} is asked with {len(samples)} samples; there is no number {position}")
+    sample = samples[position]
+    request = bound.request(sample, render)
+    outputs = made_up_outputs(request)
+    failure: str | None = None
+    scores: tuple[Score, ...] = ()
+    try:
+        scores = bound.score(request, sample, outputs)
+    except EvalstoneError as error:
+        failure = str(error)
+    card = find_card(bound.task)
+    return TaskDescription(
+        task=bound.task,
+        card=card,
+        n_samples=bound.n_original,
+        n_shots=request.n_shots,
+        sample=sample,
+        request=request,
+        hidden_shots=count_hidden_shots(bound, request, card),
+        request_type=REQUEST_TYPES[bound.task.output_type],
+        filters=tuple(_filter_text(pipeline) for pipeline in bound.task.filters),
+        metrics=tuple(_metric_texts(bound.task)),
+        worked_outputs=outputs,
+        worked_scores=scores,
+        worked_failure=failure,
+    )
+
+
+def find_card(task: Task) -> Mapping[str, Any] | None:
+    """Return the task's card: its own, its groups', or that of the family its name begins with; None if none is found.
+
+    Raises: DataError for a card that is no mapping.
+    """
+    names = [task.name, *reversed(task.groups), *task.tags]
+    stem = task.name
+    while "_" in stem:
+        stem = stem.rpartition("_")[0]
+        names.append(stem)
+    for name in names:
+        for place in _card_places(name, task.source.parent):
+            card = yaml.safe_load(place.read_text(encoding="utf-8"))
+            if not isinstance(card, Mapping):
+                raise DataError(f"{place}: a card holds keys and values; seen {type(card).__name__}")
+            return card
+    return None
+
+
+def _card_places(name: str, beside: Path) -> list[Path]:
+    own = beside / f"{name}.card.yaml"
+    return [own] if own.is_file() else sorted(LIBRARY.rglob(f"{name}.card.yaml"))[:1]
+
+
+def count_hidden_shots(bound: BoundTask, request: Request, card: Mapping[str, Any] | None) -> int:
+    """Return how many answered examples stand in the question itself: as the card says, else as counted."""
+    said = (card or {}).get("hidden_shots")
+    if isinstance(said, int):
+        return said
+    if bound.task.output_type == "loglikelihood_rolling":
+        return 0
+    question = request.segments[-1] if request.segments else request.prompt
+    body, _, _ = question.rstrip().rpartition("\n")
+    return len(_ANSWERED.findall(body))
+
+
+def made_up_outputs(request: Request) -> tuple[Output, ...]:
+    """Return answers that no model gave: one nat per four characters, the first choice a little likelier."""
+    outputs = []
+    for ask in request.asks:
+        if isinstance(ask, GenerateAsk):
+            text = request.target.strip("[]'\"")
+            outputs += [
+                Output(request.id, ask.index, repeat, text=text, finish_reason="stop")
+                for repeat in range(ask.settings.repeats)
+            ]
+        else:
+            text = ask.text if isinstance(ask, RollingAsk) else ask.continuation
+            nats = -len(text) / 4.0 - 0.5 * ask.index
+            greedy = ask.index == 0 if isinstance(ask, LoglikelihoodAsk) else None
+            outputs.append(Output(request.id, ask.index, total_nats=nats, is_greedy=greedy))
+    return tuple(outputs)
+
+
+def _filter_text(pipeline: FilterSpec) -> FilterText:
+    steps = []
+    for step in pipeline.steps:
+        name = f"!function {step.function.path}" if isinstance(step.function, FunctionRef) else step.function
+        options = ", ".join(f"{key}={_shown(value)}" for key, value in step.kwargs.items())
+        steps.append(f"{name}({options})" if options else name)
+    return FilterText(pipeline.name, tuple(steps))
+
+
+def _shown(value: Any) -> str:
+    return f"!function {value.path}" if isinstance(value, FunctionRef) else repr(value)
+
+
+def _metric_texts(task: Task) -> Sequence[MetricText]:
+    texts = []
+    for metric in task.metrics:
+        formula = FORMULAS.get(metric.name, "see the task's own function")
+        if task.process_results is not None:
+            formula = f"as the task's function {task.process_results.path} computes it"
+        elif metric.function is not None:
+            formula = f"as the task's function {metric.function.path} computes it"
+        elif metric.name == "acc" and task.output_type == AskKind.LOGLIKELIHOOD.value:
+            formula = _ACC_OF_ONE
+        how = metric.aggregation if isinstance(metric.aggregation, str) else f"!function {metric.aggregation.path}"
+        texts.append(MetricText(metric.name, formula, how, metric.higher_is_better, metric.kwargs))
+    return texts

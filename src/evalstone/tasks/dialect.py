@@ -1,0 +1,327 @@
+"""lm-evaluation-harness's task format, read into one frozen `Task`. Nothing else in the program knows its keys.
+
+Every key that 0.4.13's task files use is known here; another one is an error that names file, key, value and the
+nearest known key, because a misspelt key that is silently ignored gives wrong numbers.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from evalstone.datasets import DatasetSpec
+from evalstone.errors import DataError
+from evalstone.registry import nearest
+from evalstone.tasks.metric_defaults import AGGREGATIONS, DEFAULT_METRICS, LOWER_IS_BETTER
+from evalstone.tasks.spec_hash import hash_spec
+from evalstone.tasks.task import (
+    FewshotSpec,
+    FilterSpec,
+    FilterStep,
+    FunctionRef,
+    MetricSpec,
+    Origin,
+    OutputType,
+    PromptSpec,
+    Splits,
+    Task,
+)
+
+_TEXT = (str, type(None))
+_FUNCTION = (FunctionRef, type(None))
+_PART = (str, int, FunctionRef, type(None))
+_KEYS: dict[str, tuple[type, ...]] = {
+    "task": (str,),
+    "task_alias": _TEXT,
+    "tag": (str, list, type(None)),
+    "group": (str, list, type(None)),
+    "task_list": (list, type(None)),
+    "custom_dataset": _FUNCTION,
+    "dataset_path": _TEXT,
+    "dataset_name": _TEXT,
+    "dataset_kwargs": (dict, type(None)),
+    "training_split": _TEXT,
+    "validation_split": _TEXT,
+    "test_split": _TEXT,
+    "fewshot_split": _TEXT,
+    "process_docs": _FUNCTION,
+    "doc_to_text": _PART,
+    "doc_to_target": (*_PART, list),
+    "doc_to_choice": (str, list, dict, FunctionRef, type(None)),
+    "doc_to_image": (str, list, FunctionRef, type(None)),
+    "doc_to_audio": (str, list, FunctionRef, type(None)),
+    "unsafe_code": (bool,),
+    "process_results": _FUNCTION,
+    "use_prompt": _TEXT,
+    "description": _TEXT,
+    "target_delimiter": (str,),
+    "fewshot_delimiter": (str,),
+    "fewshot_config": (dict, type(None)),
+    "num_fewshot": (int, type(None)),
+    "metric_list": (list, type(None)),
+    "output_type": (str,),
+    "generation_kwargs": (dict, type(None)),
+    "repeats": (int,),
+    "filter_list": (list, type(None)),
+    "should_decontaminate": (bool,),
+    "doc_to_decontamination_query": (str, FunctionRef, type(None)),
+    "gen_prefix": _TEXT,
+    "metadata": (dict, list, type(None)),
+}
+_FEWSHOT_KEYS: dict[str, tuple[type, ...]] = {
+    "sampler": (str, FunctionRef),
+    "split": _TEXT,
+    "process_docs": _FUNCTION,
+    "fewshot_indices": (list, type(None)),
+    "samples": (list, FunctionRef, type(None)),
+    "doc_to_text": _PART,
+    "doc_to_choice": (str, list, dict, FunctionRef, type(None)),
+    "doc_to_target": (*_PART, list),
+    "gen_prefix": _TEXT,
+    "fewshot_delimiter": (str,),
+    "target_delimiter": (str,),
+}
+_METRIC_KEYS = ("metric", "aggregation", "higher_is_better", "hf_evaluate")
+CODE_METRIC = "evalstone.tasks.code_metrics.pass_at_k"
+_MEANING = {
+    FunctionRef: "!function",
+    str: "text",
+    int: "number",
+    dict: "keys and values",
+    list: "list",
+    bool: "true or false",
+}
+
+
+class _Reader:
+    """One file's mapping with its place, for messages."""
+
+    def __init__(self, spec: Mapping[str, Any], source: Path) -> None:
+        self.spec = spec
+        self.source = source
+
+    def fail(self, key: str, value: Any, expected: str) -> DataError:
+        return DataError(f"{self.source}: {key} is {value!r:.200}; expected {expected}")
+
+    def check(self, spec: Mapping[str, Any], known: Mapping[str, tuple[type, ...]], within: str = "") -> None:
+        for key, value in spec.items():
+            if key not in known:
+                near = nearest(str(key), known)
+                hint = f"nearest known key: {near[0]}" if near else "known keys: " + ", ".join(known)
+                raise DataError(f"{self.source}: unknown key '{within}{key}' with value {value!r:.80}; {hint}")
+            allowed = known[key]
+            if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed and int in allowed):
+                meanings = [_MEANING[kind] for kind in allowed if kind in _MEANING]
+                raise self.fail(f"{within}{key}", value, " or ".join(meanings))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self.spec.get(key, default)
+
+
+def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, trusted: Sequence[Path] = ()) -> Task:
+    """Return the task that a file's mapping (after includes) describes.
+
+    Raises: DataError naming file, key, value and what was expected.
+    """
+    reader = _Reader(spec, source)
+    if not isinstance(spec.get("task"), str):
+        raise reader.fail("task", spec.get("task"), "the task's name")
+    if "class" in spec:
+        return _python_task(reader, origin, trusted)
+    reader.check(spec, _KEYS)
+    output_type, splits = _checked(reader)
+    prompt = _prompt(reader)
+    filters = _filters(reader)
+    metadata = reader.get("metadata")
+    return Task(
+        name=spec["task"],
+        version=str(metadata["version"]) if isinstance(metadata, Mapping) and "version" in metadata else "Yaml",
+        output_type=output_type,
+        dataset=_dataset(reader),
+        splits=splits,
+        prompt=prompt,
+        fewshot=_fewshot(reader, prompt),
+        spec=dict(spec),
+        spec_hash=hash_spec(spec),
+        source=source,
+        origin=origin,
+        metrics=_metrics(reader, output_type, tuple(pipeline.name for pipeline in filters)),
+        filters=filters,
+        alias=reader.get("task_alias"),
+        description=reader.get("description") or "",
+        num_fewshot=reader.get("num_fewshot"),
+        repeats=_repeats(reader),
+        generation_kwargs=reader.get("generation_kwargs"),
+        process_docs=reader.get("process_docs"),
+        process_results=reader.get("process_results"),
+        custom_dataset=reader.get("custom_dataset"),
+        metadata=metadata if isinstance(metadata, Mapping) else {},
+        tags=_tags(reader.get("tag")),
+        trusted=tuple(trusted),
+    )
+
+
+def _checked(reader: _Reader) -> tuple[OutputType, Splits]:
+    """Return what kind of task this is and its splits, after looking that both and a data set are named."""
+    output_type = reader.get("output_type", "generate_until")
+    if output_type not in DEFAULT_METRICS:
+        raise reader.fail("output_type", output_type, " or ".join(DEFAULT_METRICS))
+    if reader.get("custom_dataset") is None and not reader.get("dataset_path"):
+        raise reader.fail("dataset_path", reader.get("dataset_path"), "a Hub name, or json, csv or parquet")
+    splits = Splits(reader.get("training_split"), reader.get("validation_split"), reader.get("test_split"))
+    if splits.evaluated is None:
+        raise reader.fail("test_split", None, "test_split or validation_split: the rows that are asked")
+    return cast("OutputType", output_type), splits
+
+
+def _python_task(reader: _Reader, origin: Origin, trusted: Sequence[Path]) -> Task:
+    """A task that is a Python class: what it asks is only known when the class is loaded."""
+    spec = reader.spec
+    if not isinstance(spec["class"], FunctionRef):
+        raise reader.fail("class", spec["class"], "!function <module>.<Class>")
+    return Task(
+        name=spec["task"],
+        version="Python",
+        output_type="generate_until",
+        dataset=DatasetSpec(str(spec.get("dataset_path") or spec["task"])),
+        splits=Splits(),
+        prompt=PromptSpec(),
+        fewshot=FewshotSpec(PromptSpec()),
+        spec=dict(spec),
+        spec_hash=hash_spec(spec),
+        source=reader.source,
+        origin=origin,
+        metrics=(),
+        filters=(FilterSpec("none", (FilterStep("take_first"),)),),
+        python_class=spec["class"],
+        tags=_tags(spec.get("tag")),
+        trusted=tuple(trusted),
+    )
+
+
+def _tags(tag: str | list[str] | None) -> tuple[str, ...]:
+    if tag is None:
+        return ()
+    return (tag,) if isinstance(tag, str) else tuple(tag)
+
+
+def _dataset(reader: _Reader) -> DatasetSpec:
+    kwargs = dict(reader.get("dataset_kwargs") or {})
+    revision = kwargs.pop("revision", None)
+    return DatasetSpec(
+        reader.get("dataset_path") or "",
+        reader.get("dataset_name"),
+        revision,
+        tuple(sorted(kwargs.items())),
+        reader.source.parent,
+    )
+
+
+def _prompt(reader: _Reader) -> PromptSpec:
+    return PromptSpec(
+        text=reader.get("doc_to_text"),
+        target=reader.get("doc_to_target"),
+        choice=reader.get("doc_to_choice"),
+        gen_prefix=reader.get("gen_prefix"),
+        target_delimiter=reader.get("target_delimiter", " "),
+        fewshot_delimiter=reader.get("fewshot_delimiter", "\n\n"),
+    )
+
+
+def _fewshot(reader: _Reader, prompt: PromptSpec) -> FewshotSpec:
+    config = reader.get("fewshot_config") or {}
+    reader.check(config, _FEWSHOT_KEYS, "fewshot_config.")
+    sampler = config.get("sampler", "default")
+    if isinstance(sampler, str) and sampler not in {"default", "first_n"}:
+        raise reader.fail("fewshot_config.sampler", sampler, "default, first_n or !function <module>.<Sampler>")
+    samples = config.get("samples")
+    shot_prompt = PromptSpec(
+        text=_or(config.get("doc_to_text"), prompt.text),
+        target=_or(config.get("doc_to_target"), prompt.target),
+        choice=_or(config.get("doc_to_choice"), prompt.choice if "doc_to_choice" not in config else None),
+        gen_prefix=config.get("gen_prefix", prompt.gen_prefix),
+        target_delimiter=config.get("target_delimiter", prompt.target_delimiter),
+        fewshot_delimiter=config.get("fewshot_delimiter", prompt.fewshot_delimiter),
+    )
+    return FewshotSpec(
+        prompt=shot_prompt,
+        sampler=sampler,
+        split=config.get("split", reader.get("fewshot_split")),
+        samples=tuple(samples) if isinstance(samples, list) else samples,
+        process_docs=config.get("process_docs", reader.get("process_docs")),
+    )
+
+
+def _repeats(reader: _Reader) -> int:
+    repeats: int = reader.get("repeats", 1)
+    if repeats < 1:
+        raise reader.fail("repeats", repeats, "a whole number from 1")
+    return repeats
+
+
+def _or(value: Any, otherwise: Any) -> Any:
+    return otherwise if value is None else value
+
+
+def _metrics(reader: _Reader, output_type: str, filters: tuple[str, ...]) -> tuple[MetricSpec, ...]:
+    listed = reader.get("metric_list")
+    if listed is None:
+        listed = [{"metric": name} for name in DEFAULT_METRICS[output_type]]
+    if not isinstance(listed, list | tuple):
+        raise reader.fail("metric_list", listed, "a list of items such as `metric: acc`")
+    metrics = []
+    for item in listed:
+        if not isinstance(item, Mapping) or not isinstance(item.get("metric"), (str, int, FunctionRef)):
+            raise reader.fail("metric_list", item, "items such as `metric: acc`")
+        metric = item["metric"]
+        own_name = metric.name if isinstance(metric, FunctionRef) else str(metric)
+        given = {key: value for key, value in item.items() if key not in _METRIC_KEYS}
+        for name, kwargs in _scores_named(metric, own_name, given):
+            metrics.append(
+                MetricSpec(
+                    name=name,
+                    aggregation=item.get("aggregation", AGGREGATIONS.get(name, "mean")),
+                    higher_is_better=bool(item.get("higher_is_better", name not in LOWER_IS_BETTER)),
+                    kwargs=kwargs,
+                    function=metric if isinstance(metric, FunctionRef) else None,
+                    filters=filters,
+                )
+            )
+    return tuple(metrics)
+
+
+def _scores_named(
+    metric: str | int | FunctionRef, name: str, kwargs: dict[str, Any]
+) -> list[tuple[str, dict[str, Any]]]:
+    """Return the names of the scores that a metric gives, with its options: one, but pass@k gives one for each k."""
+    if not (isinstance(metric, FunctionRef) and metric.path == CODE_METRIC):
+        return [(name, kwargs)]
+    sizes = kwargs.get("k", [1])
+    return [(f"pass@{k}", {**kwargs, "k": [k]}) for k in (sizes if isinstance(sizes, list) else [sizes])]
+
+
+def _filters(reader: _Reader) -> tuple[FilterSpec, ...]:
+    listed = reader.get("filter_list")
+    if listed is None:
+        return (FilterSpec("none", (FilterStep("take_first"),)),)
+    filters = []
+    for item in listed:
+        if not isinstance(item, Mapping) or "name" not in item or not isinstance(item.get("filter"), list):
+            raise reader.fail("filter_list", item, "items with `name` and `filter`, a list of steps")
+        steps = []
+        for step in item["filter"]:
+            if not isinstance(step, Mapping) or not isinstance(step.get("function"), (str, FunctionRef)):
+                raise reader.fail(f"filter_list.{item['name']}", step, "steps such as `function: take_first`")
+            steps.append(FilterStep(step["function"], {key: value for key, value in step.items() if key != "function"}))
+        filters.append(FilterSpec(str(item["name"]), tuple(steps)))
+    return tuple(filters)
+
+
+def map_functions(value: Any, change: Callable[[FunctionRef], Any]) -> Any:
+    """Return `value` with every FunctionRef in it replaced."""
+    if isinstance(value, FunctionRef):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: map_functions(part, change) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [map_functions(part, change) for part in cast("Sequence[Any]", value)]
+    return value

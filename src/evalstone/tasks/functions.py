@@ -1,0 +1,119 @@
+"""Importing the functions that task files name: late, once, and only from folders that may run code here.
+
+Our library and lm_eval's task folder may; a user's folder may because the user named it. Task code draws from the
+global generators, which we keep out of everything else: it finds them seeded as lm-evaluation-harness seeds them at
+the start of a run, and they are put back afterwards.
+"""
+
+import hashlib
+import importlib
+import importlib.util
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evalstone.errors import DataError, MissingExtra, UsageError
+from evalstone.tasks.spec_hash import file_of
+from evalstone.tasks.task import FunctionRef, Task
+
+
+def load_function(function: FunctionRef, trusted: Sequence[Path]) -> Callable[..., Any]:
+    """Return the function itself, importing its file.
+
+    Raises: UsageError for code outside the trusted folders; DataError if file or function is missing or fails to
+    import; MissingExtra if it imports lm_eval or datasets and that is not installed.
+    """
+    file = file_of(function)
+    if file is None:
+        if function.module.split(".")[0] == "lm_eval":
+            raise MissingExtra(f"!function {function.path}", "lm-eval")
+        raise DataError(
+            f"!function {function.path}: no file {function.module.replace('.', '/')}.py beside the task file"
+        )
+    real = file.resolve()
+    if not any(real.is_relative_to(folder.resolve()) for folder in trusted):
+        raise UsageError(
+            f"!function {function.path} is in {real.parent}, which was not named; "
+            f"to run its code name that folder: --include_path {real.parent}"
+        )
+    module = _module(function, real)
+    try:
+        found: Callable[..., Any] = getattr(module, function.name)
+    except AttributeError:
+        raise DataError(f"!function {function.path}: {real} has no '{function.name}'") from None
+    return found
+
+
+def loader_of(task: Task) -> Callable[[Any], Any]:
+    """Return a function that turns this task's FunctionRefs into functions and leaves other values alone."""
+    return lambda value: load_function(value, task.trusted) if isinstance(value, FunctionRef) else value
+
+
+def _module(function: FunctionRef, file: Path) -> Any:
+    try:
+        if function.file is None:
+            return importlib.import_module(function.module)
+        return _module_of_file(file)
+    except ModuleNotFoundError as error:
+        top = (error.name or "").split(".")[0]
+        if top == "lm_eval":
+            raise MissingExtra(f"{file}", "lm-eval") from error
+        if top == "datasets":
+            raise MissingExtra(f"{file}", "hub") from error
+        raise DataError(f"{file} imports '{error.name}', which is not installed: pip install {top}") from error
+    except Exception as error:
+        raise DataError(f"{file} fails to import: {type(error).__name__}: {error}") from error
+
+
+def _module_of_file(file: Path) -> Any:
+    """Import a .py file under a name of its own, once; again where its bytes changed, as its tasks' hash does."""
+    name = _module_name(file)
+    status = file.stat()
+    stamp = (str(file), status.st_mtime_ns, status.st_size)
+    known = sys.modules.get(name)
+    if known is not None and getattr(known, "__evalstone_stamp__", stamp) == stamp:
+        return known
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise DataError(f"{file} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    module.__dict__["__evalstone_stamp__"] = stamp
+    sys.modules[name] = module
+    try:
+        exec(compile(file.read_bytes(), str(file), "exec"), module.__dict__)  # noqa: S102 - no stale .pyc is read
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _module_name(file: Path) -> str:
+    """Files of lm_eval and of our library keep their dotted names, so that they may import one another."""
+    parts = file.with_suffix("").parts
+    for package, inner in (("lm_eval", "tasks"), ("evalstone", "library")):
+        for i in range(len(parts) - 2, 0, -1):
+            if parts[i - 1] == package and parts[i] == inner and all(part.isidentifier() for part in parts[i:]):
+                return ".".join(parts[i - 1 :])
+    return f"evalstone_task_file_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}_{file.stem}"
+
+
+@contextmanager
+def published_seeds(sample_index: int = 0) -> Iterator[None]:
+    """Seed the global generators as lm-evaluation-harness does (0 and 1234), and put their states back at the end.
+
+    Scoring functions get other seeds for other samples, so that a guess drawn for one does not depend on which samples
+    were scored before it.
+    """
+    before, before_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - the one that task code uses
+    random.seed(sample_index)
+    np.random.seed(1234 + sample_index)  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(before)
+        np.random.set_state(before_numpy)  # noqa: NPY002

@@ -1,0 +1,51 @@
+"""Whose rules a run follows, because "the same benchmark" is four different things.
+
+Begin-of-sequence token, few-shot seed and scheme, and what happens to shots that would leak changed over the years;
+a profile fixes all of them, so that a number can be set beside the published ones of its time.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from evalstone.errors import UnknownName
+from evalstone.registry import nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The rules of one time and place."""
+
+    name: str
+    meaning: str
+    add_bos: bool | None = None  # None: as the tokenizer does by default
+    seed: int = 1234  # of the few-shot draw
+    # sequential: one generator over the samples in order; shuffled: the samples are shuffled first, by the same
+    # generator; per-sample: each sample draws by its own name, so it does not depend on which others are asked
+    draw: Literal["sequential", "shuffled", "per-sample"] = "sequential"
+    leaks: Literal["allow", "forbid"] = "allow"  # allow: counted; forbid: taken out of the pool before the draw
+    numerics: str | None = None  # None: float32
+
+
+PROFILES: dict[str, Profile] = {
+    profile.name: profile
+    for profile in (
+        Profile("lm-eval-0.4.13", "lm-evaluation-harness 0.4.13 on one process"),
+        Profile(
+            "open-llm-v1", "Open LLM Leaderboard, 2023 (harness b281b092)", add_bos=False, seed=42, draw="shuffled"
+        ),
+        Profile("open-llm-v2", "Open LLM Leaderboard, 2024 (harness 0.4.3)", add_bos=False),
+        Profile("nous", "Nous and YALL suites (harness fork add-agieval)", add_bos=False, seed=42, draw="shuffled"),
+        Profile("evalstone", "our own rules: no leaks, shots by sample", draw="per-sample", leaks="forbid"),
+    )
+}
+DEFAULT_PROFILE = PROFILES["lm-eval-0.4.13"]
+
+
+def find_profile(name: str) -> Profile:
+    """Return the profile of that name.
+
+    Raises: UnknownName with the nearest ones.
+    """
+    if name not in PROFILES:
+        raise UnknownName("profile", name, nearest(name, PROFILES), "known: " + ", ".join(PROFILES))
+    return PROFILES[name]

@@ -1,0 +1,190 @@
+"""From outputs to scores: which function of `scoring`, or of the task itself, gets what."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from evalstone.errors import EvalstoneError, MalformedSample, ModelError
+from evalstone.prompts.prompter import Layout
+from evalstone.records import LoglikelihoodAsk, Output, Request, Sample, Score, ScoreStatus
+from evalstone.scoring import generation
+from evalstone.scoring.choices import score_choices
+from evalstone.scoring.filters import Pipeline, build_pipeline
+from evalstone.scoring.loglikelihood import score_loglikelihood
+from evalstone.scoring.rolling import score_rolling
+from evalstone.scoring.values import ScoreValue
+from evalstone.tasks.functions import load_function, loader_of, published_seeds
+from evalstone.tasks.task import Task
+
+
+class SampleScorer:
+    """Scores the samples of one task."""
+
+    def __init__(self, task: Task, layout: Layout, *, multiple_input: bool, multiple_targets: bool) -> None:
+        self.task = task
+        self.layout = layout
+        self.multiple_input = multiple_input
+        self.multiple_targets = multiple_targets
+        self._loaded: tuple[list[Pipeline], Mapping[str, Callable[..., Any]], Callable[..., Any] | None] | None = None
+
+    def _load(self) -> tuple[list[Pipeline], Mapping[str, Callable[..., Any]], Callable[..., Any] | None]:
+        """Import the task's own code at the first sample that is scored."""
+        if self._loaded is None:
+            task, load = self.task, loader_of(self.task)
+            pipelines = [
+                build_pipeline(
+                    spec.name,
+                    [
+                        {"function": load(step.function), **{key: load(value) for key, value in step.kwargs.items()}}
+                        for step in spec.steps
+                    ],
+                )
+                for spec in task.filters
+            ]
+            functions = {
+                metric.name: load_function(metric.function, task.trusted) for metric in task.metrics if metric.function
+            }
+            process = load(task.process_results) if task.process_results is not None else None
+            self._loaded = (pipelines, functions, process)
+        return self._loaded
+
+    def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
+        """Return one score per filter and metric; every one failed if any ask has no answer."""
+        answers = by_ask(request, outputs)
+        failure = next((output.error for output in outputs if output.error), None)
+        if failure is None and any(not answers[ask.index] for ask in request.asks):
+            failure = "no answer came"
+        if failure is not None:
+            return self._failed(request, failure)
+        pipelines, _, _ = self._load()
+        scores: list[Score] = []
+        for pipeline in pipelines:
+            try:
+                scores += self._filtered(request, sample, answers, pipeline)
+            except ModelError as error:
+                return self._failed(request, str(error))
+        return tuple(scores)
+
+    def _failed(self, request: Request, why: str) -> tuple[Score, ...]:
+        return tuple(
+            Score(request.id, metric.name, None, name, ScoreStatus.FAILED, detail=why)
+            for metric in self.task.metrics
+            for name in metric.filters
+        )
+
+    def _filtered(
+        self, request: Request, sample: Sample, answers: Mapping[int, list[Any]], pipeline: Pipeline
+    ) -> list[Score]:
+        results = [pipeline.apply_one(answers[ask.index], sample.row) for ask in request.asks]
+        _, functions, process = self._load()
+        status = ScoreStatus.SCORED
+        if self.task.output_type == "generate_until" and generation.is_unparsed(results[0], pipeline.fallbacks):
+            status = ScoreStatus.UNPARSED
+        if process is not None:
+            values = self._own_values(process, sample, results)
+        else:
+            values = self._values(request, sample, results, functions)
+        return [
+            Score(request.id, name, value.value, pipeline.name, status, value.parts, value.detail)
+            for name, value in values.items()
+        ]
+
+    def _own_values(self, process: Callable[..., Any], sample: Sample, results: Sequence[Any]) -> dict[str, ScoreValue]:
+        try:
+            with published_seeds(sample.index):
+                made = process(sample.row, results)
+            return {str(name): as_value(value) for name, value in made.items()}
+        except EvalstoneError:
+            raise
+        except Exception as error:
+            raise MalformedSample(
+                f"task {self.task.name}, sample {sample.index}: its scoring function failed: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+    def _values(
+        self, request: Request, sample: Sample, results: Sequence[Any], functions: Mapping[str, Callable[..., Any]]
+    ) -> dict[str, ScoreValue]:
+        metrics = [metric.name for metric in self.task.metrics]
+        match self.task.output_type:
+            case "multiple_choice":
+                return self._choices(request, sample, results, metrics)
+            case "loglikelihood":
+                return score_loglikelihood(results[0][0], results[0][1], _known(metrics, ("perplexity", "acc")))
+            case "loglikelihood_rolling":
+                return score_rolling(results[0], self.layout.target(sample.row), metrics)
+            case "generate_until":
+                options = {metric.name: metric.kwargs for metric in self.task.metrics}
+                return generation.score_generation(
+                    results[0],
+                    self._reference(sample),
+                    options,
+                    multiple_targets=self.multiple_targets,
+                    functions=functions,
+                )
+
+    def _choices(
+        self, request: Request, sample: Sample, results: Sequence[Any], metrics: Sequence[str]
+    ) -> dict[str, ScoreValue]:
+        asks = [ask for ask in request.asks if isinstance(ask, LoglikelihoodAsk)]
+        conditional = [result for ask, result in zip(asks, results, strict=True) if ask.role == "choice"]
+        free = [result[0] for ask, result in zip(asks, results, strict=True) if ask.role == "unconditional"]
+        choices = [str(choice) for choice in self.layout.choices(sample.row)] if self.layout.choices else []
+        gold = self.layout.text(sample.row) if self.multiple_input else self.layout.target(sample.row)
+        return score_choices(
+            [nats for nats, _ in conditional],
+            [greedy for _, greedy in conditional],
+            free or None,
+            choices,
+            gold,
+            metrics,
+        )
+
+    def _reference(self, sample: Sample) -> Any:
+        gold = self.layout.target(sample.row)
+        if self.layout.choices is not None:
+            return self.layout.choices(sample.row)[gold]
+        return gold
+
+
+def _known(metrics: Sequence[str], known: Sequence[str]) -> list[str]:
+    """lm-eval leaves out what a log-likelihood task cannot compute, such as acc_norm, without a word."""
+    return [metric for metric in metrics if metric in known]
+
+
+def by_ask(request: Request, outputs: Sequence[Output]) -> dict[int, list[Any]]:
+    """Return ask index -> raw results by repeat: (nats, greedy), nats, or text, as lm-eval's `resps`."""
+    answers: dict[int, list[Any]] = {ask.index: [] for ask in request.asks}
+    kinds = {ask.index: ask for ask in request.asks}
+    for output in sorted(outputs, key=lambda output: (output.ask_index, output.repeat)):
+        if output.ask_index not in kinds or output.error:
+            continue
+        if isinstance(kinds[output.ask_index], LoglikelihoodAsk):
+            answers[output.ask_index].append((output.total_nats, bool(output.is_greedy)))
+        else:
+            answers[output.ask_index].append(output.text if output.text is not None else output.total_nats)
+    return answers
+
+
+def as_value(value: Any) -> ScoreValue:
+    """Return what a task's own function gave: a number as the value, anything compound as parts.
+
+    A text or mapping is one part, and `detail` says `wrapped`: an aggregation function wants the part, not the tuple.
+    """
+    if value is None:
+        return ScoreValue(None)
+    plain = _plain(value)
+    if isinstance(plain, (bool, int, float)):
+        return ScoreValue(float(plain))
+    if isinstance(plain, list):
+        return ScoreValue(None, parts=tuple(plain))
+    return ScoreValue(None, parts=(plain,), detail={"wrapped": True})
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    return value

@@ -1,0 +1,46 @@
+"""What task files may ask for that is not supported, with the reason that is shown."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from evalstone.registry import nearest
+
+
+@cache
+def _known_metrics() -> dict[str, tuple[str, ...]]:
+    from evalstone.scoring import choices, generation, loglikelihood, rolling  # numpy: not needed to read an index
+
+    return {
+        "multiple_choice": choices.METRICS,
+        # lm-eval's log-likelihood tasks name metrics of choices too (acc_norm) and leave them out of the result
+        "loglikelihood": (*loglikelihood.METRICS, *choices.METRICS),
+        "loglikelihood_rolling": rolling.METRICS,
+        "generate_until": generation.METRICS,
+    }
+
+
+def why_not_runnable(spec: Mapping[str, Any]) -> str | None:
+    """Return why a task file's mapping describes something that is not supported, or None."""
+    if spec.get("use_prompt") is not None:
+        return f"use_prompt '{spec['use_prompt']}' needs the library promptsource, which is not supported"
+    if spec.get("doc_to_image") is not None:
+        return "doc_to_image: its prompts hold images, which local text models cannot read"
+    if spec.get("doc_to_audio") is not None:
+        return "doc_to_audio: its prompts hold sound, which is not supported"
+    return None if "class" in spec else _unknown_metric(spec)
+
+
+def _unknown_metric(spec: Mapping[str, Any]) -> str | None:
+    if spec.get("process_results") is not None:
+        return None  # the task scores itself; its metrics may have any name
+    output_type = str(spec.get("output_type", "generate_until"))
+    known = _known_metrics().get(output_type, ())
+    listed = spec.get("metric_list")
+    for item in listed if isinstance(listed, list | tuple) else ():
+        name = item.get("metric") if isinstance(item, Mapping) else None
+        if isinstance(name, str) and known and name not in known:
+            near = nearest(name, known)
+            hint = f"nearest: {', '.join(near)}" if near else f"expected one of {', '.join(known)}, or !function"
+            return f"metric '{name}' is not known for {output_type}; {hint}"
+    return None

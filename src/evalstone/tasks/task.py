@@ -1,0 +1,184 @@
+"""What a task is, once read: frozen, complete, and free of YAML. Nothing else in the program knows the file format.
+
+Functions named in task files stay names here (`FunctionRef`), so that listing, planning and hashing import no code.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from evalstone.datasets import DatasetSpec
+from evalstone.records import JsonValue
+from evalstone.tasks.suites import ChosenSuite
+
+OutputType = Literal["loglikelihood", "loglikelihood_rolling", "multiple_choice", "generate_until"]
+Origin = Literal["evalstone", "lm-eval", "user"]
+Kind = Literal["task", "group", "tag", "suite"]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRef:
+    """A function that a task file names, not yet imported."""
+
+    path: str  # as written: `utils.process_docs` or `lm_eval.tasks.hellaswag.utils.process_docs`
+    file: Path | None  # the .py file beside the YAML that names it; None: a dotted module
+
+    @property
+    def name(self) -> str:
+        """The function's own name."""
+        return self.path.rpartition(".")[2]
+
+    @property
+    def module(self) -> str:
+        """What precedes the name."""
+        return self.path.rpartition(".")[0]
+
+
+Field = str | int | float | bool | list[Any] | dict[str, Any] | FunctionRef | None  # a prompt part as written
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSpec:
+    """One metric of a task: how a sample is scored and how many scores become one number."""
+
+    name: str  # the key of its scores; for a function its name
+    aggregation: str | FunctionRef
+    higher_is_better: bool = True
+    kwargs: Mapping[str, JsonValue] = field(default_factory=dict)
+    function: FunctionRef | None = None  # where the metric itself is a function of the task file
+    filters: tuple[str, ...] = ("none",)  # the filters under which it is computed
+
+
+@dataclass(frozen=True, slots=True)
+class FilterStep:
+    """One step of a filter pipeline."""
+
+    function: str | FunctionRef
+    kwargs: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FilterSpec:
+    """A named pipeline from raw answers to what is scored."""
+
+    name: str
+    steps: tuple[FilterStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSpec:
+    """How one row becomes text."""
+
+    text: Field = None
+    target: Field = None
+    choice: Field = None
+    gen_prefix: Field = None
+    target_delimiter: str = " "
+    fewshot_delimiter: str = "\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class FewshotSpec:
+    """Where shots come from and how they are put."""
+
+    prompt: PromptSpec
+    sampler: str | FunctionRef = "default"
+    split: str | None = None
+    samples: tuple[Mapping[str, JsonValue], ...] | FunctionRef | None = None
+    process_docs: FunctionRef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """Which split of the data set serves what."""
+
+    training: str | None = None
+    validation: str | None = None
+    test: str | None = None
+
+    @property
+    def evaluated(self) -> str | None:
+        """The split that is asked: test if the task has one, else validation."""
+        return self.test if self.test is not None else self.validation
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One benchmark task, as read from its file."""
+
+    name: str
+    version: str
+    output_type: OutputType
+    dataset: DatasetSpec
+    splits: Splits
+    prompt: PromptSpec
+    fewshot: FewshotSpec
+    spec: Mapping[str, Any]  # the file after includes; functions as FunctionRef
+    spec_hash: str  # of `spec` and the bytes of the .py files it names; holds no path
+    source: Path
+    origin: Origin
+    metrics: tuple[MetricSpec, ...]
+    filters: tuple[FilterSpec, ...]
+    alias: str | None = None
+    description: Field = ""
+    num_fewshot: int | None = None
+    repeats: int = 1
+    generation_kwargs: Mapping[str, JsonValue] | None = None
+    process_docs: FunctionRef | None = None
+    process_results: FunctionRef | None = None
+    custom_dataset: FunctionRef | None = None
+    python_class: FunctionRef | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()  # groups through which it was selected, outermost first
+    trusted: tuple[Path, ...] = ()  # folders whose code this task may import
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetric:
+    """How a group summarises one metric of its tasks."""
+
+    metric: str
+    aggregation: str | FunctionRef = "mean"
+    weight_by_size: bool = True
+    filters: tuple[str, ...] | None = None  # None: all that its tasks have
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A named set of tasks and groups, with a summary where it asks for one."""
+
+    name: str
+    alias: str
+    children: tuple[str, ...]  # names of tasks or groups
+    metrics: tuple[GroupMetric, ...] = ()
+    version: str = ""
+    source: Path | None = None
+    origin: Origin = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a list of names stands for: every task once, and the groups that hold them."""
+
+    tasks: tuple[Task, ...]
+    groups: tuple[Group, ...] = ()
+    names: tuple[str, ...] = ()  # what was asked for, after old names were replaced
+    notes: tuple[str, ...] = ()  # what the user should be told, e.g. guessed columns
+    suites: tuple[ChosenSuite, ...] = ()
+    shots: tuple[tuple[str, int], ...] = ()  # task -> shots, where a suite or an old name fixes them
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogEntry:
+    """One line of `evalstone ls tasks`."""
+
+    name: str
+    kind: Kind
+    origin: Origin
+    path: Path | None = None
+    runnable_here: bool = True
+    reason: str | None = None  # why it cannot run here, with the remedy
+    tags: tuple[str, ...] = ()
+    n_tasks: int = 1  # of a group or tag: its members

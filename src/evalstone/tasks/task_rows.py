@@ -1,0 +1,120 @@
+"""The rows of a task: its data set, read and passed through the task's `process_docs`.
+
+Our own library's functions get our `Rows`, which needs pyarrow alone. Other task files were written for a
+`datasets.Dataset` and get a real one where the library is installed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from evalstone.datasets import DatasetSpec, LoadedDataset, Row, Rows, load_dataset
+from evalstone.datasets.hub import of_splits
+from evalstone.errors import DataError, EvalstoneError, PlanError
+from evalstone.tasks.functions import load_function, published_seeds
+from evalstone.tasks.task import FunctionRef, Task
+
+
+class TaskRows:
+    """Where a task's samples and shots come from. Splits are read when they are needed."""
+
+    def __init__(self, task: Task, data_dir: Path | None, metadata: Mapping[str, Any]) -> None:
+        self.task = task
+        self.dataset = self._load(data_dir, metadata)
+        self._made: dict[tuple[str, FunctionRef | None], Rows] = {}
+
+    def _load(self, data_dir: Path | None, metadata: Mapping[str, Any]) -> LoadedDataset:
+        task = self.task
+        if task.custom_dataset is None:
+            return load_dataset(task.dataset, data_dir)
+        function = load_function(task.custom_dataset, task.trusted)
+        kwargs = {**task.metadata, **metadata, **dict(task.dataset.kwargs)}
+        with published_seeds():
+            made = function(**kwargs)
+        spec = DatasetSpec(task.dataset.path or task.name, task.dataset.name)
+        if all(hasattr(split, "data") for split in made.values()):
+            return of_splits(spec, made)
+        raise DataError(f"custom_dataset of {task.name} gave {type(made).__name__}; expected a DatasetDict")
+
+    @property
+    def evaluated(self) -> Rows:
+        """The rows that are asked."""
+        return self._split(self.task.splits.evaluated or "", self.task.process_docs)
+
+    def pool(self) -> Sequence[Row]:
+        """Return the rows that shots are drawn from.
+
+        Source: lm-evaluation-harness 0.4.13: fewshot split, else literal samples, else train, validation, test.
+        """
+        task = self.task
+        if task.fewshot.split is not None:
+            return self._split(task.fewshot.split, task.fewshot.process_docs)
+        samples = task.fewshot.samples
+        if isinstance(samples, FunctionRef):
+            with published_seeds():
+                return [dict(row) for row in load_function(samples, task.trusted)()]
+        if samples is not None:
+            return [dict(row) for row in samples]
+        split = task.splits.training or task.splits.validation or task.splits.test
+        return self._split(split or "", task.process_docs)
+
+    def _split(self, name: str, process: FunctionRef | None) -> Rows:
+        key = (name, process)
+        if key not in self._made:
+            rows = self.dataset.splits[name]
+            self._made[key] = rows if process is None else self._processed(rows, process)
+        return self._made[key]
+
+    def _processed(self, rows: Rows, process: FunctionRef) -> Rows:
+        function = load_function(process, self.task.trusted)
+        whole = self.task.origin != "evalstone" and find_spec("datasets") is not None
+        try:
+            with published_seeds():
+                if not whole:
+                    return rows_of(function(rows))
+                with without_progress_bars():
+                    return rows_of(function(as_dataset(rows)))
+        except EvalstoneError:
+            raise
+        except Exception as error:
+            raise DataError(
+                f"{process.path} of task {self.task.name} failed on the rows of {self.task.dataset.title}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+
+@contextmanager
+def without_progress_bars() -> Iterator[None]:
+    """Keep `datasets` from drawing a bar for each step over rows, and leave its setting as it was."""
+    import datasets
+
+    hidden = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not hidden:
+            datasets.enable_progress_bars()
+
+
+def as_dataset(rows: Rows) -> Any:
+    """Return the rows as a `datasets.Dataset`, in memory."""
+    import datasets
+
+    if rows.table is None:
+        return datasets.Dataset.from_list(rows.to_list())
+    return datasets.Dataset(datasets.table.InMemoryTable(rows.table))
+
+
+def rows_of(made: Any) -> Rows:
+    """Return what `process_docs` gave back as our rows: ours, a `datasets.Dataset` or a list."""
+    if isinstance(made, Rows):
+        return made
+    if hasattr(made, "flatten_indices"):
+        flat = made.flatten_indices()
+        return Rows.of_table(flat.data.table, dict.fromkeys(flat.features))
+    if isinstance(made, Sequence):
+        return Rows.of(made)
+    raise PlanError(f"process_docs gave {type(made).__name__}; expected rows")

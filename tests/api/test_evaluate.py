@@ -1,0 +1,121 @@
+"""`evaluate` and `rank`, as a Python user calls them, on the models that come with the package."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import evalstone
+from evalstone.api.demo import demo_model
+from evalstone.errors import MalformedSample, ModelUnavailable, UnknownName, UsageError
+from evalstone.models.fake import FakeModel
+
+pytest.importorskip("torch")
+SMALL = demo_model("small")
+
+
+def test_a_path_is_enough() -> None:
+    """A folder and a task's name give a run with estimates, samples and a table."""
+    run = evalstone.evaluate(SMALL, "demo_who", limit=12)
+    estimate = run.estimate("demo_who", "acc")
+    assert estimate.n == 12
+    assert estimate.low is not None
+    assert estimate.value is not None
+    assert estimate.high is not None
+    assert estimate.low <= estimate.value <= estimate.high
+    assert len(run.samples("demo_who")) == 12
+    assert "demo_who" in str(run)
+    json.dumps(run.to_json(), allow_nan=False)
+
+
+def test_a_loaded_model_gives_the_same_numbers() -> None:
+    """A transformers model with its tokenizer, already loaded, answers as the same model named by its folder does."""
+    transformers = pytest.importorskip("transformers")
+    model = transformers.AutoModelForCausalLM.from_pretrained(SMALL, dtype="float32")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(SMALL)
+    loaded = evalstone.evaluate((model, tokenizer), "demo_who", limit=8)
+    named = evalstone.evaluate(SMALL, "demo_who", limit=8, model_args={"dtype": "float32"})
+    for ours, theirs in zip(loaded.samples("demo_who"), named.samples("demo_who"), strict=True):
+        for a, b in zip(ours.outputs, theirs.outputs, strict=True):
+            assert a.total_nats == pytest.approx(b.total_nats, abs=1e-4)
+
+
+def test_the_same_call_asks_nothing_twice() -> None:
+    """The second call returns the stored run."""
+    first = evalstone.evaluate(SMALL, "demo_who", limit=4)
+    again = evalstone.evaluate(SMALL, "demo_who", limit=4)
+    assert again.id == first.id
+    assert again.result is not None
+    assert again.result.was_stored
+
+
+def test_other_runs_answers_are_used_again() -> None:
+    """A longer run takes the shorter one's answers from the store and asks only the rest."""
+    evalstone.evaluate(SMALL, "demo_who", limit=4)
+    longer = evalstone.evaluate(SMALL, "demo_who", limit=8)
+    known = [output.from_cache for sample in longer.samples("demo_who") for output in sample.outputs]
+    assert known == [True] * 8 + [False] * 8
+
+
+def test_rank_orders_choices() -> None:
+    """`rank` gives each choice's log-likelihood and the index of the best."""
+    model = evalstone.load_model(SMALL)
+    found = model.rank("One two three", [" four", " \u00e9\u00df\u00f8\u00e6"])
+    assert found.best == 0
+    assert found.total_nats[0] > found.total_nats[1]
+    with pytest.raises(UsageError):
+        model.rank("One", [])
+
+
+def test_too_long_prompts_can_be_refused() -> None:
+    """`too_long="error"` fails the request that does not fit instead of cutting it."""
+    cut = evalstone.evaluate(SMALL, "demo_who", limit=2, num_fewshot=5, model_args={"max_length": 16})
+    refused = evalstone.evaluate(
+        SMALL, "demo_who", limit=2, num_fewshot=5, model_args={"max_length": 16}, too_long="error"
+    )
+    assert all(output.n_cut_tokens for sample in cut.samples("demo_who") for output in sample.outputs)
+    assert {o.error_kind for sample in refused.samples("demo_who") for o in sample.outputs} == {"PromptTooLong"}
+    assert refused.estimate("demo_who", "acc").value is None
+
+
+def test_a_csv_is_a_task(tmp_path: Path) -> None:
+    """A file of questions is run as it is, and the run says what it guessed."""
+    (tmp_path / "mine.csv").write_text("question,A,B,answer\nIs ice cold?,yes,no,A\nIs fire cold?,yes,no,B\n")
+    run = evalstone.evaluate(FakeModel(), str(tmp_path / "mine.csv"))
+    assert run.estimate("mine", "acc").n == 2
+    assert any("guess" in note or "choice" in note for note in run.notes)
+
+
+def test_lm_evals_files_are_written(tmp_path: Path) -> None:
+    """Results and samples files lie in a folder named after the model, one samples line per sample and filter."""
+    run = evalstone.evaluate(SMALL, "demo_who", limit=3)
+    paths = run.write_lm_eval_files(tmp_path, log_samples=True)
+    results = json.loads(next(p for p in paths if p.name.startswith("results_")).read_text())
+    assert "acc,none" in results["results"]["demo_who"]
+    samples = next(p for p in paths if p.name.startswith("samples_demo_who"))
+    assert len(samples.read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("model", "task", "error"),
+    [
+        ("/nowhere/at/all", "demo_who", ModelUnavailable),
+        (SMALL, "demo_hwo", UnknownName),
+        (3.5, "demo_who", UsageError),
+    ],
+)
+def test_what_cannot_be_is_refused(model: object, task: str, error: type[Exception]) -> None:
+    """A missing model, an unknown task and a thing that is no model raise the errors the documentation names."""
+    with pytest.raises(error):
+        evalstone.evaluate(model, task)
+
+
+def test_a_missing_column_is_named(tmp_path: Path) -> None:
+    """A template that asks for a column the data does not have names both."""
+    (tmp_path / "rows.jsonl").write_text('{"question": "Q?"}\n')
+    (tmp_path / "mine.yaml").write_text(
+        "task: mine\ndataset_path: json\ndataset_kwargs: {data_files: {test: rows.jsonl}}\ntest_split: test\n"
+        "output_type: multiple_choice\ndoc_to_text: '{{text}}'\ndoc_to_choice: [a, b]\ndoc_to_target: 0\n"
+    )
+    with pytest.raises(MalformedSample, match=r"text.*question"):
+        evalstone.evaluate(FakeModel(), str(tmp_path / "mine.yaml"))

@@ -1,0 +1,90 @@
+"""A stored run against published figures."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import evalstone
+from evalstone.api.published import Claim, compare_published, parse_claim
+from evalstone.api.run import Run
+from evalstone.cli.main import main
+from evalstone.errors import UnknownName, UsageError
+from evalstone.statistics.unpaired import compare_shares
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Return a small finished run of the fake model."""
+    return evalstone.evaluate("fake", ["demo_who"], limit=20, store=str(tmp_path / "store.sqlite"))
+
+
+def test_a_claim_is_read() -> None:
+    """Task, metric, value, shots, n and source are read; per cent becomes a share."""
+    text = "arc_challenge acc=0.328 shots=25 n=1,172 source=https://x.org/?a=b"
+    assert parse_claim(text) == Claim("arc_challenge", "acc", 0.328, 1172, 25, "https://x.org/?a=b")
+    assert parse_claim("t acc_norm=32.8%").value == pytest.approx(0.328)
+
+
+@pytest.mark.parametrize("text", ["", "t", "t acc", "t acc=1 f1=1", "t acc=32.8", "t acc=x", "t acc=0.5 n=0", "t n=3"])
+def test_what_is_no_claim_is_refused(text: str) -> None:
+    """A missing value, two values, per cent without its sign and counts that are none are each refused."""
+    with pytest.raises(UsageError):
+        parse_claim(text)
+
+
+def test_the_test_is_the_unpaired_one(run: Run, tmp_path: Path) -> None:
+    """Difference, interval and p are those of two independent shares; run minus claim."""
+    estimate = run.estimate("demo_who", "acc")
+    value = estimate.details["lm_eval_value"]
+    (found,) = compare_published(str(tmp_path / "store.sqlite"), "last", ["demo_who acc=0.9 n=1000 shots=0"])
+    expected = compare_shares(900, 1000, round(value * 20), 20)
+    assert found.comparison == expected
+    assert found.comparison.difference == pytest.approx(value - 0.9)
+    assert "differs from" in found.verdict
+    (found,) = compare_published(str(tmp_path / "store.sqlite"), "last", [f"demo_who acc={value} n=20 shots=0"])
+    assert "agrees with" in found.verdict
+    assert found.comparison.p == 1.0
+
+
+def test_what_is_not_the_same_is_listed(run: Run, tmp_path: Path) -> None:
+    """Other shots, fewer samples and what the claim leaves out stand under the verdict."""
+    store = str(tmp_path / "store.sqlite")
+    (found,) = compare_published(store, run.id, ["demo_who acc=0.3 shots=25 n=1000"])
+    n_shots = run.row.plan.tasks[0].num_fewshot
+    assert found.set_up == (
+        f"shots: {n_shots} in this run, 25 in the claim",
+        "samples: 20 in this run, 1,000 in the claim",
+    )
+    (found,) = compare_published(store, run.id, ["demo_who acc=0.3"])
+    assert any("does not say; taken for the whole split" in line for line in found.set_up)
+
+
+def test_claims_are_kept_with_the_run(run: Run, tmp_path: Path) -> None:
+    """A claim and its source stay with the run, each once; estimates stay, and the store verifies."""
+    before = run.estimates
+    for _ in range(2):
+        compare_published(str(tmp_path / "store.sqlite"), "last", ["demo_who acc=0.3 n=100 source=paper"])
+    kept = run.row.extra["claims"]
+    assert [(one["task"], one["value"], one["source"]) for one in kept] == [("demo_who", 0.3, "paper")]
+    assert run.estimates == before
+    assert run.verify() == []
+
+
+def test_what_cannot_be_compared_is_said(run: Run, tmp_path: Path) -> None:
+    """A task that was not run is answered with the names there are, and two runs are refused."""
+    store = str(tmp_path / "store.sqlite")
+    with pytest.raises(UnknownName):
+        compare_published(store, "last", ["demo_whom acc=0.3 n=100"])
+    assert main(["compare", run.id, run.id, "--published", "demo_who acc=0.3 n=9", "--store", store]) == 2
+
+
+def test_the_command_prints_both_forms(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`compare RUN --published` prints a verdict, and its numbers as JSON."""
+    words = ["compare", run.id, "--published", "demo_who acc=0.3 n=100 source=URL", "--store"]
+    assert main([*words, str(tmp_path / "store.sqlite")]) == 0
+    assert "published 30.0% of 100" in capsys.readouterr().out
+    assert main([*words, str(tmp_path / "store.sqlite"), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["claim"]["source"] == "URL"
+    assert found["low"] < found["difference"] < found["high"]

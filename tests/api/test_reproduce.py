@@ -1,0 +1,113 @@
+"""A stored plan carried out again."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import evalstone
+from evalstone.api.reproduce import compare_with_copy, reproduce
+from evalstone.api.run import Run
+from evalstone.cli.main import main
+from evalstone.errors import UsageError
+from evalstone.runner.execute import SCORING_HASH
+
+TASKS = ["demo_who", "demo_truth"]
+
+
+def made(tmp_path: Path, name: str = "store", **options: object) -> Run:
+    """Return a small finished run of the fake model."""
+    return evalstone.evaluate("fake", TASKS, limit=5, store=str(tmp_path / f"{name}.sqlite"), **options)  # type: ignore[arg-type]
+
+
+def test_a_deterministic_run_is_reproduced(tmp_path: Path) -> None:
+    """The same plan on the same machine gives every sample again, and the store is left as it was."""
+    run = made(tmp_path)
+    attempts = run.attempts()
+    found = reproduce(run)
+    assert found.is_reproduced
+    assert (found.n_samples, found.plan, found.environment) == (10, (), ())
+    assert "all 10 samples are identical" in found.verdict
+    assert run.attempts() == attempts
+
+
+def test_other_answers_are_counted(tmp_path: Path) -> None:
+    """Another seed of the fake model shows in the plan, in the answers and in the verdict."""
+    found = compare_with_copy(made(tmp_path), made(tmp_path, "other", model_args={"seed": 1}))
+    assert not found.is_reproduced
+    assert found.n_answers > 0
+    assert found.n_prompts == 0
+    assert any("content_hash" in line for line in found.plan)
+    assert found.verdict.startswith("not reproduced")
+
+
+def test_noise_is_told_from_difference(tmp_path: Path) -> None:
+    """An answer off by 5e-5 nats is noise, one off by 1e-2 is not, and both are said."""
+    run = made(tmp_path)
+    for apart, within in ((5e-5, True), (1e-2, False)):
+        other = made(tmp_path, f"other-{apart}")
+        (record, *_) = other.samples("demo_who")
+        first = record.outputs[0]
+        assert first.total_nats is not None
+        opened = other.store.open_run(other.row.plan, facts={})
+        shifted = replace(first, total_nats=first.total_nats + apart)
+        other.store.add(other.id, opened.attempt_id, [shifted])
+        other.store.add_scores(other.id, record.scores, SCORING_HASH)
+        other.store.close_run(other.id, opened.attempt_id, "finished")
+        found = compare_with_copy(run, other)
+        assert found.largest_nats == pytest.approx(apart, rel=1e-6)
+        assert (found.n_within_noise, found.n_answers) == ((1, 0) if within else (0, 1))
+        assert found.is_reproduced is within
+
+
+def test_other_prompts_are_counted(tmp_path: Path) -> None:
+    """A run with another system instruction differs in every prompt, and the plan says why."""
+    plain = made(tmp_path, apply_chat_template=True)
+    other = made(tmp_path, "other", apply_chat_template=True, system_instruction="Be brief.")
+    found = compare_with_copy(plain, other)
+    assert found.n_prompts == 10
+    assert "system_instruction: None before, Be brief. now" in found.plan
+
+
+def test_a_chat_run_with_shots_is_reproduced(tmp_path: Path) -> None:
+    """Shots, template, turns, instruction and limit lead to the same plan again."""
+    run = made(tmp_path, apply_chat_template=True, system_instruction="Be brief.", num_fewshot=2, seed=7)
+    found = reproduce(run)
+    assert found.plan == ()
+    assert found.is_reproduced
+
+
+def test_an_imported_run_is_refused(tmp_path: Path) -> None:
+    """A run whose model is not known here cannot be carried out, and the message says so."""
+    from evalstone.api.exporting import export_run
+    from evalstone.api.importing import import_run
+
+    made(tmp_path)
+    export_run(str(tmp_path / "store.sqlite"), "last", tmp_path / "folder")
+    imported = import_run(str(tmp_path / "other.sqlite"), tmp_path / "folder").run
+    with pytest.raises(UsageError, match="was imported"):
+        reproduce(imported)
+
+
+def test_a_real_model_is_reproduced(shared_dir: Path, tmp_path: Path) -> None:
+    """A local model's run comes out within numerical noise, by command and as JSON."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    evalstone.evaluate(
+        "hf", ["demo_who"], limit=4, store=str(tmp_path / "store.sqlite"),
+        model_args={"pretrained": str(shared_dir / "models" / "stories260K"), "dtype": "float32"},
+    )  # fmt: skip
+    out = tmp_path / "out.json"
+    found = json.loads(_printed(["reproduce", "last", "--json", "--store", str(tmp_path / "store.sqlite")], out))
+    assert found["is_reproduced"]
+    assert found["plan"] == []
+    assert found["n_samples"] == 4
+
+
+def _printed(words: list[str], out: Path) -> str:
+    from contextlib import redirect_stdout
+
+    with out.open("w") as file, redirect_stdout(file):
+        assert main(words) == 0
+    return out.read_text()

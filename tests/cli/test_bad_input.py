@@ -1,0 +1,217 @@
+"""Whatever is typed wrong is answered in one clear line with the right exit code, and loses nothing."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from evalstone.cli.main import main
+from evalstone.errors import StoreError
+from evalstone.store import Store
+from tests.conftest import ROOT
+
+FAKE = ["run", "--model", "fake", "--quiet"]
+
+
+def multiple_choice(text: str = "{{question}}", split: str = "test", file: str = "rows.jsonl") -> str:
+    """Return a task file, right but for what is given."""
+    return (
+        "task: mine\ndataset_path: json\noutput_type: multiple_choice\ndoc_to_choice: [a, b]\ndoc_to_target: 0\n"
+        f"dataset_kwargs: {{data_files: {{test: {file}}}}}\ntest_split: {split}\ndoc_to_text: '{text}'\n"
+    )
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """Run a command and return its exit code and what it said on stderr; a traceback is never among it."""
+    code = main(list(words))
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    return code, said
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "expected"),
+    [
+        (["rnu"], 2, "nearest: run"),
+        ([*FAKE, "--tasks", "demo_leters"], 2, "demo_letters"),
+        ([*FAKE, "--taks", "demo_letters"], 2, "--tasks"),
+        ([*FAKE], 2, "--tasks"),
+        ([*FAKE, "--tasks", "demo_letters", "--limit", "-3"], 2, "limit is -3"),
+        ([*FAKE, "--tasks", "demo_letters", "--limit", "2.5"], 2, "limit is 2.5"),
+        ([*FAKE, "--tasks", "demo_letters", "--limit", "nan"], 2, "limit is nan"),
+        ([*FAKE, "--tasks", "demo_letters", "--limit", "inf"], 2, "limit is inf"),
+        ([*FAKE, "--tasks", "demo_letters", "--model_args", "accuracy=abc"], 2, "expected a number"),
+        ([*FAKE, "--tasks", "demo_letters", "--num_fewshot", "-1"], 2, "num_fewshot is -1"),
+        ([*FAKE, "--tasks", "demo_letters", "--num_fewshot", "100000"], 2, "100000"),
+        ([*FAKE, "--tasks", "demo_letters", "--profile", "open-llm-v3"], 2, "open-llm-v2"),
+        ([*FAKE, "--tasks", "demo_letters", "--seed", "x"], 2, "--seed is 'x'"),
+        ([*FAKE, "--tasks", "demo_letters", "--samples", "{demo"], 2, "not JSON"),
+        ([*FAKE, "--tasks", "demo_letters", "--samples", "nowhere.json"], 2, "no file"),
+        ([*FAKE, "--tasks", "demo_who", "--samples", '{"demo_who": [999999]}'], 2, "999999"),
+        ([*FAKE, "--tasks", "demo_who", "--samples", '{"demo_yesno": [1]}'], 2, "demo_yesno"),
+        ([*FAKE, "--tasks", "demo_letters", "--fewshot_as_multiturn"], 2, "apply_chat_template"),
+        ([*FAKE, "--tasks", "demo_letters", "--log_samples"], 2, "--output_path"),
+        ([*FAKE, "--tasks", "demo_letters", "--include_path", "/nowhere"], 2, "/nowhere"),
+        ([*FAKE, "--tasks", "demo_letters", "--data_dir", "/nowhere"], 2, "/nowhere"),
+        ([*FAKE, "--tasks", "demo_letters", "--wandb_args", "project=x"], 2, "not sent"),
+        (["run", "--model", "hff", "--tasks", "demo_letters"], 2, "hf"),
+        (["run", "--model_args", "pretrained=/nowhere/model", "--tasks", "demo_letters"], 5, "/nowhere/model"),
+        (["run", "--model_args", "pretrained", "--tasks", "demo_letters"], 2, "name=value"),
+        (["run", "--model_args", "pretrained=x,dtpye=float16", "--tasks", "demo_letters"], 2, "dtype"),
+        (["run", "--tasks", "demo_letters"], 2, "pretrained"),
+        (["show", "nothing"], 2, "no store"),
+        (["show", "last", "--wrong"], 2, "--samples TASK"),
+        (["compare", "last"], 2, "run"),
+        (["explain", "arc_chalenge"], 2, "arc_challenge"),
+        (["explain", "arc_easy", "boolq"], 2, "boolq"),
+    ],
+)
+def test_wrong_words_get_one_clear_line(
+    capsys: pytest.CaptureFixture[str], words: list[str], code: int, expected: str
+) -> None:
+    """The line names what was seen and what would do; usage errors exit with 2, a missing model with 5."""
+    got, said = told(capsys, *words)
+    assert got == code, said
+    assert expected in said
+    assert len([line for line in said.splitlines() if line.startswith(("error", "Error"))]) == 1, said
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("task: [unclosed", "mine.yaml"),
+        ("- a\n- b\n", "mine.yaml"),
+        ("task: mine\noutput_typ: multiple_choice\n", "output_type"),
+        ("task: mine\noutput_type: multiple\n", "multiple_choice"),
+        ("task: mine\ninclude: gone.yaml\n", "gone.yaml"),
+        (multiple_choice(text="{{qestion}}"), "qestion"),
+        (multiple_choice(split="tset"), "tset"),
+        (multiple_choice(file="broken.jsonl"), "broken.jsonl"),
+        (multiple_choice(file="gone.jsonl"), "gone.jsonl"),
+        (multiple_choice(text="{{question"), "doc_to_text"),
+        (multiple_choice() + "metric_list: 5\n", "metric_list"),
+        (multiple_choice() + "repeats: -1\n", "repeats"),
+        (multiple_choice().replace("[a, b]", "[]"), "doc_to_choice"),
+    ],
+)
+def test_a_bad_task_file_names_the_place(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str, expected: str
+) -> None:
+    """A task file that cannot be read or does not fit its data is named, with the key or column, and exits with 3."""
+    (tmp_path / "mine.yaml").write_text(content)
+    (tmp_path / "rows.jsonl").write_text('{"question": "Q?"}\n{"question": "R?"}\n')
+    (tmp_path / "broken.jsonl").write_text('{"question": "Q?"}\n{"question": \n')
+    code, said = told(capsys, *FAKE, "--tasks", str(tmp_path / "mine.yaml"))
+    assert code in {2, 3}, said
+    assert expected in said
+
+
+def test_a_file_that_is_no_utf8_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A CSV in another encoding is named with its column and the remedy; its bytes are never asked as text."""
+    (tmp_path / "latin.csv").write_bytes("question,A,B,answer\nWas ist gr\u00f6\u00dfer?,a,b,A\n".encode("latin-1"))
+    code, said = told(capsys, *FAKE, "--tasks", str(tmp_path / "latin.csv"))
+    assert code == 3
+    assert "UTF-8" in said
+    assert "question" in said
+
+
+def test_no_answer_at_all_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    """A run of which every request failed ends with exit code 5, so that a script does not take it for a result."""
+    code, _ = told(capsys, *FAKE, "--tasks", "demo_who", "--limit", "3", "--model_args", "fail=1.0")
+    assert code == 5
+
+
+def test_reading_makes_no_store(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A mistyped --store is told, and no empty store is left where it points."""
+    for words in (["show", "last"], ["rm", "last", "-y"], ["verify"], ["compare", "a", "b"]):
+        code, said = told(capsys, *words, "--store", str(tmp_path / "typo.sqlite"))
+        assert (code, "no store" in said) == (2, True)
+    assert list(tmp_path.glob("typo*")) == []
+
+
+def test_a_broken_store_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A file that is no database is refused and left as it is, with exit code 4."""
+    path = tmp_path / "store.sqlite"
+    path.write_bytes(b"this is no database" * 100)
+    code, said = told(capsys, *FAKE, "--tasks", "demo_letters", "--store", str(path))
+    assert code == 4
+    assert str(path) in said
+    assert path.read_bytes() == b"this is no database" * 100
+
+
+def test_a_bad_config_file_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """An unknown key of --config is answered with the nearest option; what the command line says wins over the file."""
+    config = tmp_path / "run.yaml"
+    config.write_text("model: fake\ntaks: [demo_letters]\n")
+    code, said = told(capsys, "run", "--config", str(config))
+    assert (code, "tasks" in said) == (2, True)
+    config.write_text("model: fake\ntasks: [demo_letters]\nlimit: 3\n")
+    assert main(["run", "--quiet", "--json", "--config", str(config), "--limit", "4"]) == 0
+    assert json.loads(capsys.readouterr().out)["plan"]["limit"] == 4
+
+
+SLOW = [
+    sys.executable,
+    "-m",
+    "evalstone",
+    "run",
+    "--model",
+    "fake",
+    "--model_args",
+    "delay_ms=100",
+    "--tasks",
+    "demo_letters",
+]
+
+
+def test_ctrl_c_keeps_what_was_answered(tmp_path: Path) -> None:
+    """Ctrl-C ends with 130 and a word on how to go on; the answers given until then are stored."""
+    store = tmp_path / "store.sqlite"
+    process = subprocess.Popen(
+        [*SLOW, "--store", str(store)], cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (store.is_file() and _n_outputs(store)):
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "run the same command again" in said
+    assert "Traceback" not in said
+    (row,) = Store.open(str(store)).runs()
+    assert row.status == "interrupted"
+    assert row.n_outputs > 0
+
+
+def _n_outputs(store: Path) -> int:
+    try:
+        runs = Store.open(str(store), read_only=True).runs()
+    except StoreError:
+        return 0  # its tables are being made
+    return runs[0].n_outputs if runs else 0
+
+
+def test_a_full_disk_is_told(tmp_path: Path) -> None:
+    """Where the store cannot grow, the run ends with exit code 4 and one line, and what was stored can be read."""
+    store = tmp_path / "store.sqlite"
+    Store.open(str(store)).close()
+    limit = store.stat().st_size + 40_000
+
+    def narrow() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    command = [sys.executable, "-m", "evalstone", *FAKE, "--tasks", "demo", "--store", str(store)]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        command, cwd=ROOT, preexec_fn=narrow, capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 4, done.stderr
+    assert "Traceback" not in done.stderr
+    assert Store.open(str(store)).runs()

@@ -1,0 +1,36 @@
+"""lm-eval's spellings come out as ours."""
+
+import pytest
+
+from evalstone.cli.spelling import normalise, with_command
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["--tasks", "a,b"], ["--tasks", "a,b"]),
+        (["--tasks", "a", "b", "--limit", "5"], ["--tasks", "a,b", "--limit", "5"]),
+        (["-t", "a,", "b"], ["-t", "a,b"]),
+        (["--tasks=a,b"], ["--tasks", "a,b"]),
+        (["--num-fewshot=5"], ["--num_fewshot=5"]),
+        (["--model-args", "pretrained=a-b", "dtype=float32"], ["--model_args", "pretrained=a-b,dtype=float32"]),
+        (["--apply_chat_template", "--limit", "2"], ["--apply_chat_template", "true", "--limit", "2"]),
+        (["--apply-chat-template", "chatml"], ["--apply_chat_template", "chatml"]),
+        (["--fewshot_as_multiturn"], ["--fewshot_as_multiturn", "true"]),
+        (["--fewshot_as_multiturn", "False"], ["--fewshot_as_multiturn", "False"]),
+        (["--cache_requests", "refresh"], ["--cache_requests", "refresh"]),
+        (["--seed", "-1"], ["--seed", "-1"]),
+        (["last", "--samples", "arc_easy", "--wrong"], ["last", "--samples", "arc_easy", "--wrong"]),
+    ],
+)
+def test_words_are_normalised(typed: list[str], meant: list[str]) -> None:
+    """Several words, bare flags, dashes and equals signs all end in one spelling."""
+    assert normalise(typed) == meant
+
+
+def test_no_command_means_run() -> None:
+    """`evalstone --model hf ...` is `evalstone run --model hf ...`, as in lm-eval; `--help` stays what it is."""
+    assert with_command(["--model", "hf"], ["run"]) == ["run", "--model", "hf"]
+    assert with_command(["--help"], ["run"]) == ["--help"]
+    assert with_command(["run", "--model", "hf"], ["run"]) == ["run", "--model", "hf"]
+    assert with_command([], ["run"]) == []

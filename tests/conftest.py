@@ -1,0 +1,38 @@
+"""Fixtures every part may use: where outside data lies, and a home of its own for each test."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a cache folder for the whole session: the index of lm-eval's 13,000 task files is made once."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, made_once: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give each test an empty EVALSTONE_HOME, so that no test sees another's store or the user's."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("EVALSTONE_HOME", str(home))
+    monkeypatch.setenv("EVALSTONE_CACHE", str(made_once))
+    monkeypatch.delenv("EVALSTONE_STORE", raising=False)
+    monkeypatch.delenv("EVALSTONE_DATA", raising=False)
+    return home
+
+
+@pytest.fixture(scope="session")
+def shared_dir() -> Path:
+    """Return the folder with real data and models beside the repository, or skip."""
+    path = ROOT.parent / "shared"
+    if not (path / "data").is_dir():
+        pytest.skip(f"no {path}/data: real benchmark data is not part of the repository")
+    return path

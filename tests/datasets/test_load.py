@@ -1,0 +1,221 @@
+"""Finding data sets: named files, the data folder, the Hub; and what they hash to."""
+
+import gzip
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evalstone import settings
+from evalstone.datasets import DatasetSpec, load_dataset
+from evalstone.datasets.digests import file_digest
+from evalstone.errors import DataError, MissingExtra
+
+ROWS = [{"question": "1+1?", "answer": "2"}, {"question": "2+2?", "answer": "4"}]
+
+
+def parquet(path: Path, rows: list[dict[str, Any]], metadata: Mapping[bytes, bytes] | None = None) -> None:
+    """Write rows as a Parquet file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = pa.Table.from_pylist(rows)
+    pq.write_table(table.replace_schema_metadata(metadata) if metadata else table, path)
+
+
+def spec_of(path: str, files: object, base: Path, **more: object) -> DatasetSpec:
+    """Return a spec with data_files."""
+    return DatasetSpec(path, kwargs=tuple({"data_files": files, **more}.items()), base=base)
+
+
+def test_a_local_folder_is_read_lazily(tmp_path: Path) -> None:
+    """`<dir>/<path>/<name>/<split>.parquet` is found; a damaged split that is not asked for does no harm."""
+    folder = tmp_path / "org" / "set" / "main"
+    parquet(folder / "test.parquet", ROWS)
+    (folder / "train.parquet").write_bytes(b"no parquet")
+    loaded = load_dataset(DatasetSpec("org/set", "main"), tmp_path)
+    assert loaded.origin == "local"
+    assert list(loaded.splits) == ["test", "train"]
+    assert loaded.splits["test"][1] == ROWS[1]
+    with pytest.raises(DataError, match=r"cannot read .*train\.parquet"):
+        loaded.splits["train"]
+
+
+def test_shards_are_one_split(tmp_path: Path) -> None:
+    """Files named as the Hub names shards are read one after the other."""
+    for i, row in enumerate(ROWS):
+        parquet(tmp_path / "org" / "set" / "default" / f"test-{i:05d}-of-00002.parquet", [row])
+    assert load_dataset(DatasetSpec("org/set"), tmp_path).splits["test"].to_list() == ROWS
+
+
+def test_an_unnamed_set_may_lie_in_its_only_folder(tmp_path: Path) -> None:
+    """Without a name the only configuration is taken; one with another name than asked for is not."""
+    parquet(tmp_path / "org" / "set" / "all" / "test.parquet", ROWS)
+    parquet(tmp_path / "org" / "set" / "_notes" / "test.parquet", ROWS)
+    assert len(load_dataset(DatasetSpec("org/set"), tmp_path).splits["test"]) == 2
+    with pytest.raises((DataError, MissingExtra)):
+        load_dataset(DatasetSpec("org/set", "other"), tmp_path)
+
+
+def test_class_labels_come_from_the_hubs_metadata(tmp_path: Path) -> None:
+    """Names of label columns are read from the Parquet schema."""
+    features = {"label": {"names": ["no", "yes"], "_type": "ClassLabel"}, "q": {"_type": "Value"}}
+    metadata = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
+    parquet(tmp_path / "s" / "default" / "test.parquet", [{"q": "?", "label": 1}], metadata)
+    rows = load_dataset(DatasetSpec("s"), tmp_path).splits["test"]
+    assert rows.features["label"].names == ("no", "yes")
+    assert rows.features["q"] is None
+
+
+def test_the_hash_is_that_of_the_bytes(tmp_path: Path) -> None:
+    """Moving a data set keeps its hash; one changed byte or a renamed split changes it."""
+    for name in ("a", "b", "c"):
+        parquet(tmp_path / name / "default" / "test.parquet", ROWS if name != "c" else ROWS[:1])
+    first, second, third = (load_dataset(DatasetSpec(name), tmp_path).content_hash for name in "abc")
+    assert first == second != third
+    assert first.startswith("sha256:")
+    (tmp_path / "b" / "default" / "test.parquet").rename(tmp_path / "b" / "default" / "train.parquet")
+    assert load_dataset(DatasetSpec("b"), tmp_path).content_hash != first
+
+
+def test_digests_are_remembered_until_the_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A digest is taken from its note while size, time and inode stay, and made anew when they do not."""
+    monkeypatch.setenv("EVALSTONE_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "x"
+    file.write_text("one")
+    digest = file_digest(file)
+    (note,) = (settings.cache_folder() / "digests").iterdir()
+    note.write_text(note.read_text().replace(digest, "f" * 64))
+    assert file_digest(file) == "f" * 64
+    file.write_text("other")
+    assert file_digest(file) not in {digest, "f" * 64}
+    note.write_text("damaged")
+    assert len(file_digest(file)) == 64
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json", "rows.jsonl.gz"])
+def test_json_is_read_in_every_shape(tmp_path: Path, name: str) -> None:
+    """Lines, one list, and gzipped lines give the same rows."""
+    lines = "\n".join(json.dumps(row) for row in ROWS) + "\n"
+    if name.endswith(".gz"):
+        with gzip.open(tmp_path / name, "wt") as stream:
+            stream.write(lines)
+    else:
+        (tmp_path / name).write_text(json.dumps(ROWS) if name == "rows.json" else lines)
+    loaded = load_dataset(spec_of("json", {"test": name}, tmp_path))
+    assert loaded.origin == "files"
+    assert loaded.splits["test"].to_list() == ROWS
+
+
+def test_json_fields_and_columns(tmp_path: Path) -> None:
+    """A list under a key is found with `field`; a mapping of columns is turned into rows."""
+    (tmp_path / "f.json").write_text(json.dumps({"data": ROWS}, indent=1))
+    assert load_dataset(spec_of("json", "f.json", tmp_path, field="data")).splits["train"].to_list() == ROWS
+    (tmp_path / "c.json").write_text(json.dumps({"a": [1, 2], "b": [3, 4]}, indent=1))
+    assert load_dataset(spec_of("json", "c.json", tmp_path)).splits["train"].to_list() == [
+        {"a": 1, "b": 3},
+        {"a": 2, "b": 4},
+    ]
+
+
+def test_line_separators_inside_a_text_do_not_split_it(tmp_path: Path) -> None:
+    """U+2028 in a JSON string is text, not the end of a line."""
+    (tmp_path / "r.jsonl").write_text('{"t": "a\u2028b"}\n', encoding="utf-8")
+    assert load_dataset(spec_of("json", "r.jsonl", tmp_path)).splits["train"][0] == {"t": "a\u2028b"}
+
+
+def test_csv_with_and_without_a_header(tmp_path: Path) -> None:
+    """Column names come from the first line, or from the task where it says so; empty cells are None."""
+    (tmp_path / "h.csv").write_text('question,n\n"a, ""b""\nc",1\nd,\n')
+    assert load_dataset(spec_of("csv", {"test": "h.csv"}, tmp_path)).splits["test"].to_list() == [
+        {"question": 'a, "b"\nc', "n": 1},
+        {"question": "d", "n": None},
+    ]
+    (tmp_path / "n.csv").write_text("x,1\ny,2\n")
+    spec = spec_of("csv", {"test": "n.csv"}, tmp_path, column_names=["q", "a"], header=None)
+    assert load_dataset(spec).splits["test"].to_list() == [{"q": "x", "a": 1}, {"q": "y", "a": 2}]
+
+
+def test_a_path_may_be_a_folder(tmp_path: Path) -> None:
+    """A data set path that is a folder on this machine, absolute or beside the task file, holds the splits itself."""
+    parquet(tmp_path / "mine" / "test.parquet", ROWS)
+    for spec in (DatasetSpec(str(tmp_path / "mine")), DatasetSpec("mine", base=tmp_path)):
+        loaded = load_dataset(spec)
+        assert (loaded.origin, loaded.splits["test"].to_list()) == ("files", ROWS)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="holds no <split>"):
+        load_dataset(DatasetSpec(str(tmp_path / "empty")))
+
+
+def test_patterns_and_absent_files(tmp_path: Path) -> None:
+    """A glob takes every file it matches; a name that matches none is an error that says where was looked."""
+    for i, row in enumerate(ROWS):
+        (tmp_path / f"part{i}.jsonl").write_text(json.dumps(row) + "\n")
+    assert len(load_dataset(spec_of("json", {"test": "part*.jsonl"}, tmp_path)).splits["test"]) == 2
+    with pytest.raises(DataError, match=r"no data file 'absent.jsonl'; looked in"):
+        load_dataset(spec_of("json", "absent.jsonl", tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("bad.jsonl", '{"a": 1}\n{"a": \n'), ("bad.json", "[1, 2]"), ("x.txt", "a")]
+)
+def test_unreadable_files_are_named(tmp_path: Path, name: str, content: str) -> None:
+    """What cannot be read is an error of ours with the file's name."""
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=name):
+        load_dataset(spec_of("json", name, tmp_path)).splits["train"]
+
+
+def test_a_missing_split_names_the_others(tmp_path: Path) -> None:
+    """Asking for a split that is not there says which there are."""
+    parquet(tmp_path / "s" / "default" / "test.parquet", ROWS)
+    with pytest.raises(DataError, match="no split 'train'; it has test"):
+        load_dataset(DatasetSpec("s"), tmp_path).splits["train"]
+
+
+def test_without_datasets_the_hub_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is nowhere local names the line that installs the Hub's library, and where was looked."""
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtra, match=r"evalstone\[hub\]"):
+        load_dataset(DatasetSpec("org/set"))
+    with pytest.raises(DataError, match=r"no rows of org/set in .*default.*evalstone\[hub\]"):
+        load_dataset(DatasetSpec("org/set"), tmp_path)
+
+
+def test_the_hub_offline_is_an_error_with_the_remedy() -> None:
+    """Without a network the error names the data folder as the way out."""
+    pytest.importorskip("datasets")
+    with pytest.raises(DataError, match=r"org/absent-set.*--data-dir"):
+        load_dataset(DatasetSpec("org/absent-set"))
+
+
+def test_hub_splits_carry_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit is read from the addresses that were downloaded, and the hash is that of the commit."""
+    datasets = pytest.importorskip("datasets")
+    commit = "a" * 40
+    split = datasets.Dataset.from_list(ROWS).select([1, 0])
+    split.info.download_checksums = {f"hf://datasets/org/set@{commit}/test.parquet": {}}
+    monkeypatch.setattr(datasets, "load_dataset", lambda **_: datasets.DatasetDict({"test": split}))
+    loaded = load_dataset(DatasetSpec("org/set"))
+    assert (loaded.origin, loaded.revision) == ("hub", commit)
+    assert loaded.splits["test"].to_list() == ROWS[::-1]
+    assert loaded.content_hash == load_dataset(DatasetSpec("org/set")).content_hash
+    split.info.download_checksums = None
+    unpinned = load_dataset(DatasetSpec("org/set"))
+    assert unpinned.revision is None
+    assert unpinned.content_hash != loaded.content_hash
+
+
+def test_a_gated_repository_names_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the Hub refuses, the error names HF_TOKEN."""
+    datasets = pytest.importorskip("datasets")
+
+    def refuse(**_: object) -> None:
+        raise ConnectionError("Dataset 'org/gated' is a gated dataset on the Hub. 401 Client Error")
+
+    monkeypatch.setattr(datasets, "load_dataset", refuse)
+    with pytest.raises(DataError, match=r"org/gated is gated.*HF_TOKEN"):
+        load_dataset(DatasetSpec("org/gated"))

@@ -1,0 +1,66 @@
+"""Exchanged matrix products agree with the modules they stand in for, and can be taken back."""
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from evalstone.engine import projections  # noqa: E402
+from evalstone.engine.projections import FasterProjections, project  # noqa: E402
+from tests.engine.test_architectures import SHAPE, tiny_model  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not projections.is_available(), reason="this torch has no oneDNN products")
+
+
+def test_every_linear_layer_and_gated_block_is_exchanged_and_restored() -> None:
+    """A llama layer has seven linear layers and one gated block; afterwards nothing is left of the exchange."""
+    model = tiny_model("llama", SHAPE)
+    ids = torch.arange(3, 20)[None]
+    with torch.inference_mode():
+        before = model(input_ids=ids).logits
+        faster = FasterProjections(model)
+        assert len(faster) == 3 * 8 + 1
+        during = model(input_ids=ids).logits
+        faster.restore()
+        after = model(input_ids=ids).logits
+    assert float((during - before).abs().max()) < 1e-4
+    assert torch.equal(before, after)
+
+
+def test_a_block_that_does_more_is_left_alone() -> None:
+    """BitNet's feed-forward has the three layers and a norm in between: the fused form is refused."""
+    model = tiny_model("bitnet", SHAPE | {"hidden_act": "silu"})
+    model.model.layers[0].mlp.ffn_sub_norm.weight.data *= 3.0
+    faster = FasterProjections(model)
+    try:
+        assert "forward" not in model.model.layers[0].mlp.__dict__
+        assert "forward" in model.model.layers[0].mlp.gate_proj.__dict__
+    finally:
+        faster.restore()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+def test_a_product_is_a_linear_layer(dtype: Any) -> None:
+    """In any dtype, with and without bias, the result is torch's own up to rounding."""
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(5, 8, generator=generator).to(dtype)
+    weight = torch.randn(7, 8, generator=generator).to(dtype)
+    bias = torch.randn(7, generator=generator).to(dtype)
+    for b in (None, bias):
+        expected = torch.nn.functional.linear(hidden, weight, b)
+        assert torch.allclose(project(hidden, weight, b), expected, rtol=1e-2, atol=1e-2)
+        assert project(hidden, weight, b).dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_half_product_is_that_of_float32(dtype: Any) -> None:
+    """Half weights times half rows, in slices, give what the same numbers give in float32, unrounded."""
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(2, 3, 16, generator=generator).to(dtype)
+    weight = torch.randn(2 * projections.UPCAST_ROWS + 5, 16, generator=generator).to(dtype)
+    expected = torch.nn.functional.linear(hidden.float(), weight.float())
+    found = projections.project_half(hidden, weight)
+    assert found.dtype == torch.float32
+    assert torch.allclose(found, expected, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,148 @@
+"""Runs that leave: as tables for other programs, and whole, to be read back elsewhere."""
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import evalstone
+from evalstone.api.exporting import export_run
+from evalstone.api.importing import import_run
+from evalstone.api.run import Run
+from evalstone.cli.main import main
+from evalstone.errors import DataError, UsageError
+from evalstone.interop.export_tables import COLUMNS
+from evalstone.store import Store
+
+TASKS = ["demo_who", "demo_truth"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Return a small finished run of the fake model."""
+    return evalstone.evaluate("fake", TASKS, limit=6, store=str(tmp_path / "store.sqlite"))
+
+
+def place_of(run: Run) -> str:
+    """Return where the run's store lies."""
+    return run.store.url.removeprefix("sqlite:///")
+
+
+def test_a_run_travels_in_one_file(run: Run, tmp_path: Path) -> None:
+    """What is read back in another store equals the original in plan, prompts, outputs, scores and estimates."""
+    (file,) = export_run(place_of(run), "last", tmp_path / "out" / "run.evalstone")
+    assert [path.name for path in file.parent.iterdir()] == ["run.evalstone"]
+    found = import_run(str(tmp_path / "elsewhere.sqlite"), file)
+    assert found.is_new
+    assert (found.run.id, found.run.row.plan, found.run.row.status) == (run.id, run.row.plan, "finished")
+    assert found.run.estimates == run.estimates
+    for task in TASKS:
+        assert found.run.samples(task) == run.samples(task)
+    assert found.run.store.verify() == []
+    copied = found.run.attempts()[0]["facts"]["copied"]
+    assert [one["started_at"] for one in copied] == [one["started_at"] for one in run.attempts()]
+    assert not import_run(str(tmp_path / "elsewhere.sqlite"), file).is_new
+
+
+def test_the_file_is_a_store_itself(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An exported file can be shown and verified where it lies."""
+    (file,) = export_run(place_of(run), "last", tmp_path / "run.evalstone")
+    assert main(["verify", "--store", str(file)]) == 0
+    assert main(["show", "last", "--store", str(file)]) == 0
+    assert "demo_who" in capsys.readouterr().out
+
+
+def test_a_damaged_file_is_refused(run: Run, tmp_path: Path) -> None:
+    """One changed number in an exported file is found, and nothing reaches the store."""
+    import sqlite3
+
+    (file,) = export_run(place_of(run), "last", tmp_path / "run.evalstone")
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE scores SET value = 1.0 - value WHERE request = (SELECT min(request) FROM scores)")
+    connection.close()
+    target = str(tmp_path / "elsewhere.sqlite")
+    with pytest.raises(DataError, match="is damaged"):
+        import_run(target, file)
+    assert Store.open(target).runs() == []
+
+
+def test_another_database_is_refused(tmp_path: Path) -> None:
+    """A SQLite file of another program, and a store without a run, are no exported runs."""
+    import sqlite3
+
+    other = tmp_path / "other.sqlite"
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE t (a)")
+    connection.close()
+    with pytest.raises(DataError, match="no exported run"):
+        import_run(str(tmp_path / "store.sqlite"), other)
+    Store.open(str(tmp_path / "empty.sqlite")).close()
+    with pytest.raises(DataError, match="holds 0 runs"):
+        import_run(str(tmp_path / "store.sqlite"), tmp_path / "empty.sqlite")
+
+
+def test_csv_and_parquet_hold_every_estimate(run: Run, tmp_path: Path) -> None:
+    """Both have one row per estimate with the unrounded value, and undefined is empty, not zero."""
+    import pyarrow.parquet as pq
+
+    (table,) = export_run(place_of(run), "last", tmp_path / "run.csv")
+    rows = list(csv.DictReader(table.open()))
+    typed = pq.read_table(export_run(place_of(run), "last", tmp_path / "run.parquet")[0]).to_pylist()
+    assert len(rows) == len(typed) == len(run.estimates)
+    for row, cells, estimate in zip(rows, typed, run.estimates, strict=True):
+        assert tuple(row) == tuple(cells) == COLUMNS
+        assert cells["value"] == estimate.value
+        assert row["value"] == ("" if estimate.value is None else repr(estimate.value))
+        assert cells["chance"] == estimate.chance
+        assert (row["task"], row["metric"], cells["n"]) == (estimate.task, estimate.metric, estimate.n)
+
+
+def test_markdown_and_latex_are_for_people(run: Run, tmp_path: Path) -> None:
+    """Shares are in per cent with their interval; underscores are escaped where LaTeX needs it."""
+    markdown = export_run(place_of(run), "last", tmp_path / "run.md")[0].read_text()
+    latex = export_run(place_of(run), "last", tmp_path / "run.tex")[0].read_text()
+    value = run.estimate("demo_who", "acc").value
+    assert value is not None
+    line = next(line for line in markdown.splitlines() if line.startswith("| demo_who | acc |"))
+    assert f"| {100 * value:.1f}% |" in line
+    assert r"demo\_who & acc & " in latex
+    assert latex.count(r"\\") == 1 + len(run.estimates)
+
+
+def test_the_model_card_is_what_the_hub_reads(run: Run, tmp_path: Path) -> None:
+    """huggingface_hub reads the model index back with each task's value."""
+    hub = pytest.importorskip("huggingface_hub.repocard_data", reason="huggingface_hub is not installed")
+    import yaml
+
+    index = yaml.safe_load(export_run(place_of(run), "last", tmp_path / "card.yaml")[0].read_text())["model-index"]
+    _, results = hub.model_index_to_eval_results(index)
+    found = {(one.dataset_name, one.metric_type): one.metric_value for one in results}
+    assert found["demo_who", "acc"] == run.estimate("demo_who", "acc").value
+
+
+def test_lm_evals_form_is_read_back(run: Run, tmp_path: Path) -> None:
+    """A folder takes lm-eval's results and samples, which import gives the same numbers; .json is the results alone."""
+    written = export_run(place_of(run), "last", tmp_path / "folder")
+    assert len(written) == 1 + len(TASKS)
+    found = import_run(str(tmp_path / "elsewhere.sqlite"), tmp_path / "folder")
+    assert found.notes == ()
+    assert found.run.estimate("demo_who", "acc").value == run.estimate("demo_who", "acc").value
+    (alone,) = export_run(place_of(run), "last", tmp_path / "alone.json")
+    assert json.loads(alone.read_text())["results"].keys() >= set(TASKS)
+
+
+def test_an_unknown_ending_is_refused(run: Run, tmp_path: Path) -> None:
+    """`-o run.docx` says which endings there are, and writes nothing."""
+    with pytest.raises(UsageError, match=r"\.evalstone, \.json, \.csv"):
+        export_run(place_of(run), "last", tmp_path / "run.docx")
+    assert not (tmp_path / "run.docx").exists()
+
+
+def test_an_interrupted_run_can_be_continued_after_the_move(run: Run, tmp_path: Path) -> None:
+    """A run that was not finished keeps that state, so running it again in the other store goes on."""
+    opened = run.store.open_run(replace(run.row.plan, seed=99), facts={})
+    (file,) = export_run(place_of(run), opened.run_id, tmp_path / "run.evalstone")
+    found = import_run(str(tmp_path / "elsewhere.sqlite"), file)
+    assert found.run.row.status == "interrupted"

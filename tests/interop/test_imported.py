@@ -1,0 +1,166 @@
+"""lm-eval's own files in our store: shown, checked and compared as runs of ours, and marked as foreign."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalstone.api.comparison import compare_stored
+from evalstone.api.importing import import_run
+from evalstone.cli.main import main
+from evalstone.errors import DataError
+from evalstone.interop.imported import imported_run
+from evalstone.records import LoglikelihoodAsk
+from evalstone.store import Store
+from tests.interop.test_lm_eval_files import results_in
+from tests.interop.test_read_lm_eval import line_of, written
+
+
+@pytest.mark.oracle
+@pytest.mark.slow
+@pytest.mark.parametrize("whose", [0, 1])
+def test_the_stored_numbers_are_the_files_own(both: tuple[Path, Path], whose: int, tmp_path: Path) -> None:
+    """Every number of lm-eval's results file comes out of the imported samples again, and nothing disagrees."""
+    found = import_run(str(tmp_path / "store.sqlite"), both[whose])
+    assert found.is_new
+    assert found.notes == ()
+    n_checked = 0
+    for task, entry in results_in(both[whose])["results"].items():
+        for key, value in entry.items():
+            metric, _, name_of_filter = key.partition(",")
+            if name_of_filter and not metric.endswith("_stderr"):
+                estimate = found.run.estimate(task, f"{metric},{name_of_filter}")
+                assert estimate.details["lm_eval_value"] == pytest.approx(value, rel=1e-9), (task, key)
+                n_checked += 1
+    assert n_checked == 8
+
+
+@pytest.mark.oracle
+@pytest.mark.slow
+def test_prompts_answers_and_hashes_are_kept(both: tuple[Path, Path], tmp_path: Path) -> None:
+    """Each prompt has the hash its file gives, each answer its log-likelihood, and the store verifies clean."""
+    run = import_run(str(tmp_path / "store.sqlite"), both[0]).run
+    file = next(both[0].glob("samples_arc_easy_*.jsonl"))
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for line, record in zip(lines, run.samples("arc_easy"), strict=True):
+        assert dict(record.sample.row if record.sample else {}) == line["doc"]
+        assert [str(output.total_nats) for output in record.outputs] == [answer[0][0] for answer in line["resps"]]
+        asked = [ask.continuation for ask in record.request.asks if isinstance(ask, LoglikelihoodAsk)]
+        assert asked == [one["arg_1"] for one in line["arguments"].values()]
+        assert record.request.prompt == line["arguments"]["gen_args_0"]["arg_0"]
+    assert run.verify() == []
+
+
+@pytest.mark.oracle
+@pytest.mark.slow
+def test_it_pairs_with_a_run_of_our_own(both: tuple[Path, Path], shared_dir: Path, tmp_path: Path) -> None:
+    """A run of ours pairs with the imported one on every sample, on the same prompts, without a flip."""
+    import evalstone
+
+    store = str(tmp_path / "store.sqlite")
+    theirs = import_run(store, both[0]).run
+    ours = evalstone.evaluate(
+        "hf", ["arc_easy", "arc_challenge"], limit=8, store=store, data_dir=shared_dir / "data",
+        model_args={"pretrained": str(shared_dir / "models" / "stories260K"), "dtype": "float32"},
+    )  # fmt: skip
+    pair = compare_stored(store, [theirs.id, ours.id], strict_prompts=True).pairs[0]
+    assert {line.name: line.n for line in pair.tasks} == {"arc_challenge": 8, "arc_easy": 8}
+    assert pair.flips == ()
+    assert not pair.set_up
+
+
+def sample(index: int, nats: tuple[float, float], acc: float) -> dict[str, Any]:
+    """Return a line of a samples file with its answers."""
+    line = line_of(index, nats, acc)
+    return {**line, "resps": [[answer] for answer in line["filtered_resps"]]}
+
+
+def test_the_same_files_are_the_same_run(tmp_path: Path) -> None:
+    """Importing again adds nothing; other samples under the same results are another run."""
+    folder, store = tmp_path / "run", str(tmp_path / "store.sqlite")
+    folder.mkdir()
+    written(folder, [sample(0, (-1.0, -2.0), 1.0), sample(1, (-2.0, -1.0), 0.0)])
+    first, second = import_run(store, folder), import_run(store, folder)
+    assert (first.is_new, second.is_new) == (True, False)
+    assert second.run.id == first.run.id
+    written(folder, [sample(0, (-1.0, -2.0), 1.0), sample(2, (-2.0, -1.0), 0.0)])
+    assert import_run(store, folder).run.id != first.run.id
+
+
+def test_numbers_that_samples_do_not_give_are_said(tmp_path: Path) -> None:
+    """A results file that says 0.5 over samples that give 1.0 is stored with a line that says so."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    written(folder, [sample(0, (-1.0, -2.0), 1.0), sample(1, (-1.0, -2.0), 1.0)])
+    found = import_run(str(tmp_path / "store.sqlite"), folder)
+    assert len(found.notes) == 1
+    assert "says 0.5, its samples give 1" in found.notes[0]
+    assert found.run.estimate("t", "acc").value == 1.0
+
+
+def test_without_samples_the_numbers_still_show(tmp_path: Path) -> None:
+    """A results file alone is stored with its own values and errors, and no invented sample."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    written(folder, [])
+    next(folder.glob("samples_*")).unlink()
+    run = import_run(str(tmp_path / "store.sqlite"), folder).run
+    estimate = run.estimate("t", "acc")
+    assert (estimate.value, estimate.stderr) == (0.5, 0.5)
+    assert run.row.n_requests == 0
+    assert run.verify() == []
+
+
+def broken(folder: Path, line: dict[str, Any]) -> Path:
+    """Write a run whose second sample is `line`."""
+    folder.mkdir(exist_ok=True)
+    return written(folder, [sample(0, (-1.0, -2.0), 1.0), line])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"no": "sample"},
+        {**sample(1, (-1.0, -2.0), 1.0), "doc_id": "first"},
+        {**sample(1, (-1.0, -2.0), 1.0), "resps": [[["-1", "True"]]]},
+        {**sample(1, (-1.0, -2.0), 1.0), "arguments": {"gen_args_0": {}, "gen_args_1": {}}},
+        {**sample(1, (-1.0, -2.0), 1.0), "arguments": 7},
+    ],
+)
+def test_bad_files_are_one_line_and_nothing_is_stored(
+    tmp_path: Path, line: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A samples file that is not as lm-eval writes it ends with exit code 3, one line, and an untouched store."""
+    store = str(tmp_path / "store.sqlite")
+    assert main(["import", str(broken(tmp_path / "run", line)), "--store", store]) == 3
+    error = capsys.readouterr().err.strip()
+    assert len(error.splitlines()) == 1
+    assert error.startswith("error: ")
+    assert not Store.exists(store)
+
+
+def test_what_is_no_results_file_is_refused(tmp_path: Path) -> None:
+    """An empty folder, other JSON and no JSON are each refused with what was expected."""
+    with pytest.raises(DataError, match="expected a file results_"):
+        imported_run(tmp_path)
+    file = tmp_path / "results_1.json"
+    file.write_text('{"a": 1}')
+    with pytest.raises(DataError, match="'results' is missing"):
+        imported_run(tmp_path)
+    file.write_text("no json")
+    with pytest.raises(DataError, match="is no JSON"):
+        imported_run(tmp_path)
+
+
+def test_it_is_listed_as_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`ls runs` and the heading of `show` say that the run is not of our making."""
+    folder, store = tmp_path / "run", str(tmp_path / "store.sqlite")
+    folder.mkdir()
+    written(folder, [sample(0, (-1.0, -2.0), 1.0), sample(1, (-2.0, -1.0), 0.0)])
+    assert main(["import", str(folder), "--store", store]) == 0
+    capsys.readouterr()
+    assert main(["ls", "runs", "--store", store]) == 0
+    assert "imported" in capsys.readouterr().out
+    assert main(["show", "last", "--store", store]) == 0
+    assert "another tool" in " ".join(capsys.readouterr().out.split())

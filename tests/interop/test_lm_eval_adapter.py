@@ -1,0 +1,122 @@
+"""Our engine inside lm-eval: what its users get by writing `evalstone` where they wrote `hf`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalstone.cli.main import main
+from evalstone.errors import UsageError
+from tests.conftest import ROOT
+
+CASES = ("plain", "shots", "chat", "bos", "written")
+pytestmark = [pytest.mark.oracle, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def found(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Return what both models gave, by case."""
+    pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'evalstone[lm-eval]'")
+    out = tmp_path_factory.mktemp("drop_in") / "found.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.interop.run_drop_in", str(shared_dir), str(out)],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=280,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    result: dict[str, Any] = json.loads(out.read_text())
+    return result
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_results_equal_those_of_hf(found: dict[str, Any], case: str) -> None:
+    """Each metric of each task is what lm-eval's own `hf` gives: 11 tasks, shots, chat template, BOS, written answers.
+
+    truthfulqa_mc2 and the perplexities are functions of the log-likelihoods themselves, whose last digits differ.
+    """
+    theirs, ours = found[case]["hf"]["results"], found[case]["evalstone"]["results"]
+    assert ours.keys() == theirs.keys()
+    for task, entry in theirs.items():
+        numbers = {key: value for key, value in entry.items() if isinstance(value, float)}
+        assert numbers
+        for key, value in numbers.items():
+            assert ours[task][key] == pytest.approx(value, rel=1e-5), (task, key)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_answer_equals_hfs(found: dict[str, Any], case: str) -> None:
+    """Each prompt is the same, each log-likelihood within float32 rounding, each greedy flag and text equal."""
+    theirs, ours = found[case]["hf"]["samples"], found[case]["evalstone"]["samples"]
+    assert len(theirs) >= 3
+    for (*place, expected), (*same_place, answers) in zip(theirs, ours, strict=True):
+        assert same_place == place
+        assert answers == _close(expected), place
+
+
+def _close(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_close(part) for part in value]
+    return pytest.approx(value, abs=1e-3, rel=1e-5) if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_files_say_the_same_of_the_model(found: dict[str, Any], case: str) -> None:
+    """Parameters, dtype, special tokens, window and chat template are recorded as for `hf`."""
+    assert found[case]["evalstone"]["config"] == found[case]["hf"]["config"]
+    assert found[case]["evalstone"]["facts"] == found[case]["hf"]["facts"]
+
+
+def test_hf_stays_lm_evals_own(found: dict[str, Any]) -> None:
+    """With our name registered first, `hf` still is lm-eval's class, and its other models are there."""
+    assert found
+    from evalstone.interop.lm_eval_adapter import register
+
+    register()
+    from lm_eval.api.registry import get_model
+
+    assert get_model("hf").__module__ == "lm_eval.models.huggingface"
+    assert get_model("evalstone").__module__ == "evalstone.interop.lm_eval_adapter"
+
+
+def test_repeats_are_drawn_apart(shared_dir: Path) -> None:
+    """lm-eval repeats a request by sending it again; sampled answers to it differ, greedy ones are equal."""
+    pytest.importorskip("lm_eval")
+    from lm_eval.api.instance import Instance
+
+    from evalstone.interop.lm_eval_adapter import EvalstoneLM
+
+    model = EvalstoneLM(pretrained=str(shared_dir / "models" / "stories260K"), dtype="float32", device="cpu")
+
+    def ask(**settings: Any) -> list[str]:
+        arguments = ("Once upon a time", {"until": ["\n"], "max_gen_toks": 12, **settings})
+        made = [
+            Instance(request_type="generate_until", doc={}, arguments=arguments, idx=0, metadata=("t", 0, 3))
+            for _ in range(3)
+        ]
+        return model.generate_until(made, disable_tqdm=True)
+
+    assert len(set(ask(do_sample=False))) == 1
+    assert len(set(ask(do_sample=True, temperature=1.0))) > 1
+
+
+def test_a_model_without_a_place_is_refused() -> None:
+    """Leaving out pretrained= is one line that says so, not a traceback from deep inside."""
+    pytest.importorskip("lm_eval")
+    from evalstone.interop.lm_eval_adapter import EvalstoneLM
+
+    with pytest.raises(UsageError, match="pretrained="):
+        EvalstoneLM(dtype="float32")
+
+
+def test_the_words_reach_lm_eval_as_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    """`evalstone lm-eval run --help` is lm-eval's own help, and hyphens stay hyphens."""
+    pytest.importorskip("lm_eval")
+    with pytest.raises(SystemExit) as stopped:
+        main(["lm-eval", "run", "--help"])
+    assert stopped.value.code == 0
+    assert "--model_args" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["lm-eval", "run", "--no-such-word"])
+    assert "--no-such-word" in capsys.readouterr().err

@@ -1,0 +1,115 @@
+"""lm-eval's own files, read back: summing them up again gives its numbers, and they compare with ours."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalstone.errors import DataError
+from evalstone.interop.read_lm_eval import read_lm_eval
+from evalstone.records import Estimate
+from evalstone.report.compare import compare_runs
+from evalstone.report.summarise import summarise
+from tests.interop.test_lm_eval_files import results_in
+
+
+def summed(folder: Path) -> dict[tuple[str, str, str], Estimate]:
+    """Return the estimates made from the files in a folder."""
+    run = read_lm_eval(folder)
+    found = summarise(run.rows, run.tasks, run.groups, bootstrap_iters=1000)
+    return {(estimate.task, estimate.metric, estimate.filter): estimate for estimate in found}
+
+
+@pytest.mark.oracle
+@pytest.mark.slow
+@pytest.mark.parametrize("whose", [0, 1])
+def test_aggregating_again_gives_the_files_own_numbers(both: tuple[Path, Path], whose: int) -> None:
+    """Every value and error in lm-eval's results file (and in ours) comes out of its samples again, groups too."""
+    results = results_in(both[whose])["results"]
+    found = summed(both[whose])
+    n_checked = 0
+    for task, entry in results.items():
+        for key, value in entry.items():
+            metric, _, name_of_filter = key.partition(",")
+            if not name_of_filter:
+                continue
+            which = "lm_eval_stderr" if metric.endswith("_stderr") else "lm_eval_value"
+            estimate = found[task, metric.removesuffix("_stderr"), name_of_filter]
+            expected = None if value == "N/A" else pytest.approx(value, rel=1e-9)
+            assert estimate.details[which] == expected, (task, key)
+            n_checked += 1
+    assert n_checked == 16
+
+
+@pytest.mark.oracle
+@pytest.mark.slow
+def test_a_foreign_run_pairs_with_ours(both: tuple[Path, Path]) -> None:
+    """lm-eval's run and ours of the same model pair on every sample, agree on every one, and used the same prompts."""
+    runs = [read_lm_eval(folder) for folder in both]
+    pair = compare_runs(runs, strict_prompts=True).pairs[0]
+    assert [line.name for line in pair.tasks] == [task.name for task in runs[0].tasks]
+    assert all(line.n == 8 for line in pair.tasks)
+    assert pair.flips == ()
+    assert not [line for line in pair.set_up if "prompts" in line]
+
+
+@pytest.mark.oracle
+@pytest.mark.slow
+def test_ties_and_calibration_come_with_the_log_likelihoods(both: tuple[Path, Path]) -> None:
+    """A multiple-choice file gives Brier score and chance as well, which lm-eval does not print."""
+    estimate = summed(both[0])["arc_easy", "acc", "none"]
+    assert estimate.chance == pytest.approx(0.25, abs=0.02)
+    assert estimate.details["brier"] > 0
+
+
+def written(folder: Path, lines: list[dict[str, Any]]) -> Path:
+    """Write a small run in lm-eval's format and return its folder."""
+    results = {
+        "results": {"t": {"alias": "t", "acc,none": 0.5, "acc_stderr,none": 0.5}},
+        "configs": {"t": {"task": "t", "output_type": "multiple_choice", "metric_list": [{"metric": "acc"}]}},
+        "versions": {"t": 1.0},
+        "model_name": "org/model",
+    }
+    (folder / "results_2026-01-01T00-00-00.000000.json").write_text(json.dumps(results))
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder / "samples_t_2026-01-01T00-00-00.000000.jsonl").write_text(text)
+    return folder
+
+
+def line_of(index: int, nats: tuple[float, float], acc: float) -> dict[str, Any]:
+    """Return a sample whose first choice is right."""
+    return {
+        "doc_id": index,
+        "doc": {"id": index},
+        "target": "0",
+        "arguments": {f"gen_args_{i}": {"arg_0": "Q:", "arg_1": f" {text}"} for i, text in enumerate(("yes", "no"))},
+        "filtered_resps": [[str(value), "False"] for value in nats],
+        "filter": "none",
+        "metrics": ["acc"],
+        "acc": acc,
+    }
+
+
+def test_a_tie_in_a_foreign_file_is_seen(tmp_path: Path) -> None:
+    """Two equal log-likelihoods count as a tie in our value, while lm-eval's own stays beside it."""
+    run = read_lm_eval(written(tmp_path, [line_of(0, (-1.0, -1.0), 1.0), line_of(1, (-3.0, -1.0), 0.0)]))
+    (estimate,) = summarise(run.rows, run.tasks)
+    assert (estimate.value, estimate.details["lm_eval_value"], estimate.details["n_tied"]) == (0.25, 0.5, 1)
+    assert run.label == "model"
+
+
+def test_what_is_no_run_of_lm_eval_is_refused(tmp_path: Path) -> None:
+    """An empty folder, a file of another kind and a broken line are errors that name the place."""
+    with pytest.raises(DataError, match="no results of lm-eval"):
+        read_lm_eval(tmp_path)
+    other = tmp_path / "results_x.json"
+    other.write_text('{"scores": []}')
+    with pytest.raises(DataError, match="'results' is missing"):
+        read_lm_eval(other)
+    other.unlink()
+    folder = written(tmp_path, [line_of(0, (-1.0, -2.0), 1.0)])
+    (samples,) = folder.glob("samples_*.jsonl")
+    samples.write_text(samples.read_text() + "{broken\n")
+    with pytest.raises(DataError, match="line 2 is no JSON"):
+        read_lm_eval(folder)

@@ -1,0 +1,1 @@
+"""Who answers: tests of `evalstone.models`."""

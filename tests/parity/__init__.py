@@ -1,0 +1,1 @@
+"""Ours beside lm-evaluation-harness itself, on real rows and real models."""

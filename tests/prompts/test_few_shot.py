@@ -1,0 +1,112 @@
+"""The few-shot draw: other programs' generators repeated, leaks excluded or counted."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalstone.errors import PlanError
+from evalstone.prompts.few_shot import DrawRules, count_leaks, draw_shots, order_of_samples
+from evalstone.records import Sample, content_hash
+
+
+def samples_of(rows: list[dict[str, int]]) -> list[Sample]:
+    """Return samples of these rows."""
+    return [Sample("task", i, row, content_hash(row)) for i, row in enumerate(rows)]
+
+
+POOL = [{"n": i} for i in range(12)]
+
+
+def test_no_shots_draw_nothing() -> None:
+    """At zero shots the pool is not looked at."""
+    assert draw_shots(samples_of(POOL[:2]), 2, [], DrawRules(0, 1234)) == [(), ()]
+
+
+def test_one_generator_runs_over_the_samples() -> None:
+    """Sample after sample draws k rows from one generator with the run's seed."""
+    generator = random.Random(1234)
+    expected = [tuple(POOL.index(row) for row in generator.sample(POOL, 3)) for _ in range(5)]
+    assert draw_shots(samples_of([{"n": 99}] * 5), 5, POOL, DrawRules(3, 1234)) == expected
+
+
+def test_excluding_draws_one_more_and_drops_the_sample() -> None:
+    """Where samples come from the pool itself, k + 1 are drawn and the sample is taken out."""
+    generator = random.Random(1234)
+    expected = [tuple(POOL.index(x) for x in generator.sample(POOL, 4) if x != row)[:3] for row in POOL]
+    drawn = draw_shots(samples_of(POOL), len(POOL), POOL, DrawRules(3, 1234, exclude=True))
+    assert drawn == expected
+    assert all(i not in shots for i, shots in enumerate(drawn))
+
+
+def test_duplicates_are_drawn_again() -> None:
+    """If too few remain because rows repeat, shots are drawn from the pool without them."""
+    pool = [{"n": 0}] * 9 + [{"n": 1}, {"n": 2}]
+    drawn = draw_shots(samples_of([{"n": 0}] * 4), 4, pool, DrawRules(2, 1234, exclude=True))
+    assert all(set(shots) == {9, 10} for shots in drawn)
+    with pytest.raises(PlanError, match="3 shots are to be drawn from 2 rows"):
+        draw_shots(samples_of([{"n": 0}]), 1, pool, DrawRules(3, 1234, exclude=True))
+
+
+def test_first_n_takes_the_beginning() -> None:
+    """first_n has no chance in it; with exclusion the sample is passed over."""
+    rules = DrawRules(2, 1234, sampler="first_n")
+    assert draw_shots(samples_of(POOL[:2]), 2, POOL, rules) == [(0, 1), (0, 1)]
+    excluding = DrawRules(2, 1234, sampler="first_n", exclude=True)
+    assert draw_shots(samples_of(POOL[:3]), 3, POOL, excluding) == [(1, 2), (0, 2), (0, 1)]
+    with pytest.raises(PlanError, match="5 shots are to be drawn from 3 rows"):
+        draw_shots(samples_of(POOL[:1]), 1, POOL[:3], DrawRules(5, 1, sampler="first_n"))
+
+
+def test_the_scheme_of_2023_shuffles_first() -> None:
+    """One generator shuffles the samples and goes on to draw their shots."""
+    rules = DrawRules(2, 42, scheme="shuffled")
+    order = order_of_samples(6, rules)
+    generator = random.Random(42)
+    expected = list(range(6))
+    generator.shuffle(expected)
+    assert order == expected
+    samples = samples_of([{"n": 100 + i} for i in range(6)])
+    drawn = draw_shots([samples[i] for i in order], 6, POOL, rules)
+    assert drawn == [tuple(POOL.index(row) for row in generator.sample(POOL, 2)) for _ in range(6)]
+    first = draw_shots([samples[i] for i in order[:2]], 6, POOL, rules)
+    assert first == drawn[:2]
+
+
+def test_a_small_pool_is_an_error() -> None:
+    """More shots than rows is a plan that cannot be carried out."""
+    with pytest.raises(PlanError, match="13 shots are to be drawn from 12 rows"):
+        draw_shots(samples_of(POOL[:1]), 1, POOL, DrawRules(13, 1))
+
+
+@given(st.integers(0, 4), st.lists(st.integers(0, 5), min_size=6, max_size=20))
+def test_our_own_scheme_never_leaks(n_shots: int, values: list[int]) -> None:
+    """Drawn by name, a sample never gets itself or a row equal to it, and no shot twice."""
+    pool = [{"n": value} for value in values]
+    samples = samples_of(pool)
+    rules = DrawRules(n_shots, 1234, scheme="per-sample", forbid_leaks=True)
+    if any(len(pool) - values.count(value) < n_shots for value in values):
+        with pytest.raises(PlanError):
+            draw_shots(samples, len(pool), pool, rules)
+        return
+    for sample, shots in zip(samples, draw_shots(samples, len(pool), pool, rules), strict=True):
+        assert count_leaks(sample, shots, pool) == 0
+        assert len(set(shots)) == n_shots
+
+
+def test_our_own_scheme_does_not_depend_on_the_others() -> None:
+    """A sample draws the same shots alone, in any order and among any others."""
+    samples = samples_of([{"n": 100 + i} for i in range(5)])
+    rules = DrawRules(3, 1234, scheme="per-sample", forbid_leaks=True)
+    whole = draw_shots(samples, 5, POOL, rules)
+    assert draw_shots(samples[::-1], 5, POOL, rules) == whole[::-1]
+    assert draw_shots(samples[3:4], 5, POOL, rules) == whole[3:4]
+    assert len(set(whole)) > 1
+
+
+def test_leaks_are_counted() -> None:
+    """A shot equal to the sample's row is counted, wherever it lies."""
+    sample = samples_of([{"n": 3}])[0]
+    assert count_leaks(sample, (1, 3, 5), POOL) == 1
+    assert count_leaks(sample, (1, 2), POOL) == 0

@@ -1,0 +1,193 @@
+"""Running, resuming, killing: what was answered stays answered."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalstone.errors import StoreError
+from evalstone.models.fake import FakeModel
+from evalstone.records import Output, Request
+from evalstone.runner.execute import RunProgress, execute
+from evalstone.runner.plan import PreparedRun, RunOptions, chunks_of, prepare
+from evalstone.store import Store
+from evalstone.tasks.bound import BindOptions
+from evalstone.tasks.catalog import Catalog
+
+TASKS = ("demo_letters", "demo_who", "demo_stories")
+LIMIT = 20
+
+
+class CountingModel(FakeModel):
+    """The fake, which notes what it was asked and can stop in the middle."""
+
+    def __init__(self, stop_after: int | None = None, fails_at: int | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.asked: list[tuple[str, int]] = []
+        self.stop_after = stop_after
+        self.fails_at = fails_at  # this ask of every request fails in a way that is worth another try
+
+    def answer(self, requests: Sequence[Request], **watching: Any) -> Iterator[Output]:
+        """Answer as the fake does."""
+        for output in super().answer(requests, **watching):
+            if self.stop_after is not None and len(self.asked) >= self.stop_after:
+                raise KeyboardInterrupt
+            self.asked.append((output.request_id, output.ask_index))
+            if output.ask_index == self.fails_at:
+                yield Output(output.request_id, output.ask_index, error="no answer in time", error_kind="Retryable")
+            else:
+                yield output
+
+
+def prepared_run(model: FakeModel, tasks: Sequence[str] = TASKS, limit: float = LIMIT) -> PreparedRun:
+    """Return a plan over the demo tasks."""
+    return prepare(Catalog.open(lm_eval=False).select(tasks), model, RunOptions(bind=BindOptions(limit=limit)))
+
+
+def stored_scores(store: Store, run_id: str) -> list[tuple[Any, ...]]:
+    """Return every score of a run, in an order of its own."""
+    return sorted(
+        ((s.task, s.sample_index, s.filter, s.metric, s.value, str(s.status)) for s in store.scores(run_id)), key=str
+    )
+
+
+def test_the_same_plan_is_asked_once() -> None:
+    """A finished run is answered from the store: the second time the model is asked nothing."""
+    store = Store.open()
+    first = execute(prepared_run(CountingModel()), CountingModel(), store)
+    model = CountingModel()
+    second = execute(prepared_run(model), model, store)
+    assert (first.was_stored, second.was_stored) == (False, True)
+    assert first.run_id == second.run_id
+    assert model.asked == []
+
+
+@pytest.mark.parametrize("stop_after", [1, 37, 150])
+def test_an_interrupted_run_goes_on(stop_after: int) -> None:
+    """Stopped and resumed ends as never stopped, and nothing is asked twice."""
+    whole = Store.open(str(Path(os.environ["EVALSTONE_HOME"]) / "whole.sqlite"))
+    uninterrupted = CountingModel()
+    expected = execute(prepared_run(uninterrupted), uninterrupted, whole)
+    store = Store.open()
+    first, second = CountingModel(stop_after), CountingModel()
+    with pytest.raises(KeyboardInterrupt):
+        execute(prepared_run(first), first, store)
+    result = execute(prepared_run(second), second, store)
+    assert result.status == "finished"
+    assert sorted(first.asked + second.asked) == sorted(uninterrupted.asked)
+    assert stored_scores(store, result.run_id) == stored_scores(whole, expected.run_id)
+
+
+def test_a_failed_answer_is_not_a_wrong_one() -> None:
+    """A failed request has no score, and the run goes on."""
+    store = Store.open()
+    failing = CountingModel(fail=0.2)
+    first = execute(prepared_run(failing), failing, store)
+    values = [s for s in store.scores(first.run_id) if str(s.status) == "failed"]
+    assert first.n_failed > 0
+    assert values
+    assert all(score.value is None for score in values)
+
+
+def test_what_failed_is_asked_again_and_scored() -> None:
+    """The same command asks only what had failed, and then every request has the score it would have had at once."""
+    store, whole = Store.open(), Store.open(str(Path(os.environ["EVALSTONE_HOME"]) / "whole.sqlite"))
+    model = CountingModel()
+    expected = execute(prepared_run(model), model, whole)
+    flaky = CountingModel(fails_at=1)
+    first = execute(prepared_run(flaky), flaky, store)
+    assert (first.status, first.n_failed > 0) == ("incomplete", True)
+    again = CountingModel()
+    second = execute(prepared_run(again), again, store)
+    assert second.status == "finished"
+    assert {ask for _, ask in again.asked} == {1}
+    assert len(again.asked) == first.n_failed
+    assert stored_scores(store, second.run_id) == stored_scores(whole, expected.run_id)
+
+
+def test_anything_in_the_key_makes_a_new_run() -> None:
+    """Another limit, shots or seed is another run; the model's name is not."""
+    model = FakeModel()
+    catalog = Catalog.open(lm_eval=False)
+    selection = catalog.select(["demo_letters"])
+    base = RunOptions(bind=BindOptions(limit=5))
+    others = [
+        RunOptions(bind=BindOptions(limit=6)),
+        RunOptions(bind=BindOptions(limit=5, num_fewshot=2)),
+        RunOptions(bind=BindOptions(limit=5, num_fewshot=2, seed=7)),
+        RunOptions(bind=BindOptions(limit=5), too_long="error"),
+        RunOptions(bind=BindOptions(limit=5), strict_env=True),
+    ]
+    keys = [prepare(selection, model, options).plan.key for options in (base, *others)]
+    assert len(set(keys)) == len(keys)
+
+
+def test_progress_is_told() -> None:
+    """Whoever watches is told of each chunk and ends with every answer counted."""
+    told: list[RunProgress] = []
+    model = FakeModel()
+    execute(prepared_run(model), model, Store.open(), observe=told.append)
+    assert told[-1].model.n_outputs_done == told[-1].model.n_outputs
+    assert told[-1].chunk == told[-1].n_chunks
+
+
+def test_tasks_on_the_same_data_stay_together() -> None:
+    """A chunk never parts tasks that ask the same questions, and small tasks are joined."""
+    bound = prepared_run(FakeModel()).bound
+    assert [len(chunk) for chunk in chunks_of(bound)] == [len(bound)]
+
+
+KILLED = """
+import sys
+from evalstone.models.fake import FakeModel
+from evalstone.runner.execute import execute
+from evalstone.store import Store
+from tests.runner.test_execute import prepared_run
+model = FakeModel(delay_ms=float(sys.argv[2]))
+print("ready", flush=True)
+execute(prepared_run(model, limit=100), model, Store.open(sys.argv[1]))
+"""
+
+
+def _n_outputs(store: str) -> int:
+    try:
+        runs = Store.open(store, read_only=True).runs()
+    except StoreError:
+        return 0  # its tables are being made
+    return runs[0].n_outputs if runs else 0
+
+
+def test_kill_nine_loses_at_most_a_batch(tmp_path: Path) -> None:
+    """Killed with SIGKILL in the middle and run again, a run ends with the scores of one that was left alone."""
+    killed, whole = str(tmp_path / "killed.sqlite"), str(tmp_path / "whole.sqlite")
+    model = FakeModel()
+    expected = execute(prepared_run(model, limit=100), model, Store.open(whole))
+    root = Path(__file__).resolve().parents[2]
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, killed, "30"], cwd=root, stdout=subprocess.PIPE, env=dict(os.environ)
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not _n_outputs(killed):
+        time.sleep(0.2)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    store = Store.open(killed)
+    (row,) = store.runs()
+    n_before = row.n_outputs
+    assert n_before > 0
+    assert row.status != "finished"
+    again = CountingModel()
+    result = execute(prepared_run(again, limit=100), again, store)
+    assert result.run_id == expected.run_id
+    assert len(again.asked) == Store.open(whole).run(expected.run_id).n_outputs - n_before
+    assert stored_scores(store, result.run_id) == stored_scores(Store.open(whole), expected.run_id)
+    assert store.verify() == []

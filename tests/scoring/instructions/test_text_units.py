@@ -1,0 +1,71 @@
+"""Words, tokens and sentences."""
+
+import numpy as np
+import pytest
+
+from evalstone.scoring.instructions.text_units import (
+    count_capital_tokens,
+    count_sentences,
+    count_words,
+    detect_language,
+    split_sentences,
+)
+
+
+def test_words_are_runs_of_letters_digits_and_underscores() -> None:
+    """Don't is two words, as the reference's pattern has it."""
+    assert count_words("Don't stop, 2 words_here!") == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("One. Two! Three?", 3),
+        ("Dr. Smith met Mrs. Jones at 5 p.m. They talked.", 2),
+        ("It costs 3.50 dollars. Visit www.example.com now.", 2),
+        ("He lives in the U.S. and works.", 1),
+        ("J. R. R. Tolkien wrote it.", 1),
+        ('"Really?" she asked. "Yes."', 2),
+        ("Wait... what? No.", 2),
+        ("1. First item.\n2. Second item.", 2),
+        ("No stop at the end", 1),
+        ("", 0),
+        ("A line\nbroken in two. And another.", 2),
+        ("We bring apples, pears, etc. Everyone eats.", 2),
+        ("(This is aside.) This is not.", 2),
+    ],
+)
+def test_sentences_end_where_a_reader_ends_them(text: str, count: int) -> None:
+    """Abbreviations, initials, numbers and list items do not end a sentence; quotes and brackets may follow its end."""
+    assert count_sentences(text) == count
+
+
+def test_sentences_lose_nothing_but_white_space() -> None:
+    """Joined again, the sentences are the text with its white space made single."""
+    text = 'Mr. Fox ran.  "Why?" he\nasked. See fig. 3, e.g. the left one! Done'
+    assert " ".join(" ".join(split_sentences(text)).split()) == " ".join(text.split())
+
+
+PIECES = [
+    "NASA", "IS", "don't", "DON'T", "WON'T", "Word", "I", "IT'S", "U.S.", "A-B", "(HELLO)", "AND/OR", "3D", "X,", "Y:Z",
+    "10:30", "1,000", "CANNOT", "**BOLD**", '"QUOTED"', "'ODD'", "E-MAIL", "--DASH--", "#TAG", "€5", "THEY'LL", "'TIS",
+    "WAIT...", "GOTTA", "“CURLY”", "P.S.", "end.", "OK!", "A;B", "[X]", "it’S", "''",
+]  # fmt: skip
+
+
+def test_tokens_in_capitals_equal_nltks() -> None:
+    """For 500 lines of awkward tokens the count is that of NLTK's word tokenizer."""
+    tokenizer = pytest.importorskip("nltk.tokenize.destructive").NLTKWordTokenizer()
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        text = " ".join(rng.choice(PIECES, size=rng.integers(1, 9)))
+        assert count_capital_tokens(text) == sum(t.isupper() for t in tokenizer.tokenize(text)), text
+
+
+def test_languages_are_told_apart_the_same_way_every_time() -> None:
+    """English and German are recognised, a text without letters has no language, and equal texts get equal codes."""
+    pytest.importorskip("langdetect")
+    assert detect_language("This is an English sentence about the weather today.") == "en"
+    assert detect_language("Dies ist ein deutscher Satz über das Wetter von heute.") == "de"
+    assert detect_language("123 456") is None
+    assert len({detect_language("yes no maybe") for _ in range(20)}) == 1

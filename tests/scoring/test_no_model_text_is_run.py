@@ -1,0 +1,19 @@
+"""Scoring reads what a model wrote; it never runs it."""
+
+import ast
+from pathlib import Path
+
+SCORING = Path(__file__).parents[2] / "src" / "evalstone" / "scoring"
+RUNNING = {"eval", "exec", "compile", "__import__"}
+
+
+def test_trap_18_no_scorer_evaluates_model_text_in_process() -> None:
+    """Trap 18: no module of scoring calls eval, exec, compile or __import__ by name; re.compile is something else."""
+    calls = [
+        (path.name, node.func.id)
+        for path in sorted(SCORING.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    ]
+    assert len(calls) > 100
+    assert [call for call in calls if call[1] in RUNNING] == []

@@ -1,0 +1,314 @@
+"""Hostile programs end as failed samples within their limits, and the machine is as it was."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from evalstone.errors import PlanError
+from evalstone.scoring import run_code
+from evalstone.scoring.run_code import (
+    Bubblewrap,
+    Container,
+    Limits,
+    Outcome,
+    Sandbox,
+    Unprotected,
+    choose_sandbox,
+    find_sandbox,
+    run_programs,
+    running_in,
+)
+
+MARK = f"guard-of-test-{uuid.uuid4().hex}"
+QUICK = Limits(cpu_seconds=1, wall_seconds=2.0)
+# a program asks this before it does what would harm the machine if the sandbox were broken
+INSIDE = """
+import os
+inside = [name for name in os.listdir("/proc") if name.isdigit()]
+if len(inside) > 20 or os.getppid() != 1:
+    raise SystemExit("not in a sandbox")
+"""
+
+
+@pytest.fixture
+def sandbox() -> Sandbox:
+    """Return bubblewrap, or skip where it cannot work."""
+    found, why = find_sandbox()
+    if not isinstance(found, Bubblewrap):
+        pytest.skip(f"no bubblewrap here: {why}")
+    return found
+
+
+def strays(mark: str) -> list[str]:
+    """Return the processes whose command line or environment holds a mark."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            text = (place / "cmdline").read_bytes() + (place / "environ").read_bytes()
+        except OSError:
+            continue
+        if mark.encode() in text and int(place.name) != os.getpid():
+            found.append(place.name)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def marked_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give this session's guards a mark, so that they are told from those of others on the machine."""
+    guard = tmp_path / "guard.py"
+    guard.write_text(run_code.GUARD.read_text(encoding="utf-8") + f"# {MARK}\n", encoding="utf-8")
+    monkeypatch.setattr(run_code, "GUARD", guard)
+
+
+def guards() -> list[str]:
+    """Return the processes that still run a guard's program, of this session."""
+    return strays(MARK)
+
+
+def failed(sandbox: Sandbox, program: str, *, within: float = 20.0, limits: Limits | None = None) -> str:
+    """Run a program that must fail in time and leave nothing behind; return why it failed."""
+    started = time.monotonic()
+    outcome = sandbox.run(program, limits or QUICK)
+    assert not outcome.passed
+    assert time.monotonic() - started < within
+    assert guards() == []
+    assert outcome.reason is not None
+    return outcome.reason
+
+
+def test_a_right_program_passes(sandbox: Sandbox) -> None:
+    """A program that runs to its end has passed, and the standard library is there."""
+    assert sandbox.run("import math, re, collections, dataclasses, typing\nassert math.prod([2, 3]) == 6\n").passed
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("assert 1 == 2, 'no'", "AssertionError: no"),
+        ("def f(:", "SyntaxError"),
+        ("raise SystemExit(0)", "SystemExit"),
+        ("import os; os._exit(0)", "before its end"),
+        ("input()", "EOFError"),
+        ("\x00", "null bytes"),
+        ("'\ud800'.encode()", ""),
+        ("import os\nif os.fork(): os._exit(0)", "before its end"),
+    ],
+)
+def test_only_the_end_is_a_pass(sandbox: Sandbox, program: str, reason: str) -> None:
+    """Leaving early is no pass, whatever the status; the reason is the program's own error."""
+    outcome = sandbox.run(program)
+    if reason:
+        assert not outcome.passed
+        assert reason in (outcome.reason or "")
+
+
+def test_a_fork_bomb_is_held_and_cleared_away(sandbox: Sandbox) -> None:
+    """Processes that multiply reach their number, then all are ended."""
+    bomb = INSIDE + "while True:\n    try:\n        os.fork()\n    except OSError:\n        pass\n"
+    assert failed(sandbox, bomb) in {"limit: time", "limit: cpu time"}
+
+
+def test_ten_gigabytes_are_refused(sandbox: Sandbox) -> None:
+    """An allocation beyond the limit fails in the program."""
+    assert failed(sandbox, "x = bytearray(10 * 2**30)") == "MemoryError"
+
+
+def test_several_processes_share_one_memory_limit(sandbox: Sandbox) -> None:
+    """What one process may not hold, five together may not hold either."""
+    program = INSIDE + "import time\nfor _ in range(4):\n    os.fork()\nx = b'x' * (20 * 2**20)\ntime.sleep(60)\n"
+    limits = Limits(cpu_seconds=10, wall_seconds=20.0, memory_bytes=100 * 2**20)
+    assert failed(sandbox, program, limits=limits, within=40.0) in {"limit: memory", "MemoryError"}
+
+
+def test_endless_output_is_cut(sandbox: Sandbox) -> None:
+    """Output beyond its limit ends the program; nothing of it is kept."""
+    assert failed(sandbox, "while True: print('x' * 1000)", limits=Limits()) == "limit: output"
+
+
+def test_sleeping_and_computing_for_ever_end_in_time(sandbox: Sandbox) -> None:
+    """A program that waits ends by the clock, one that computes by its processor time."""
+    assert failed(sandbox, "import time; time.sleep(1000)", limits=Limits(wall_seconds=0.5)) == "limit: time"
+    assert failed(sandbox, "while True: pass", limits=Limits(cpu_seconds=1, wall_seconds=30.0)) == "limit: cpu time"
+
+
+def test_the_system_and_the_home_cannot_be_written(sandbox: Sandbox, tmp_path: Path) -> None:
+    """Neither home, nor repository, nor system folders can be changed or even seen; files stay as they were."""
+    kept = tmp_path / "kept.txt"
+    kept.write_text("kept")
+    home = Path.home() / ".evalstone-test-of-the-sandbox"
+    for place in (kept, home, Path(__file__), Path("/usr/evalstone-test"), Path("/etc/evalstone-test")):
+        reason = failed(sandbox, f"open({str(place)!r}, 'w').write('changed')")
+        assert "No such file" in reason or "Read-only" in reason or "denied" in reason
+    assert kept.read_text() == "kept"
+    assert not home.exists()
+    assert not Path("/usr/evalstone-test").exists()
+    assert not Path("/etc/evalstone-test").exists()
+    assert Path(__file__).stat().st_size > 1000
+
+
+def test_deleting_everything_deletes_nothing(sandbox: Sandbox, tmp_path: Path) -> None:
+    """A program that removes all it can reach leaves the machine's files alone."""
+    kept = tmp_path / "kept.txt"
+    kept.write_text("kept")
+    program = INSIDE + f"import shutil\nshutil.rmtree('/', ignore_errors=True)\nos.remove({str(kept)!r})"
+    assert "No such file" in failed(sandbox, program, limits=Limits(cpu_seconds=5, wall_seconds=20.0), within=30.0)
+    assert kept.read_text() == "kept"
+    assert Path(sys.executable).exists()
+
+
+def test_the_environment_is_empty(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither tokens nor anything else of our environment is there, nor in any process that can be seen."""
+    monkeypatch.setenv("HF_TOKEN", "secret-of-the-test")
+    program = """
+import os
+seen = str(dict(os.environ))
+for name in os.listdir("/proc"):
+    if name.isdigit():
+        try:
+            seen += open(f"/proc/{name}/environ").read() + open(f"/proc/{name}/cmdline").read()
+        except OSError:
+            pass
+assert not os.environ, os.environ
+assert "secret-of-the-test" not in seen
+"""
+    assert sandbox.run(program) == Outcome(True)
+
+
+def test_no_socket_leads_out(sandbox: Sandbox) -> None:
+    """A server on this machine is not reached, nor is an address outside."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.2)
+        port = server.getsockname()[1]
+        for address in (("127.0.0.1", port), ("192.0.2.1", 80)):
+            reason = failed(sandbox, f"import socket\nsocket.create_connection({address!r}, 1)")
+            assert "refused" in reason or "unreachable" in reason
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
+@pytest.mark.parametrize("target", ["os.getppid()", "1", "-1", "-os.getpgid(os.getppid())"])
+def test_killing_the_parent_ends_nothing(sandbox: Sandbox, target: str) -> None:
+    """Signals to the guard, to everything and to groups are refused; a process of ours outside lives on."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as bystander:
+        reason = failed(sandbox, INSIDE + f"import signal\nos.kill({target}, signal.SIGKILL)")
+        assert "not permitted" in reason
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+def test_links_lead_nowhere(sandbox: Sandbox, tmp_path: Path) -> None:
+    """Symbolic links, the guard's own descriptors and parent folders lead to nothing of the machine's."""
+    secret = tmp_path / "secret.txt"
+    secret.write_text("secret")
+    links = f"import os\nos.symlink({str(secret)!r}, '/tmp/link')\nopen('/tmp/link').read()"
+    assert "No such file" in failed(sandbox, links)
+    climbing = f"open('/proc/1/root{secret}').read()"
+    assert "denied" in failed(sandbox, climbing) or "No such file" in failed(sandbox, climbing)
+    verdict = """open('/proc/1/fd/1', 'w').write('{"passed": true, "reason": null}\\n')\nassert 0"""
+    assert "denied" in failed(sandbox, verdict)
+
+
+def test_files_have_limits(sandbox: Sandbox) -> None:
+    """One file may not be large, nor many together, and no other place takes any."""
+    assert "File too large" in failed(sandbox, "open('/tmp/a', 'wb').write(bytes(2**26))", limits=Limits())
+    many = "for i in range(100):\n    open(f'/tmp/{i}', 'wb').write(bytes(2**20))\n"
+    assert "No space" in failed(sandbox, many, limits=Limits())
+    assert "Read-only" in failed(sandbox, "open('/dev/shm/a', 'wb')")
+
+
+def test_no_namespace_of_its_own(sandbox: Sandbox) -> None:
+    """A program cannot make itself root of a new namespace, where limits on disk would not hold."""
+    program = "import ctypes\nassert ctypes.CDLL(None).unshare(0x10000000) == 0, 'refused'"
+    assert "refused" in failed(sandbox, program)
+
+
+def test_what_a_program_leaves_running_is_ended(sandbox: Sandbox) -> None:
+    """A daemon in a session of its own is gone when the verdict is there."""
+    program = "import os\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        import time\n"
+    assert sandbox.run(program + "        time.sleep(100)\n    os._exit(0)\n").passed
+    assert guards() == []
+
+
+# ------------------------------------------------------------------------------------- where there is no sandbox
+
+
+def without_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make bwrap and containers disappear."""
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.delenv("EVALSTONE_CODE_CONTAINER", raising=False)
+
+
+def test_without_a_sandbox_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the command that provides a sandbox, and the option that does without."""
+    without_sandbox(monkeypatch)
+    with pytest.raises(PlanError, match=r"task x runs code .* apt-get install bubblewrap .*--unsafe-code"):
+        choose_sandbox("task x")
+    with pytest.raises(PlanError):
+        run_programs(["pass"])
+
+
+def test_without_rights_is_the_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allowed to do without, a plain process is chosen; but never with root's rights."""
+    without_sandbox(monkeypatch)
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    assert choose_sandbox("task x", unsafe=True) == Unprotected()
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    monkeypatch.setattr(run_code, "_is_open_to_all", lambda folder: False)
+    with pytest.raises(PlanError, match="only root may read"):
+        choose_sandbox("task x", unsafe=True)
+
+
+def test_a_plain_process_has_limits_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a sandbox a program still runs elsewhere, with limits, and its folder is removed."""
+    if os.getuid() == 0 and not run_code._is_open_to_all(Path(sys.base_prefix)):
+        other = shutil.which("python3", path="/usr/bin")
+        if other is None:
+            pytest.skip("we are root, and there is no Python that others may run")
+        monkeypatch.setattr(sys, "executable", other)
+        monkeypatch.setattr(sys, "base_prefix", "/usr")
+    plain = Unprotected()
+    assert plain.run("import os, math\nassert not os.environ\nassert os.getuid() != 0\n").passed
+    assert failed(plain, "x = bytearray(10 * 2**30)") == "MemoryError"
+    assert failed(plain, "import time; time.sleep(1000)", limits=Limits(wall_seconds=0.5)) == "limit: time"
+    assert failed(plain, "while True: print('x' * 1000)", limits=Limits()) == "limit: output"
+    assert "before its end" in failed(plain, "import os; os._exit(0)")
+    if sys.platform == "linux":
+        harmless = "import os\nos.kill(os.getpid(), 0)"  # signal 0 ends nothing, and is refused like all others
+        assert "not permitted" in failed(plain, harmless)
+    left = "import os\nif os.fork() == 0:\n    os.setsid()\n    import time\n    time.sleep(100)\n"
+    assert plain.run(left).passed
+    assert guards() == []
+
+
+def test_a_container_is_the_command_that_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """EVALSTONE_CODE_CONTAINER wins over bubblewrap; its places for limits are filled, and the guard is appended."""
+    runtime = tmp_path / "runtime"
+    runtime.write_text(
+        f'#!/bin/sh\necho "$@" | head -n 1 > {tmp_path}/asked\nshift 2\necho \'{{"passed": true, "reason": null}}\'\n'
+    )
+    runtime.chmod(0o755)
+    template = f"{runtime} --memory {{memory_mb}}m image"
+    monkeypatch.setenv("EVALSTONE_CODE_CONTAINER", template)
+    found, why = find_sandbox()
+    assert found == Container(template), why
+    assert (tmp_path / "asked").read_text().startswith("--memory 1024m image python3 -I -S -c")
+    assert found.name == f"container: {template}"
+    with pytest.raises(PlanError, match="cannot be read"):
+        Container("docker {no_such_limit}").run("pass")
+    assert "cannot be started" in (Container("/no/such/runtime").run("pass").reason or "")
+
+
+def test_outcomes_are_noted_where_they_are_asked_for(sandbox: Sandbox) -> None:
+    """`running_in` decides where programs run and keeps how they ended; the same program is run once."""
+    with running_in(sandbox) as outcomes:
+        assert [outcome.passed for outcome in run_programs(["pass", "assert 0", "pass"])] == [True, False, True]
+        first = outcomes["pass"]
+        assert run_programs(["pass"])[0] is first
+    assert [outcome.passed for outcome in outcomes.values()] == [True, False]

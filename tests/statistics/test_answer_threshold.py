@@ -1,0 +1,31 @@
+"""SQuAD 2.0's threshold against trying every one."""
+
+import numpy as np
+import pytest
+
+from evalstone.errors import DataError
+from evalstone.statistics.answer_threshold import best_threshold
+
+
+def test_the_best_threshold_is_the_best_of_all_tried() -> None:
+    """For random questions the value equals the best over every threshold, answers above it taken as withheld."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        n = int(rng.integers(1, 30))
+        probabilities, has_answer = rng.random(n), rng.random(n) < 0.6
+        answered = rng.random(n) < 0.9
+        scores = np.where(has_answer, rng.random(n) * answered, ~answered)
+        tried = []
+        for threshold in [-1.0, *probabilities]:
+            withheld = probabilities > threshold
+            tried.append(float(np.where(withheld, ~has_answer, scores).mean()))
+        result = best_threshold(scores.tolist(), probabilities.tolist(), has_answer.tolist(), answered.tolist())
+        assert result.value == pytest.approx(max(tried))
+
+
+def test_never_answering_may_be_best() -> None:
+    """Where every answer is wrong the best is to withhold them all."""
+    result = best_threshold([0.0, 0.0], [0.2, 0.4], [True, False], [True, True])
+    assert (result.value, result.threshold) == (0.5, 0.0)
+    with pytest.raises(DataError, match="differ in length"):
+        best_threshold([0.0], [0.2, 0.4], [True], [True])

@@ -1,0 +1,127 @@
+"""Errors of averages over tasks, by simulation and beside lm-eval's."""
+
+import math
+
+import numpy as np
+import pytest
+
+from evalstone.errors import DataError
+from evalstone.statistics.estimate import IntervalEstimate, estimate_mean, estimate_ratio
+from evalstone.statistics.groups import (
+    estimate_composite,
+    estimate_macro,
+    estimate_micro,
+    estimate_over_tasks,
+    linear_stderr,
+    macro_stderr,
+    micro_stderr,
+    rescale,
+)
+from evalstone.statistics.lm_eval_errors import pooled_stderr
+
+
+def test_a_worked_example() -> None:
+    """Errors 3 and 4 with weights 1/2 give 2.5; stratified by 300 and 100 samples 2.46."""
+    assert macro_stderr([3.0, 4.0]) == 2.5
+    assert micro_stderr([3.0, 4.0], [300, 100]) == pytest.approx(math.hypot(900, 400) / 400)
+
+
+def test_trap_2_the_macro_error_is_the_simulated_one() -> None:
+    """Trap 2: over 4,000 simulated runs the macro average spreads as macro_stderr says, not as the pooled formula."""
+    rng = np.random.default_rng(0)
+    sizes, shares = (10_000, 100), (0.5, 0.6)
+    counts = [rng.binomial(n, p, 4000) / n for n, p in zip(sizes, shares, strict=True)]
+    simulated = float(np.mean(counts, axis=0).std())
+    errors = [math.sqrt(p * (1 - p) / n) for n, p in zip(sizes, shares, strict=True)]
+    assert macro_stderr(errors) == pytest.approx(simulated, rel=0.04)
+    assert pooled_stderr(errors, sizes) < simulated / 4
+
+
+def test_the_micro_error_is_the_simulated_one_and_lm_evals_is_near_it() -> None:
+    """Over simulated runs the mean over all samples spreads as micro_stderr says."""
+    rng = np.random.default_rng(1)
+    sizes, shares = np.array([900, 50, 300]), np.array([0.95, 0.5, 0.3])
+    runs = np.stack([rng.binomial(n, p, 4000) for n, p in zip(sizes, shares, strict=True)])
+    simulated = float((runs.sum(axis=0) / sizes.sum()).std())
+    errors = np.sqrt(shares * (1 - shares) / sizes).tolist()
+    assert micro_stderr(errors, sizes.tolist()) == pytest.approx(simulated, rel=0.04)
+
+
+def test_equal_tasks_make_all_formulas_agree() -> None:
+    """With tasks of one size and error, micro, macro and lm-eval's pooled error are the same."""
+    assert micro_stderr([0.1] * 4, [50] * 4) == pytest.approx(macro_stderr([0.1] * 4))
+    assert pooled_stderr([0.1] * 4, [50] * 4) == pytest.approx(macro_stderr([0.1] * 4))
+
+
+@pytest.mark.parametrize("share", [0.6, 0.95, 0.99])
+def test_group_intervals_cover_the_truth(share: float) -> None:
+    """Of 57 small tasks the micro and macro intervals hold the true averages as often as they say."""
+    rng = np.random.default_rng(int(share * 100))
+    sizes = rng.integers(10, 60, 57)
+    shares = np.clip(rng.normal(share, (1 - share) / 3, 57), 0, 1)
+    covered = {"micro": 0, "macro": 0}
+    for _ in range(300):
+        parts = [estimate_mean((rng.random(n) < p).astype(float)) for n, p in zip(sizes, shares, strict=True)]
+        micro, macro = estimate_micro(parts), estimate_macro(parts)
+        for name, estimate, truth in (
+            ("micro", micro, float((sizes * shares).sum() / sizes.sum())),
+            ("macro", macro, float(shares.mean())),
+        ):
+            assert estimate.low is not None
+            assert estimate.high is not None
+            covered[name] += estimate.low <= truth <= estimate.high
+    assert covered["micro"] >= 0.92 * 300
+    assert covered["macro"] >= 0.92 * 300
+
+
+def test_trap_5_a_group_at_100_percent_is_not_a_point() -> None:
+    """Trap 5: every task all right leaves an interval that reaches inwards, wider for macro with a tiny task."""
+    parts = [estimate_mean([1.0] * n) for n in (500, 5)]
+    micro, macro = estimate_micro(parts), estimate_macro(parts)
+    assert (micro.value, micro.high, macro.high) == (1.0, 1.0, 1.0)
+    assert micro.low is not None
+    assert macro.low is not None
+    assert macro.low < micro.low < 1.0
+
+
+def test_trap_12_a_missing_member_refuses() -> None:
+    """Trap 12: a composite with a hole is an error that says which place is empty."""
+    with pytest.raises(DataError, match=r"positions \[1\]"):
+        estimate_composite([estimate_mean([1, 0]), None], [0.5, 0.5])
+
+
+def test_trap_14_a_score_below_chance_stays_below_zero() -> None:
+    """Trap 14: rescaling for chance is not clipped, and the error grows by 1 / (1 - chance)."""
+    scaled = rescale(estimate_mean([0, 0, 0, 1, 0, 0, 0, 0]), chance=0.25)
+    assert scaled.value == pytest.approx((0.125 - 0.25) / 0.75)
+    assert scaled.stderr == pytest.approx(0.125 / 0.75)
+    with pytest.raises(DataError, match="chance"):
+        rescale(estimate_mean([1, 0]), chance=1.0)
+
+
+def test_tasks_as_a_sample_are_less_certain() -> None:
+    """For a claim about tasks in general the spread between tasks counts: much wider than over samples alone."""
+    parts = [estimate_mean([1] * right + [0] * (1000 - right)) for right in (300, 500, 900)]
+    general, these = estimate_over_tasks(parts), estimate_macro(parts)
+    assert general.value == pytest.approx(these.value)
+    assert general.stderr == pytest.approx(np.std([0.3, 0.5, 0.9], ddof=1) / math.sqrt(3))
+    assert estimate_over_tasks(parts[:1]).low is None
+
+
+def test_a_composite_of_unbounded_numbers_uses_t() -> None:
+    """Bits per byte are no shares: their average gets Student's interval, and weights need not sum to one."""
+    parts = [estimate_ratio([-9.0, -8.0, -11.0], [3, 3, 4], family="bits") for _ in range(2)]
+    estimate = estimate_composite(parts, [1.0, -1.0], bounds=None)
+    assert estimate.value == 0.0
+    assert estimate.method == "composite t"
+    assert estimate.stderr == pytest.approx(linear_stderr([parts[0].stderr or 0.0] * 2, [1.0, -1.0]))
+
+
+def test_a_task_of_one_sample_counts_as_uncertain() -> None:
+    """A single answer has no error of its own; it is taken to vary as a coin of the overall mean, never as certain."""
+    lone = estimate_mean([1])
+    both = estimate_macro([lone, estimate_mean([1, 0, 1, 0])])
+    assert both.stderr is not None
+    assert both.stderr > 0.2
+    hole = IntervalEstimate(3.0, None, None, None, "none", 1)
+    assert estimate_composite([hole, hole], [0.5, 0.5]).low is None

@@ -1,0 +1,59 @@
+"""Adjusted p-values against a published example and statsmodels; rank sets."""
+
+import numpy as np
+import pytest
+
+from evalstone.errors import DataError
+from evalstone.statistics.multiplicity import benjamini_hochberg, benjamini_yekutieli, holm, rank_sets
+
+NEUHAUS = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528,
+           0.7590, 1.0]  # fmt: skip
+
+
+def test_benjamini_and_hochbergs_own_example() -> None:
+    """Of the 15 p-values in their 1995 paper BH rejects four at 5% where Holm rejects three."""
+    assert int((benjamini_hochberg(NEUHAUS) <= 0.05).sum()) == 4
+    assert int((holm(NEUHAUS) <= 0.05).sum()) == 3
+
+
+def test_all_three_equal_statsmodels() -> None:
+    """On random p-values, ties and ends included, the adjusted values are statsmodels'."""
+    multitest = pytest.importorskip("statsmodels.stats.multitest")
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 9, 40):
+        p = np.concatenate([rng.random(n) ** 3, [0.0, 1.0, 0.02, 0.02]])
+        for function, method in ((holm, "holm"), (benjamini_hochberg, "fdr_bh"), (benjamini_yekutieli, "fdr_by")):
+            np.testing.assert_allclose(function(p), multitest.multipletests(p, method=method)[1], rtol=1e-12)
+
+
+def test_what_is_no_probability_is_refused() -> None:
+    """NaN, numbers above 1 and empty lists are errors."""
+    for bad in ([], [0.5, 1.2], [float("nan")]):
+        with pytest.raises(DataError, match="between 0 and 1"):
+            holm(bad)
+
+
+def test_models_the_data_cannot_tell_apart_share_their_ranks() -> None:
+    """Two near-equal strong models may each be first or second; the clearly weak one is third."""
+    rng = np.random.default_rng(0)
+    scores = (rng.random((400, 3)) < np.array([0.70, 0.71, 0.40])).astype(float)
+    ranks = {rank.index: rank for rank in rank_sets(scores)}
+    assert [(ranks[i].best, ranks[i].worst) for i in range(3)] == [(1, 2), (1, 2), (3, 3)]
+    assert ranks[0].beats == (2,)
+    assert [rank.value for rank in rank_sets(scores)] == sorted((r.value for r in ranks.values()), reverse=True)
+
+
+def test_equal_models_may_have_any_rank() -> None:
+    """Identical scores give every model every rank."""
+    scores = np.tile(np.random.default_rng(0).random((30, 1)), (1, 4))
+    assert {(rank.best, rank.worst) for rank in rank_sets(scores)} == {(1, 4)}
+
+
+def test_trap_21_lower_is_better_ranks_the_other_way() -> None:
+    """Trap 21: with a metric where lower is better the lowest mean comes first."""
+    rng = np.random.default_rng(0)
+    scores = rng.gamma(5, 1, (100, 1)) + np.array([[0.0, 3.0]]) + rng.normal(0, 0.1, (100, 2))
+    assert [r.index for r in rank_sets(scores, higher_is_better=False)] == [0, 1]
+    assert rank_sets(scores, higher_is_better=False)[0].worst == 1
+    with pytest.raises(DataError, match="at least 2 models"):
+        rank_sets(scores[:, :1])

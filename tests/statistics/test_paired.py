@@ -1,0 +1,199 @@
+"""Comparing two models on the same samples."""
+
+import math
+
+import numpy as np
+import pytest
+
+from evalstone.errors import DataError
+from evalstone.statistics.mcnemar import mcnemar_exact, tango_interval
+from evalstone.statistics.paired import compare_paired, equivalence, non_inferiority, paired_cluster_bootstrap
+
+
+def binary_pair(n: int, b_only: int, a_only: int) -> tuple[list[float], list[float]]:
+    """Scores of n samples with these discordant counts."""
+    rest = n - b_only - a_only
+    a = [0.0] * b_only + [1.0] * a_only + [1.0] * rest
+    b = [1.0] * b_only + [0.0] * a_only + [1.0] * rest
+    return a, b
+
+
+def test_right_and_wrong_answers_get_mcnemar_and_tango() -> None:
+    """The specification's example: 60 against 35 of 500 is p = .0134, +5 points, and the interval excludes 0."""
+    result = compare_paired(*binary_pair(500, 60, 35))
+    assert (result.b_only, result.a_only, result.n) == (60, 35, 500)
+    assert result.difference == pytest.approx(0.05)
+    assert (result.p, result.method) == (mcnemar_exact(60, 35), "exact McNemar, Tango interval")
+    assert (result.low, result.high) == (tango_interval(60, 35, 500).low, tango_interval(60, 35, 500).high)
+    assert result.low is not None
+    assert result.low > 0
+    assert result.p_mid is not None
+    assert result.p_mid < result.p
+
+
+def test_swapping_the_models_mirrors_the_result() -> None:
+    """B against A is A against B with signs changed, and the same p."""
+    rng = np.random.default_rng(0)
+    for a, b in (binary_pair(40, 9, 3), (rng.random(40), rng.random(40))):
+        one, other = compare_paired(a, b), compare_paired(b, a)
+        assert other.difference == pytest.approx(-one.difference)
+        assert one.low is not None
+        assert other.high is not None
+        assert other.high == pytest.approx(-one.low, abs=0.02)
+        assert other.p == pytest.approx(one.p, abs=1e-12)
+
+
+def test_trap_22_partial_credit_falls_to_permutation() -> None:
+    """Trap 22: one graded score is enough for the permutation test; nothing is rounded to right or wrong."""
+    a, b = binary_pair(40, 9, 3)
+    b[0] = 0.5
+    result = compare_paired(a, b)
+    assert result.method.startswith("sign-flip permutation")
+    assert result.difference == pytest.approx(5.5 / 40)
+    assert result.p_mid is None
+
+
+def test_equal_graded_scores_have_p_1_and_an_interval_around_0() -> None:
+    """Zero variance never gives p = 0 or a point: what was not seen may still be."""
+    result = compare_paired([0.5] * 20, [0.5] * 20)
+    assert result.p == 1.0
+    assert result.low is not None
+    assert result.high is not None
+    assert result.low < -0.1
+    assert result.high > 0.1
+    assert compare_paired([5.0] * 20, [6.0] * 20).low is None  # unbounded scores: nothing can be said
+
+
+def test_positive_graded_differences_are_not_taken_for_shares() -> None:
+    """Differences that all lie in [0, 1] are still differences: the interval may reach below 0."""
+    a = [0.1] * 8
+    b = [0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.4]
+    result = compare_paired(a, b)
+    assert result.low is not None
+    assert result.low < 0
+
+
+def test_graded_intervals_cover_and_p_keeps_its_level() -> None:
+    """Over 300 seeded pairs of models the interval holds the true difference, and p < .05 is as rare as it says."""
+    rng = np.random.default_rng(0)
+    covered = rejected = 0
+    for _ in range(300):
+        skill = rng.random(60)
+        a, b = (np.clip(skill + rng.normal(0, 0.2, 60), 0, 1) for _ in range(2))
+        result = compare_paired(a, b)
+        assert result.low is not None
+        assert result.high is not None
+        covered += result.low <= 0 <= result.high
+        rejected += result.p < 0.05
+    assert covered >= 0.92 * 300
+    assert rejected <= 0.08 * 300
+
+
+def test_binary_intervals_cover_a_true_difference() -> None:
+    """Over 1,000 seeded pairs with a true difference of 10 points Tango's interval holds it about 95% of the time."""
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(1000):
+        kind = rng.choice(3, 80, p=[0.2, 0.1, 0.7])
+        interval = tango_interval(int((kind == 0).sum()), int((kind == 1).sum()), 80)
+        covered += interval.low <= 0.1 <= interval.high
+    assert 0.93 <= covered / 1000 <= 0.97
+
+
+def test_clusters_widen_the_interval_and_keep_the_level() -> None:
+    """Ten paraphrases of each question that flip together: clustered comparison keeps its level, the plain one not."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(25), 10)
+    rejected = {"plain": 0, "clustered": 0}
+    for _ in range(200):
+        a, b = (np.repeat((rng.random(25) < 0.6).astype(float), 10) for _ in range(2))
+        rejected["plain"] += compare_paired(a, b).p < 0.05
+        rejected["clustered"] += compare_paired(a, b, labels).p < 0.05
+    assert rejected["clustered"] <= 0.09 * 200
+    assert rejected["plain"] >= 0.3 * 200
+
+
+def test_trap_3_singleton_clusters_change_nothing() -> None:
+    """Trap 3: with one sample per cluster the standard error is the plain one, and the interval Student's."""
+    rng = np.random.default_rng(0)
+    a, b = rng.random(30), rng.random(30)
+    plain, clustered = compare_paired(a, b), compare_paired(a, b, range(30))
+    assert clustered.stderr == pytest.approx(plain.stderr, rel=1e-12)
+    assert (clustered.low, clustered.high) == pytest.approx((plain.low, plain.high), rel=1e-9)
+    assert clustered.n_clusters == 30
+
+
+def test_the_cluster_bootstrap_agrees_with_the_clustered_error() -> None:
+    """With 40 clusters the BCa ends lie close to Student's with the clustered error."""
+    rng = np.random.default_rng(2)
+    labels = np.repeat(np.arange(40), rng.integers(2, 6, 40))
+    a = rng.random(len(labels))
+    b = a + rng.normal(0.1, 0.2, 40)[labels] + rng.normal(0, 0.05, len(labels))
+    formula, resampled = compare_paired(a, b, labels), paired_cluster_bootstrap(a, b, labels)
+    assert (resampled.low, resampled.high) == pytest.approx((formula.low, formula.high), abs=0.015)
+
+
+def test_non_inferiority_decides_by_the_lower_end() -> None:
+    """A loss of 1 point over 2,000 samples is within a margin of 3 points, and is not within one of 1."""
+    a, b = binary_pair(2000, 60, 80)
+    wide, narrow = non_inferiority(a, b, 0.03), non_inferiority(a, b, 0.01)
+    assert wide.passed
+    assert wide.low is not None
+    assert wide.low > -0.03
+    assert not narrow.passed
+    for test in (wide, narrow):
+        assert test.low is not None
+        assert (test.low > -test.margin) == test.passed == (test.p < 0.05)
+
+
+def test_trap_21_lower_is_better_turns_the_gate_round() -> None:
+    """Trap 21: of a metric where lower is better, a rise counts as a loss and a fall never fails the gate."""
+    rng = np.random.default_rng(0)
+    a = rng.gamma(5, 1, 200)
+    worse = a + rng.normal(0.5, 0.1, 200)
+    assert not non_inferiority(a, worse, 0.1, higher_is_better=False).passed
+    assert non_inferiority(a, worse, 0.1, higher_is_better=True).passed
+    assert non_inferiority(worse, a, 0.1, higher_is_better=False).passed
+    assert non_inferiority(a, worse, 0.1, higher_is_better=False).difference < 0
+
+
+def test_the_gate_keeps_its_level_at_the_margin() -> None:
+    """Where B is truly worse by exactly the margin, the gate lets it pass about 5% of the time."""
+    rng = np.random.default_rng(0)
+    passed = {"binary": 0, "graded": 0}
+    for _ in range(600):
+        kind = rng.choice(3, 150, p=[0.08, 0.13, 0.79])
+        passed["binary"] += non_inferiority((kind != 0).astype(float), (kind != 1).astype(float), 0.05).passed
+        a = rng.random(80)
+        passed["graded"] += non_inferiority(a, a + rng.normal(-0.05, 0.15, 80), 0.05).passed
+    assert all(count <= 0.08 * 600 for count in passed.values())
+    assert all(count >= 0.02 * 600 for count in passed.values())
+
+
+def test_equivalence_is_two_one_sided_tests() -> None:
+    """TOST passes when the 90% interval lies within the margin; its p equals statsmodels' on graded scores."""
+    weightstats = pytest.importorskip("statsmodels.stats.weightstats")
+    rng = np.random.default_rng(0)
+    a = rng.normal(5, 1, 60)
+    b = a + rng.normal(0.02, 0.2, 60)
+    ours = equivalence(a, b, 0.1)
+    theirs = weightstats.ttost_paired(b, a, -0.1, 0.1)[0]
+    assert ours.p == pytest.approx(theirs, rel=1e-6)
+    assert ours.passed
+    assert ours.low is not None
+    assert ours.high is not None
+    assert -0.1 < ours.low < ours.high < 0.1
+    assert not equivalence(*binary_pair(30, 2, 2), 0.05).passed
+    assert equivalence(*binary_pair(3000, 20, 22), 0.01).passed
+
+
+def test_bad_input_is_refused() -> None:
+    """Different samples, NaN and a margin of zero are errors."""
+    with pytest.raises(DataError, match="same samples"):
+        compare_paired([1, 0], [1])
+    with pytest.raises(DataError, match="no finite number"):
+        compare_paired([1, math.nan], [1, 0])
+    with pytest.raises(DataError, match="margin"):
+        non_inferiority([1, 0], [1, 0], 0.0)
+    with pytest.raises(DataError, match="one per sample"):
+        paired_cluster_bootstrap([1, 0], [1, 0], [1])

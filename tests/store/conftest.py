@@ -1,0 +1,102 @@
+"""Where the stores of these tests are: a file each, and a PostgreSQL server of our own where one can be started."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalstone.store import Store
+
+DEBIAN = Path("/usr/lib/postgresql")
+
+
+def _programs() -> Path:
+    """Return the folder of PostgreSQL's programs, or skip."""
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).resolve().parent
+    folders = sorted(DEBIAN.glob("*/bin/initdb")) if DEBIAN.is_dir() else []
+    if not folders:
+        pytest.skip("no initdb: PostgreSQL is not installed on this machine")
+    return folders[-1].parent
+
+
+def _as_user() -> list[str]:
+    """Return what to put before a command so that it does not run as root, which PostgreSQL refuses."""
+    if os.geteuid() != 0:
+        return []
+    if (
+        shutil.which("runuser") is None
+        or subprocess.run(["id", "postgres"], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("PostgreSQL does not run as root, and there is no user 'postgres' to run it as")
+    return ["runuser", "-u", "postgres", "--"]
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """Start a server in a temporary folder, reached through a socket there; return the folder."""
+    pytest.importorskip("psycopg")
+    programs, prefix = _programs(), _as_user()
+    folder = Path(tempfile.mkdtemp(prefix="pg"))
+    if prefix:
+        shutil.chown(folder, "postgres")
+    data = folder / "data"
+    initdb = [*prefix, str(programs / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8"]
+    made = subprocess.run([*initdb, "--no-sync"], capture_output=True, text=True, cwd=folder, check=False)
+    if made.returncode:
+        shutil.rmtree(folder, ignore_errors=True)
+        pytest.skip(f"initdb failed: {made.stderr.strip()[-200:]}")
+    options = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off"
+    control = [*prefix, str(programs / "pg_ctl"), "-D", str(data), "-w"]
+    log = ["-l", str(folder / "log")]
+    subprocess.run([*control, *log, "-o", options, "start"], check=True, capture_output=True, cwd=folder)
+    try:
+        yield str(folder)
+    finally:
+        subprocess.run([*control, "-m", "immediate", "stop"], capture_output=True, cwd=folder, check=False)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> str:
+    """Return the URL of an empty database."""
+    import psycopg
+
+    name = f"t{uuid.uuid4().hex}"
+    with psycopg.connect(host=postgres_server, user="postgres", dbname="postgres", autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"'.encode())
+    return f"postgresql://postgres@/{name}?host={postgres_server}"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return where a store may be made."""
+    return tmp_path / "store.sqlite"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Return the URL of a store that is not there yet, on either database."""
+    if request.param == "sqlite":
+        return str(request.getfixturevalue("path"))
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    """Return a new store on either database."""
+    with Store.open(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def file_store(path: Path) -> Iterator[Store]:
+    """Return a new store in a file."""
+    with Store.open(str(path)) as opened:
+        yield opened

@@ -1,0 +1,109 @@
+"""The schema's history: from nothing or from any released revision to the present one, with what is in it."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from evalstone.errors import StoreError
+from evalstone.store import Store, migrate
+from evalstone.store.schema import HEAD, VERSION_TABLE, metadata
+from tests.store import examples
+
+FIRST_REVISION = Path(__file__).parent / "first_revision.sql"
+
+NEXT_REVISION = '''"""A revision that the future may bring."""
+import sqlalchemy as sa
+from alembic import op
+
+revision, down_revision, branch_labels, depends_on = "0002", "0001", None, None
+
+
+def upgrade() -> None:
+    op.add_column("runs", sa.Column("note", sa.Text))
+    {then}
+'''
+
+
+def test_the_migrations_make_the_schema(store: Store) -> None:
+    """What the migrations made and what schema.py says is the same, on either database."""
+    with store._database.reading() as connection:
+        context = MigrationContext.configure(
+            connection,
+            opts={"version_table": VERSION_TABLE, "compare_type": True, "compare_server_default": True},
+        )
+        assert compare_metadata(context, metadata) == []
+
+
+def test_the_head_in_the_schema_is_the_last_migration() -> None:
+    """The version that opening compares with is that of the newest script, and numbers go up."""
+    known = migrate.known_versions()
+    assert known[-1] == HEAD
+    assert known == sorted(set(known))
+
+
+def test_a_store_of_the_first_revision_is_read(path: Path) -> None:
+    """A store that the first version wrote (kept as SQL) opens, agrees with its hashes, and its run is complete."""
+    with sqlite3.connect(path) as connection:
+        connection.executescript(FIRST_REVISION.read_text(encoding="utf-8"))
+    connection.close()
+    with Store.open(str(path)) as store:
+        assert store.verify() == []
+        plan = examples.plan(("letters", "words"), n_samples=3)
+        run = store.open_run(plan, facts={})
+        assert (run.is_new, run.is_complete, run.n_attempts) == (False, True, 2)
+        assert store.unanswered(run.run_id, examples.requests("words", 3)) == []
+        assert [record.request for record in store.samples(run.run_id, "letters")] == examples.requests("letters", 3)
+        found = store.outputs_of(run.run_id, ["words/2/0"])["words/2/0"]
+        assert found == examples.outputs_for(examples.requests("words", 3)[2])
+
+
+@pytest.fixture
+def next_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let there be a second revision; return its file, to be written."""
+    folder = tmp_path / "migrations"
+    (folder / "versions").mkdir(parents=True)
+    for source in (migrate.MIGRATIONS / "env.py", *(migrate.MIGRATIONS / "versions").glob("r0001*.py")):
+        target = folder / source.relative_to(migrate.MIGRATIONS)
+        target.write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.setattr(migrate, "MIGRATIONS", folder)
+    monkeypatch.setattr(migrate, "HEAD", "0002")
+    return folder / "versions" / "r0002_next.py"
+
+
+def test_an_older_store_is_migrated_when_it_is_opened(
+    url: str, next_revision: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening brings an older schema up to date and keeps every row valid."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(migrate, "HEAD", "0001")
+        with Store.open(url) as store:
+            run_id = examples.fill(store, examples.plan())
+    next_revision.write_text(NEXT_REVISION.format(then="pass"))
+    with pytest.raises(StoreError, match="schema 0001 and this version needs 0002; open it once for writing"):
+        Store.open(url, read_only=True)
+    with Store.open(url) as store:
+        with store._database.reading() as connection:
+            assert migrate.version_of(connection) == "0002"
+        assert store.verify() == []
+        assert len(list(store.scores(run_id))) == 16
+
+
+def test_a_migration_that_fails_changes_nothing(url: str, next_revision: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A migration that breaks off half-way leaves the store as it was, so the earlier version still reads it."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(migrate, "HEAD", "0001")
+        with Store.open(url) as store:
+            examples.fill(store, examples.plan())
+    next_revision.write_text(NEXT_REVISION.format(then='op.execute("UPDATE no_such_table SET x = 1")'))
+    with pytest.raises(StoreError, match="no_such_table"):
+        Store.open(url)
+    monkeypatch.setattr(migrate, "HEAD", "0001")
+    with Store.open(url) as store:
+        with store._database.reading() as connection:
+            assert migrate.version_of(connection) == "0001"
+            context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+            assert compare_metadata(context, metadata) == []
+        assert store.verify() == []

@@ -1,0 +1,242 @@
+"""Opening a store: quick where it is current, made where there is none, and one clear line where it cannot be."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evalstone import settings
+from evalstone.errors import MissingExtra, SchemaTooNew, StoreError
+from evalstone.store import Store
+from evalstone.store.connection import NETWORK_FILE_SYSTEMS, file_system_of
+from tests.store import examples
+
+
+def test_a_store_is_made_with_its_folders(tmp_path: Path) -> None:
+    """The first opening makes folders and tables."""
+    path = tmp_path / "a" / "b" / "store.sqlite"
+    with Store.open(str(path)) as store:
+        assert store.runs() == []
+        assert store.notices == ()
+    assert path.is_file()
+
+
+def test_the_default_store_is_in_the_home_folder(own_home: Path) -> None:
+    """Without a URL the store is the one that the settings name."""
+    assert not Store.exists()
+    with Store.open() as store:
+        assert store.url == settings.store_url()
+    assert (own_home / "store.sqlite").is_file()
+    assert Store.exists()
+
+
+def test_it_is_in_wal_mode(file_store: Store, path: Path) -> None:
+    """Readers do not wait for the writer, and freed pages can be given back."""
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert connection.execute("PRAGMA auto_vacuum").fetchone() == (2,)
+    connection.close()
+
+
+def test_opening_a_current_store_imports_no_alembic(path: Path) -> None:
+    """Alembic is loaded for a migration only, and closing leaves one file."""
+    Store.open(str(path)).close()
+    program = (
+        "import sys; from evalstone.store import Store; s = Store.open(sys.argv[1]); s.runs(); s.close();"
+        "print('alembic' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+    assert [entry.name for entry in path.parent.iterdir() if entry.name.startswith("store")] == ["store.sqlite"]
+
+
+def test_importing_the_store_imports_no_sqlalchemy() -> None:
+    """The names of the package are looked up when first used."""
+    program = "import sys, evalstone.store; print('sqlalchemy' in sys.modules, hasattr(evalstone.store, 'nothing'))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False False"
+
+
+def test_reading_only_makes_nothing(path: Path) -> None:
+    """A store that is only read is not made, and one that is there cannot be written."""
+    with pytest.raises(StoreError, match=r"no store at .* first `evalstone run`"):
+        Store.open(str(path), read_only=True)
+    assert not path.exists()
+    with Store.open(str(path)) as store:
+        run_id = examples.fill(store, examples.plan())
+    with Store.open(str(path), read_only=True) as store:
+        assert store.run("last").run_id == run_id
+        assert len(list(store.scores(run_id))) == 16
+        assert store.verify() == []
+        with pytest.raises(StoreError, match="read only"):
+            store.open_run(examples.plan(), facts={})
+
+
+def test_a_store_in_a_folder_that_may_not_be_written_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Someone else's store can be read where SQLite may not put its files beside it."""
+    with Store.open(str(path)) as store:
+        run_id = examples.fill(store, examples.plan())
+    monkeypatch.setattr("evalstone.store.connection.may_write", lambda _: False)
+    before = sorted(path.parent.iterdir())
+    with Store.open(str(path), read_only=True) as store:
+        assert len(list(store.samples(run_id, "letters"))) == 8
+        assert sorted(path.parent.iterdir()) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_may_not_be_written_is_said_so(tmp_path: Path) -> None:
+    """A store where nothing may be written is refused with the path and a remedy."""
+    tmp_path.chmod(0o500)
+    with pytest.raises(StoreError, match="rights"):
+        Store.open(str(tmp_path / "store.sqlite"))
+
+
+def test_a_path_below_a_file_is_refused(tmp_path: Path) -> None:
+    """A folder that cannot be made is named, with what to do."""
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StoreError, match=r"file.*name another store"):
+        Store.open(str(tmp_path / "file" / "store.sqlite"))
+
+
+def test_a_folder_is_no_store(tmp_path: Path) -> None:
+    """A folder in place of a file is refused with a file that would do."""
+    with pytest.raises(StoreError, match=r"is a folder; expected a file such as .*store\.sqlite"):
+        Store.open(str(tmp_path))
+
+
+def test_a_file_of_another_kind_is_refused_and_left_alone(path: Path) -> None:
+    """A file that is no database is not touched."""
+    path.write_text("These are my notes, and they are longer than a database header: " * 20)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"no SQLite database.*name another"):
+        Store.open(str(path))
+    assert path.read_bytes() == before
+
+
+def test_a_database_of_another_program_is_refused_and_left_alone(path: Path) -> None:
+    """A database with other tables gets none of ours."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE cookies (id INTEGER)")
+    connection.close()
+    with pytest.raises(StoreError, match="tables of something else \\(cookies\\)"):
+        Store.open(str(path))
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("cookies",)]
+    connection.close()
+
+
+def test_other_tables_may_share_a_postgresql_database(postgres_url: str) -> None:
+    """On a server other tables may lie beside ours, but not under our names."""
+    import psycopg
+
+    plain = postgres_url
+    with psycopg.connect(plain) as connection:
+        connection.execute("CREATE TABLE cookies (id INTEGER)")
+    Store.open(postgres_url).close()
+    assert Store.exists(postgres_url)
+    with psycopg.connect(plain) as connection:
+        connection.execute("DROP TABLE evalstone_schema")
+    with pytest.raises(StoreError, match="tables of something else"):
+        Store.open(postgres_url)
+
+
+def test_a_truncated_store_is_said_to_be_damaged(path: Path) -> None:
+    """A file that lost its end is reported, not read as if it were whole."""
+    with Store.open(str(path)) as store:
+        examples.fill(store, examples.plan())
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+    with pytest.raises(StoreError, match="damaged"), Store.open(str(path)) as store:
+        store.runs()
+
+
+def test_a_later_schema_is_refused(url: str) -> None:
+    """A store of a later version says so, which version it has, and what to do."""
+    from sqlalchemy import text
+
+    with Store.open(url) as store, store._database.writing() as connection:
+        connection.execute(text("UPDATE evalstone_schema SET version_num = '9999'"))
+    for read_only in (False, True):
+        with pytest.raises(SchemaTooNew, match=r"schema 9999.*upgrade evalstone"):
+            Store.open(url, read_only=read_only)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("sqlite://", "names no file"),
+        ("sqlite:///:memory:", "names no file"),
+        ("mysql://localhost/runs", "no kind of store"),
+        ("nonsense://somewhere", "no kind of store"),
+        ("postgresql://host:port/runs", "names no store"),
+    ],
+)
+def test_a_url_that_names_no_store_is_refused(url: str, message: str) -> None:
+    """What cannot be a store is refused with what can."""
+    with pytest.raises(StoreError, match=f"{message}.*expected"):
+        Store.open(url)
+
+
+def test_a_server_that_does_not_answer_is_named_without_its_password(tmp_path: Path) -> None:
+    """An unreachable server is a StoreError that shows no secret."""
+    pytest.importorskip("psycopg")
+    url = f"postgresql://user:secret@/runs?host={tmp_path}"
+    assert not Store.exists(url)
+    with pytest.raises(StoreError, match="check that the database is there") as caught:
+        Store.open(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without psycopg a PostgreSQL URL is answered with the line that installs it."""
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(MissingExtra, match=r"evalstone\[postgres\]"):
+        Store.open("postgresql://localhost/runs")
+
+
+def test_file_systems_are_told_apart(tmp_path: Path) -> None:
+    """The file system of a path is that of the longest mount point above it, the latest of equal ones."""
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        "/dev/vda / ext4 rw 0 0\nserver:/home /home nfs4 rw 0 0\n/dev/vdb /home/me/fast\\040disk xfs rw 0 0\n"
+        "tmpfs /mnt tmpfs rw 0 0\nserver:/x /mnt fuse.sshfs rw 0 0\nshort line\n"
+    )
+    found = {
+        name: file_system_of(Path(name), str(mounts))
+        for name in ("/home/me/evalstone", "/home/me/fast disk/evalstone", "/homes", "/mnt/a", "/var")
+    }
+    assert found == {
+        "/home/me/evalstone": "nfs4",
+        "/home/me/fast disk/evalstone": "xfs",
+        "/homes": "ext4",
+        "/mnt/a": "fuse.sshfs",
+        "/var": "ext4",
+    }
+    assert {"nfs4", "fuse.sshfs"} < NETWORK_FILE_SYSTEMS
+    assert file_system_of(Path("/home"), str(tmp_path / "nothing")) is None
+
+
+def test_on_a_network_file_system_there_is_no_wal_and_a_notice(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over a network the older journal is used, the user is told, and everything still works."""
+    monkeypatch.setattr("evalstone.store.connection.file_system_of", lambda _: "nfs4")
+    with Store.open(str(path)) as store:
+        (notice,) = store.notices
+        run_id = examples.fill(store, examples.plan())
+        for record in store.samples(run_id, "letters"):  # a reader half-way keeps nobody from writing
+            store.add_scores(run_id, examples.scores_for(record.request), examples.OTHER_SCORING)
+            store.flush()
+        assert store.verify() == []
+    assert "network file system (nfs4)" in notice
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+    connection.close()
+
+
+def test_closing_twice_is_no_error(path: Path) -> None:
+    """A store may be closed more than once."""
+    store = Store.open(str(path))
+    store.close()
+    store.close()

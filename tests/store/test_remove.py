@@ -1,0 +1,75 @@
+"""Removing a run takes what is its own and nothing else."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+
+from evalstone.errors import StoreError
+from evalstone.store import RemovedCounts, Store
+from evalstone.store.schema import metadata
+from tests.store import examples
+
+
+def counts(store: Store) -> dict[str, int]:
+    """Return how many rows each table has."""
+    with store._database.reading() as connection:
+        return {
+            table.name: connection.execute(select(func.count()).select_from(table)).scalar_one()
+            for table in metadata.sorted_tables
+        }
+
+
+def test_the_texts_of_other_runs_stay(store: Store) -> None:
+    """Texts that another run uses stay, those of this run alone go, and the other run is sound."""
+    kept = examples.fill(store, examples.plan())
+    before = counts(store)
+    removed = examples.fill(store, examples.plan(("letters", "words")))
+    done = store.remove(removed)
+    # of the task `words`: one shot, eight questions and eight rows; the other shots and the forms are shared
+    assert done == RemovedCounts(removed, n_requests=16, n_outputs=64, n_scores=32, n_texts=17)
+    assert counts(store) == before
+    assert store.verify() == []
+    assert [record.request for record in store.samples(kept, "letters")] == examples.requests()
+    assert [run.run_id for run in store.runs()] == [kept]
+
+
+def test_nothing_is_left_of_the_last_run(store: Store) -> None:
+    """A store whose only run was removed has no rows, and the run can be made again."""
+    run_id = examples.fill(store, examples.plan())
+    store.save_estimates(run_id, [])
+    store.remove(run_id)
+    assert set(counts(store).values()) == {0}
+    assert examples.fill(store, examples.plan()) == run_id
+    assert store.verify() == []
+
+
+def test_texts_that_a_replaced_request_left_go_too(store: Store) -> None:
+    """The text of a request that was replaced goes with the next removal."""
+    first = examples.fill(store, examples.plan())
+    asked = examples.requests()
+    changed = replace(asked[0], segments=("replaced " * 40,))
+    store.add_requests(first, [changed])
+    other = store.open_run(examples.plan(content="b"), facts={}).run_id
+    assert store.remove(other).n_texts == 2  # the question and its row; another sample has the same form
+    assert store.verify() == []
+
+
+def test_the_file_shrinks(path: Path) -> None:
+    """The space of a removed run goes back to the file system."""
+    with Store.open(str(path)) as store:
+        run_id = examples.fill(store, examples.plan(n_samples=600))
+    large = path.stat().st_size
+    with Store.open(str(path)) as store:
+        store.remove(run_id)
+    assert path.stat().st_size < large / 3
+
+
+def test_an_unknown_run_is_refused(store: Store) -> None:
+    """Removing what is not there is an error and removes nothing."""
+    examples.fill(store, examples.plan())
+    before = counts(store)
+    with pytest.raises(StoreError, match="not in the store"):
+        store.remove("000000000000")
+    assert counts(store) == before

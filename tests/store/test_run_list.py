@@ -1,0 +1,124 @@
+"""Which runs there are, and which one a user means."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from evalstone.errors import UnknownName
+from evalstone.store import Store
+from evalstone.store.run_list import _find
+from tests.store import examples
+
+
+def test_runs_are_listed_the_latest_first(store: Store) -> None:
+    """A run that was worked on again comes first, and its row tells what it is."""
+    first = examples.fill(store, examples.plan())
+    second = examples.fill(store, examples.plan(("words",), n_samples=3), finish=False)
+    assert [run.run_id for run in store.runs()] == [second, first]
+    store.open_run(examples.plan(), facts={}, command="again")
+    latest, earlier = store.runs()
+    assert (latest.run_id, latest.n_attempts, latest.command) == (first, 2, "again")
+    assert (latest.model, latest.tasks, latest.plan) == ("models/small", ("letters",), examples.plan())
+    assert (latest.n_requests, latest.n_outputs, latest.n_scores, latest.n_failed) == (8, 32, 16, 0)
+    assert (earlier.n_requests, earlier.n_outputs, earlier.n_scores) == (3, 12, 6)
+    assert latest.status == "finished"
+    assert latest.summary == {"letters": {"n": 8}}
+    assert earlier.status == "running"
+
+
+def test_runs_are_found_by_words(store: Store) -> None:
+    """Every word must occur in id, model, task, profile or status; case does not matter."""
+    first = examples.fill(store, examples.plan())
+    second = examples.fill(store, examples.plan(("words",)), finish=False)
+    assert [run.run_id for run in store.runs(["SMALL", "lm-eval"])] == [second, first]
+    assert [run.run_id for run in store.runs(["small", "words"])] == [second]
+    assert [run.run_id for run in store.runs(["finished"])] == [first]
+    assert [run.run_id for run in store.runs([first[:6]])] == [first]
+    assert store.runs(["letters", "words"]) == []
+
+
+def test_a_run_is_named_in_four_ways(store: Store) -> None:
+    """By id, by the beginning of an id, as the last one, and as one before it."""
+    first = examples.fill(store, examples.plan())
+    second = examples.fill(store, examples.plan(("words",)))
+    assert store.run(first).run_id == first
+    assert store.run(store.run(first).short_id).run_id == first
+    assert store.run(first[:5]).run_id == first
+    assert store.run("last").run_id == second
+    assert store.run("last~1").run_id == first
+
+
+def test_an_unknown_run_offers_the_nearest(store: Store) -> None:
+    """A mistyped id is answered with the nearest ones, an impossible one with the command that lists them."""
+    run_id = examples.fill(store, examples.plan())
+    mistyped = run_id[:4] + ("0" if run_id[4] != "0" else "1") + run_id[5:]
+    with pytest.raises(UnknownName, match=f"unknown run '{mistyped}'; nearest: {run_id[:8]}"):
+        store.run(mistyped)
+    for name in ("last~1", "", "zzzz"):
+        with pytest.raises(UnknownName, match="evalstone ls runs"):
+            store.run(name)
+
+
+def test_an_ambiguous_beginning_names_the_candidates(store: Store) -> None:
+    """A beginning that several runs share is refused with those it could mean."""
+    for content in "abcdefghijklmnopqrs":  # more runs than hex digits: two begin alike
+        store.open_run(examples.plan(content=content), facts={})
+    beginnings = [run.run_id[0] for run in store.runs()]
+    shared = next(digit for digit in beginnings if beginnings.count(digit) > 1)
+    with pytest.raises(UnknownName, match=rf"{beginnings.count(shared)} runs begin so; give more digits") as caught:
+        store.run(shared)
+    assert len(caught.value.nearest) >= 2
+
+
+def test_short_ids_tell_runs_apart(file_store: Store) -> None:
+    """A short id is as long as it must be so that no other run begins so."""
+    from evalstone.store.run_list import _with_short_ids
+    from evalstone.store.runs import change_row
+    from evalstone.store.schema import runs
+
+    for content in "ab":
+        file_store.open_run(examples.plan(content=content), facts={})
+    with file_store._database.writing() as connection:
+        for row, run_id in zip(connection.execute(runs.select()).all(), ("aaaaaaaaaa11", "aaaaaaaaaa12"), strict=True):
+            change_row(connection, runs, row, run_id=run_id)
+    with file_store._database.reading() as connection:
+        listed = _with_short_ids(connection)
+        assert sorted(short for _, short in listed) == ["aaaaaaaaaa11", "aaaaaaaaaa12"]
+        assert _find(listed, "aaaaaaaaaa12")[0].run_id == "aaaaaaaaaa12"
+
+
+def test_a_killed_run_is_interrupted(path: Path) -> None:
+    """A run whose process is gone is shown as interrupted though nobody could write that down."""
+    program = (
+        "import os, sys; from evalstone.store import Store; from tests.store import examples;"
+        "s = Store.open(sys.argv[1]); s.open_run(examples.plan(), facts={}); os._exit(9)"
+    )
+    root = Path(__file__).parents[2]
+    assert subprocess.run([sys.executable, "-c", program, str(path)], cwd=root, check=False).returncode == 9
+    with Store.open(str(path)) as store:
+        run = store.run("last")
+        assert run.status == "interrupted"
+        assert [attempt.status for attempt in store.attempts(run.run_id)] == ["interrupted"]
+        store.open_run(examples.plan(), facts={})
+        assert [attempt.status for attempt in store.attempts(run.run_id)] == ["interrupted", "running"]
+        assert store.run("last").status == "running"
+
+
+def test_a_run_on_another_machine_is_believed_to_run(store: Store) -> None:
+    """Whether a process of another machine lives cannot be known, so its run is shown as running."""
+    store.open_run(examples.plan(), facts={})
+    with store._database.writing() as connection:
+        connection.execute(text("UPDATE attempts SET host = 'elsewhere', process_id = 999999999"))
+    assert store.run("last").status == "running"
+
+
+def test_scores_of_an_unknown_task_offer_those_of_the_run(store: Store) -> None:
+    """A task that the run does not have is answered with the nearest it has."""
+    run_id = examples.fill(store, examples.plan())
+    with pytest.raises(UnknownName, match="unknown task of this run 'leters'; nearest: letters"):
+        next(iter(store.scores(run_id, "leters")))
+    with pytest.raises(UnknownName, match="nearest: letters"):
+        next(iter(store.samples(run_id, "numbers")))

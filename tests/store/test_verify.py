@@ -1,0 +1,205 @@
+"""`verify` finds one flipped byte in any stored value, a row that is gone, and a reference into nothing."""
+
+import random
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalstone.errors import EvalstoneError
+from evalstone.records import Estimate, Output
+from evalstone.store import Store
+from evalstone.store.schema import metadata
+from tests.store import examples
+
+COLUMNS = [(table.name, column.name) for table in metadata.sorted_tables for column in table.columns]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a store in which every column of every table has a value somewhere."""
+    path: Path = tmp_path_factory.mktemp("sound") / "store.sqlite"
+    with Store.open(str(path)) as store:
+        examples.fill(store, examples.plan(("words",), n_samples=2), content="b")
+        run = store.open_run(examples.plan(n_samples=3), facts={"torch": "2.13"}, command="evalstone run")
+        asked = examples.mixed_requests()
+        store.add_requests(run.run_id, asked, examples.samples(n_samples=3))
+        answers = [output for request in asked for output in examples.outputs_for(request)]
+        answers[0] = replace(answers[0], reasoning="I think", tool_calls="[]", finish_reason="stop")
+        answers[-1] = Output(asked[2].id, 2, error="too long: cut it", error_kind="PromptTooLong", n_cut_tokens=3)
+        store.add(run.run_id, 1, answers)
+        for request in asked:
+            scores = examples.scores_for(request)
+            store.add_scores(run.run_id, [replace(score, parts=(-1.5, 2)) for score in scores], examples.SCORING)
+        estimate = Estimate("letters", "acc", "none", 0.5, 0.2, 0.8, "wilson", 3)
+        store.save_estimates(run.run_id, [estimate], {"composite": 0.4})
+        store.close_run(run.run_id, 1, "finished", {"n": 3})
+        assert store.verify() == []
+    return path
+
+
+@pytest.fixture
+def damaged(sound: Path, tmp_path: Path) -> Path:
+    """Return a copy of the sound store, to be damaged."""
+    return Path(shutil.copy(sound, tmp_path / "damaged.sqlite"))
+
+
+def flipped(value: Any, which: int) -> Any:
+    """Return the value with one bit of one of its bytes turned, and of the same type."""
+    if isinstance(value, int):
+        return value ^ (1 << (which % 8))
+    if isinstance(value, float):
+        return -value if value else 1.0
+    raw = bytearray(value.encode() if isinstance(value, str) else value)
+    if not raw:
+        return b"\x01"
+    raw[which % len(raw)] ^= 1 << (which % 7)
+    return raw.decode() if isinstance(value, str) else bytes(raw)
+
+
+def rows_of(connection: sqlite3.Connection, table: str, column: str) -> list[tuple[Any, ...]]:
+    """Return where a column has a value: the primary key, then the value."""
+    keys = [key.name for key in metadata.tables[table].primary_key.columns]
+    names = ", ".join(f'"{name}"' for name in [*keys, column])
+    return connection.execute(f'SELECT {names} FROM {table} WHERE "{column}" IS NOT NULL').fetchall()
+
+
+def change(connection: sqlite3.Connection, table: str, column: str, key: tuple[Any, ...], value: Any) -> None:
+    """Put a value where another was."""
+    keys = [name.name for name in metadata.tables[table].primary_key.columns]
+    where = " AND ".join(f'"{name}" = ?' for name in keys)
+    connection.execute(f'UPDATE {table} SET "{column}" = ? WHERE {where}', (value, *key))
+
+
+def problems_of(path: Path) -> list[str]:
+    """Return what is wrong with a store, in words; that it cannot even be opened counts as well."""
+    try:
+        with Store.open(str(path)) as store:
+            return [str(problem) for problem in store.verify()]
+    except EvalstoneError as error:
+        return [str(error)]
+
+
+@pytest.mark.parametrize(("table", "column"), COLUMNS)
+def test_a_flipped_byte_is_found(damaged: Path, table: str, column: str) -> None:
+    """In every column of every table a changed byte is found, wherever in the value it lies."""
+    random_bytes = random.Random(f"{table}.{column}")
+    with closing(sqlite3.connect(damaged)) as connection:
+        found = rows_of(connection, table, column)
+    assert found, "no row of the example has a value here"
+    n_tried = 0
+    for *key, value in random_bytes.sample(found, min(len(found), 2)):
+        for which in random_bytes.sample(range(400), 3):
+            with closing(sqlite3.connect(damaged)) as connection, connection:
+                try:
+                    change(connection, table, column, tuple(key), flipped(value, which))
+                except sqlite3.IntegrityError:
+                    continue  # a key that another row has: this cannot be stored at all
+            problems = problems_of(damaged)
+            now = [flipped(value, which) if name.name == column else part for name, part in key_parts(table, key)]
+            with closing(sqlite3.connect(damaged)) as connection, connection:
+                change(connection, table, column, tuple(now), value)
+            assert problems, f"{table}.{column} of {key}: {value!r} -> {flipped(value, which)!r}"
+            n_tried += 1
+    assert n_tried
+    assert problems_of(damaged) == []
+
+
+def key_parts(table: str, key: list[Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield the columns of a primary key with their values."""
+    yield from zip(metadata.tables[table].primary_key.columns, key, strict=True)
+
+
+@pytest.mark.parametrize("table", [table.name for table in metadata.sorted_tables])
+def test_a_missing_row_is_found(damaged: Path, table: str) -> None:
+    """Of a finished run no row can go unnoticed (an estimate can: it is derived, and replaced as a whole)."""
+    if table == "estimates":
+        pytest.skip("estimates are derived from scores and are replaced as a whole")
+    keys = [key.name for key in metadata.tables[table].primary_key.columns]
+    with closing(sqlite3.connect(damaged)) as connection, connection:
+        (first, *_) = connection.execute(f"SELECT {', '.join(keys)} FROM {table} ORDER BY 1 DESC").fetchall()
+        where = " AND ".join(f'"{name}" = ?' for name in keys)
+        connection.execute(f"DELETE FROM {table} WHERE {where}", first)
+    assert problems_of(damaged)
+
+
+def content_of(path: Path) -> list[str] | None:
+    """Return everything that SQL can read of a file, None if it cannot be read."""
+    try:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.text_factory = bytes
+            tables = sorted({*metadata.tables, "evalstone_schema"})
+            return [
+                repr(row) for table in tables for row in sorted(connection.execute(f"SELECT * FROM {table}"), key=repr)
+            ]
+    except (sqlite3.Error, OverflowError):
+        return None
+
+
+def test_any_byte_of_the_file_may_be_damaged(damaged: Path) -> None:
+    """Whatever byte of the file is changed: if anything reads differently afterwards, verify says so."""
+    whole = damaged.read_bytes()
+    before = content_of(damaged)
+    assert before is not None
+    places = random.Random(20260101)
+    n_seen = 0
+    for _ in range(150):
+        place, bit = places.randrange(100, len(whole)), places.randrange(8)
+        raw = bytearray(whole)
+        raw[place] ^= 1 << bit
+        damaged.write_bytes(raw)
+        if content_of(damaged) != before:
+            n_seen += 1
+            assert problems_of(damaged), f"byte {place}, bit {bit}"
+    assert n_seen > 10
+
+
+def test_a_damaged_text_is_named_once_with_its_users(damaged: Path) -> None:
+    """A shot that many requests share is one problem and not one per request."""
+    with closing(sqlite3.connect(damaged)) as connection, connection:
+        rows = connection.execute("SELECT id, content FROM texts").fetchall()
+        number, content = next(row for row in rows if b"words: answer with a letter" in row[1])
+        connection.execute("UPDATE texts SET content = ? WHERE id = ?", (content.replace(b"letter", b"lettre"), number))
+    (problem,) = problems_of(damaged)
+    assert problem.startswith(f"texts {number} (used by 2 requests, words/0/0, words/1/0): it has SHA-256")
+
+
+def test_one_run_can_be_verified_alone(damaged: Path) -> None:
+    """Damage to one run is no problem of another."""
+    with closing(sqlite3.connect(damaged)) as connection, connection:
+        connection.execute("UPDATE outputs SET n_tokens = 99 WHERE attempt = 1 AND request = 1")
+    with Store.open(str(damaged)) as store:
+        latest, first = store.runs()
+        assert store.verify(latest.run_id) == []
+        assert {problem.table for problem in store.verify(first.run_id)} == {"outputs"}
+
+
+def test_damage_is_found_on_postgresql_too(postgres_url: str) -> None:
+    """The same checks find changed values on a server."""
+    from sqlalchemy import text
+
+    with Store.open(postgres_url) as store:
+        run_id = examples.fill(store, examples.plan())
+        assert store.verify() == []
+        assert store.verify(run_id) == []
+        for statement in (
+            "UPDATE outputs SET total_nats = total_nats + 1e-9 WHERE ask_index = 1",
+            "UPDATE texts SET content = set_byte(content, 3, 65) WHERE id = 1",
+            "UPDATE requests SET sample_index = 77 WHERE sample_index = 7",
+        ):
+            with store._database.writing() as connection:
+                connection.execute(text(statement))
+        assert {problem.table for problem in store.verify()} == {"outputs", "texts", "requests"}
+
+
+def test_a_damaged_value_is_an_error_where_it_is_read(damaged: Path) -> None:
+    """Reading what is damaged raises an error of ours that says what to do, and no answer is made up."""
+    with closing(sqlite3.connect(damaged)) as connection, connection:
+        connection.execute("UPDATE runs SET plan = x'007b' WHERE id = 1")
+    with Store.open(str(damaged)) as store, pytest.raises(EvalstoneError, match="verify"):
+        store.runs()

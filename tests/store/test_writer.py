@@ -1,0 +1,120 @@
+"""Batches: nothing waits longer than a moment to be written, and what cannot be written is kept and tried again."""
+
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from evalstone.errors import StoreError
+from evalstone.store import Store, write
+from tests.store import examples
+
+
+def n_outputs_in(path: Path) -> int:
+    """Return how many outputs another connection sees."""
+    connection = sqlite3.connect(path)
+    try:
+        return int(connection.execute("SELECT count(*) FROM outputs").fetchone()[0])
+    finally:
+        connection.close()
+
+
+def begin(store: Store) -> str:
+    """Open a run and store its requests."""
+    run = store.open_run(examples.plan(), facts={})
+    store.add_requests(run.run_id, examples.requests(), examples.samples())
+    return run.run_id
+
+
+def test_a_single_output_is_written_within_a_second(file_store: Store, path: Path) -> None:
+    """An output is in the file soon after it came, though no other follows it."""
+    run_id = begin(file_store)
+    file_store.add(run_id, 1, examples.outputs_for(examples.requests()[0])[:1])
+    assert n_outputs_in(path) == 0
+    deadline = time.monotonic() + 10
+    while n_outputs_in(path) == 0 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert n_outputs_in(path) == 1
+
+
+def test_a_full_batch_is_written_at_once(file_store: Store, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch ends when it has enough rows, however quickly they came."""
+    monkeypatch.setattr(write, "BATCH_ROWS", 8)
+    run_id = begin(file_store)
+    for request in examples.requests()[:3]:
+        file_store.add(run_id, 1, examples.outputs_for(request))
+    assert n_outputs_in(path) == 8
+
+
+def test_reading_through_the_store_sees_what_is_gathered(file_store: Store) -> None:
+    """The driver reads its own outputs and scores at once."""
+    run_id = begin(file_store)
+    request = examples.requests()[0]
+    file_store.add(run_id, 1, examples.outputs_for(request))
+    file_store.add_scores(run_id, examples.scores_for(request), examples.SCORING)
+    assert file_store.outputs_of(run_id, [request.id])[request.id] == examples.outputs_for(request)
+    assert len(list(file_store.scores(run_id))) == 2
+
+
+def test_closing_writes_what_is_gathered(path: Path) -> None:
+    """Nothing is lost at the end."""
+    with Store.open(str(path)) as store:
+        run_id = begin(store)
+        store.add(run_id, 1, examples.outputs_for(examples.requests()[0]))
+    assert n_outputs_in(path) == 4
+
+
+def test_a_batch_that_cannot_be_written_is_kept_and_written_later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While another process holds the file the batch fails with a remedy; once it lets go the same rows are written."""
+    monkeypatch.setattr("evalstone.store.connection.BUSY_SECONDS", 0.05)
+    with Store.open(str(path)) as store:
+        run_id = begin(store)
+        request = examples.requests()[0]
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        store.add(run_id, 1, examples.outputs_for(request))
+        store.add_scores(run_id, examples.scores_for(request), examples.SCORING)
+        with pytest.raises(StoreError, match=r"locked.*run again"):
+            store.flush()
+        with pytest.raises(StoreError, match="locked"):
+            store.add(run_id, 1, [])
+        other.execute("COMMIT")
+        other.close()
+        store.add(run_id, 1, examples.outputs_for(examples.requests()[1]))
+        assert len(store.outputs_of(run_id, [request.id])[request.id]) == 4
+        assert len(list(store.scores(run_id))) == 2
+        assert store.verify() == []
+    assert n_outputs_in(path) == 8
+
+
+def test_a_failure_in_the_timer_is_raised_by_the_next_call(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that fails while nobody is calling is tried again, and reported, by whoever calls next."""
+    monkeypatch.setattr("evalstone.store.connection.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(write, "BATCH_SECONDS", 0.01)
+    store = Store.open(str(path))
+    run_id = begin(store)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    store.add(run_id, 1, examples.outputs_for(examples.requests()[0]))
+    deadline = time.monotonic() + 10
+    while not store._writer._must_retry and time.monotonic() < deadline:
+        time.sleep(0.02)
+    with pytest.raises(StoreError, match="locked"):
+        store.add(run_id, 1, examples.outputs_for(examples.requests()[1]))
+    other.execute("COMMIT")
+    other.close()
+    store.close()
+    assert n_outputs_in(path) == 4
+
+
+def test_a_run_removed_while_it_is_written_is_said_so(file_store: Store, path: Path) -> None:
+    """Writing to a run that another process removed is an error and brings nothing back."""
+    run_id = begin(file_store)
+    file_store.add(run_id, 1, examples.outputs_for(examples.requests()[0]))
+    with Store.open(str(path)) as other:
+        other.remove(run_id)
+    with pytest.raises(StoreError, match="removed by another process"):
+        file_store.flush()
+    file_store._writer._outputs.clear()
+    assert n_outputs_in(path) == 0

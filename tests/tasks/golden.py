@@ -1,0 +1,99 @@
+"""Golden prompts: what is kept of lm-eval's prompts, and how ours are brought into the same form.
+
+Per task and way of asking (shots, chat) two digests are kept: of the prompts as lm-eval hashes them (`prompt_hash`, the
+first request's context), and of everything asked (contexts, continuations, stop texts). The first twelve digits of each
+prompt's hash tell which sample differs.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalstone.records import GenerateAsk, LoglikelihoodAsk, Request, RollingAsk
+
+FOLDER = Path(__file__).parent / "goldens"
+N_SAMPLES = 100
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way of asking a task."""
+
+    name: str
+    num_fewshot: int
+    chat: bool = False
+    multiturn: bool = False
+    system_instruction: str | None = None
+
+
+WAYS = (
+    Way("0-shot", 0),
+    Way("5-shot", 5),
+    Way("chat-0-shot", 0, chat=True, multiturn=True),
+    Way("chat-5-shot-turns", 5, chat=True, multiturn=True, system_instruction="Answer briefly."),
+    Way("chat-5-shot-one-message", 5, chat=True),
+)
+
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "arc": ("arc_easy", "arc_challenge"),
+    "hellaswag": ("hellaswag",),
+    "mmlu": ("mmlu",),
+    "truthfulqa": ("truthfulqa_mc1", "truthfulqa_mc2"),
+    "winogrande": ("winogrande",),
+    "boolq": ("boolq",),
+    "piqa": ("piqa",),
+    "social_iqa": ("social_iqa",),
+    "openbookqa": ("openbookqa",),
+    "sciq": ("sciq",),
+    "commonsense_qa": ("commonsense_qa",),
+    "lambada": ("lambada_openai",),
+    "wikitext": ("wikitext",),
+    "agieval": ("agieval",),
+    "race": ("race",),
+    "logiqa": ("logiqa",),
+    "musr": ("leaderboard_musr",),
+    # not gpqa_*_n_shot: lm-eval shuffles its choices anew at each pass over the rows, so it has no one prompt
+    "gpqa": ("gpqa_main_zeroshot", "gpqa_diamond_zeroshot", "gpqa_extended_zeroshot", "leaderboard_gpqa"),
+    "bbh": ("leaderboard_bbh",),
+}
+
+Asked = Sequence[Sequence[Any]]  # per sample its requests, each (context, continuation), (text,) or (context, stops)
+
+
+def sha(text: str) -> str:
+    """Return the hex sha256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest(samples: Iterable[Asked], *, short: bool) -> dict[str, Any]:
+    """Return what is kept of the requests of a task's first samples."""
+    asked = [[[str(part) if isinstance(part, str) else part for part in ask] for ask in asks] for asks in samples]
+    prompts = [sha(asks[0][0]) for asks in asked]
+    return {
+        "n": len(asked),
+        "prompts": sha("\n".join(prompts)),
+        "asked": sha(json.dumps(asked, ensure_ascii=False)),
+        "each": "".join(prompt[:12] for prompt in (prompts[:1] if short else prompts)),
+    }
+
+
+def asked_of(request: Request) -> list[list[Any]]:
+    """Return one of our requests in lm-eval's form."""
+    asked: list[list[Any]] = []
+    for ask in request.asks:
+        if isinstance(ask, LoglikelihoodAsk):
+            asked.append(["".join(request.segments if ask.segments is None else ask.segments), ask.continuation])
+        elif isinstance(ask, RollingAsk):
+            asked.append([ask.text])
+        elif isinstance(ask, GenerateAsk):
+            asked.append(["".join(request.segments), list(ask.settings.stop)])
+    return asked
+
+
+def differing(each: str, mine: Sequence[Asked]) -> list[int]:
+    """Return the samples whose prompt differs from the kept digits."""
+    kept = [each[i : i + 12] for i in range(0, len(each), 12)]
+    return [i for i, (digits, asks) in enumerate(zip(kept, mine, strict=False)) if sha(asks[0][0])[:12] != digits]

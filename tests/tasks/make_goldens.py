@@ -1,0 +1,91 @@
+"""Write the golden prompts anew: run lm-eval 0.4.13 on local data and keep the hashes of what it would ask.
+
+    python -m tests.tasks.make_goldens [family ...]
+
+Needs lm_eval, transformers, `../shared/data` and `../shared/models`; where a data set is not in `../shared/data`,
+the project's own fixture rows (`tests/fixtures`) stand in, and the golden says so.
+"""
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from evalstone.errors import EvalstoneError
+from evalstone.tasks.catalog import Catalog
+from evalstone.tasks.task import Task
+from tests.tasks import golden, oracle
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARED = ROOT.parent / "shared"
+FIXTURES = ROOT / "tests" / "fixtures" / "data"
+
+
+def lm_eval_tasks(catalog: Catalog, names: tuple[str, ...]) -> list[Task]:
+    """Return lm-eval's own version of the tasks that our names stand for."""
+    ours = catalog.select(names).tasks
+    return [catalog.select([f"lm-eval:{task.name}"]).tasks[0] for task in ours]
+
+
+def data_of(task: Task) -> tuple[str, Path]:
+    """Return where the task's rows are: `shared`, or `fixtures` where they are not in the shared data."""
+    place = Path(task.dataset.path, task.dataset.name or "default")
+    for label, root in (("shared", SHARED / "data"), ("fixtures", FIXTURES)):
+        if (root / place).is_dir() or (task.dataset.name is None and (root / task.dataset.path).is_dir()):
+            return label, root
+    raise FileNotFoundError(f"no rows for {task.name}: {place}")
+
+
+def made(task: Task, render: Any) -> dict[str, Any]:
+    """Return the golden of one task: per way of asking the digests, or why lm-eval refuses it."""
+    label, root = data_of(task)
+    theirs = oracle.make_task(task.source, root)
+    ways: dict[str, Any] = {}
+    for way in golden.WAYS:
+        try:
+            samples = oracle.prompts_of(
+                theirs,
+                way.num_fewshot,
+                golden.N_SAMPLES,
+                chat=render if way.chat else None,
+                multiturn=way.multiturn,
+                system_instruction=way.system_instruction,
+            )
+        except (AssertionError, ValueError, KeyError, TypeError) as error:
+            ways[way.name] = {"refused": f"{type(error).__name__}: {error}"[:200]}
+            continue
+        ways[way.name] = golden.digest([[_plain(ask) for ask in asks] for asks in samples], short=way.chat)
+    return {"rows": label, "data": oracle.digests_of(task, root), "ways": ways}
+
+
+def _plain(ask: tuple[Any, ...]) -> list[Any]:
+    if len(ask) == 2 and isinstance(ask[1], dict):
+        until = ask[1].get("until", [])
+        return [ask[0], [until] if isinstance(until, str) else list(until)]
+    return list(ask)
+
+
+def main(families: list[str]) -> None:
+    """Write one file per family of tasks."""
+    # what lm-eval shuffles with the global generator it keeps in this cache: a warm one would give an older order
+    os.environ["HF_DATASETS_CACHE"] = tempfile.mkdtemp(prefix="goldens-")
+    catalog = Catalog.open()
+    render = oracle.chat_template_of(SHARED / "models" / "craftgpt-5m")
+    golden.FOLDER.mkdir(exist_ok=True)
+    for family in families or list(golden.FAMILIES):
+        content: dict[str, Any] = {"lm_eval": "0.4.13", "template": "craftgpt-5m", "tasks": {}}
+        try:
+            for task in lm_eval_tasks(catalog, golden.FAMILIES[family]):
+                content["tasks"][task.name] = made(task, render)
+        except (FileNotFoundError, EvalstoneError) as error:
+            sys.stdout.write(f"{family}: {error}\n")
+            continue
+        text = json.dumps(content, indent=1, ensure_ascii=False)
+        (golden.FOLDER / f"{family}.json").write_text(text + "\n", encoding="utf-8")
+        sys.stdout.write(f"{family}: {len(content['tasks'])} tasks\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,240 @@
+"""The catalogue: names, groups, tags, globs, files, old names, and what happens without lm_eval."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalstone import settings
+from evalstone.errors import DataError, MissingExtra, UnknownName, UsageError
+from evalstone.tasks import lm_eval_names
+from evalstone.tasks.catalog import Catalog
+from tests.tasks.folders import task_spec, write_task
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with two tasks of one tag, a group of both, and a group above it."""
+    place = tmp_path / "mine"
+    write_task(place, task_spec("sums", tag="arithmetic"))
+    write_task(place, task_spec("more_sums", tag=["arithmetic", "hard"], num_fewshot=2))
+    write_task(
+        place,
+        {
+            "group": "both",
+            "group_alias": "Both",
+            "task": ["sums", {"task": "more_sums", "num_fewshot": 3}],
+            "aggregate_metric_list": [{"metric": "acc", "weight_by_size": False, "filter_list": "none"}],
+            "metadata": {"version": 2},
+        },
+    )
+    write_task(place, {"group": "all", "task": ["both", "arithmetic_letters", {"group": "inner", "task": ["sums"]}]})
+    write_task(place, task_spec("letters", tag="arithmetic_letters"))
+    return place
+
+
+def open_with(folder: Path) -> Catalog:
+    """Return a catalogue without lm_eval."""
+    return Catalog.open([folder], lm_eval=False)
+
+
+def test_names_tags_and_groups(folder: Path) -> None:
+    """A task, a tag and a group are selected by name; a group's overrides reach its tasks."""
+    catalog = open_with(folder)
+    assert [task.name for task in catalog.select(["arithmetic"]).tasks] == ["more_sums", "sums"]
+    selection = catalog.select(["both"])
+    assert [(task.name, task.num_fewshot, task.groups) for task in selection.tasks] == [
+        ("sums", None, ("both",)),
+        ("more_sums", 3, ("both",)),
+    ]
+    (group,) = selection.groups
+    assert (group.name, group.alias, group.children, group.version) == ("both", "Both", ("sums", "more_sums"), "2")
+    (metric,) = group.metrics
+    assert (metric.metric, metric.weight_by_size, metric.filters) == ("acc", False, ("none",))
+
+
+def test_groups_hold_groups_and_tags(folder: Path) -> None:
+    """A group of groups lists its own children, every task comes once, an inner group is named by its outer one."""
+    selection = open_with(folder).select(["all"])
+    assert [task.name for task in selection.tasks] == ["sums", "more_sums", "letters"]
+    assert {group.name: group.children for group in selection.groups} == {
+        "all": ("both", "letters", "all::inner"),
+        "both": ("sums", "more_sums"),
+        "all::inner": ("sums",),
+    }
+    assert selection.tasks[0].groups == ("all", "both", "all::inner")
+
+
+def test_one_name_for_two_tasks_is_refused(folder: Path) -> None:
+    """A task alone and the same changed by a group cannot be in one run."""
+    with pytest.raises(UsageError, match="two different tasks are called 'more_sums'"):
+        open_with(folder).select(["more_sums", "both"])
+
+
+def test_globs_files_and_folders(folder: Path) -> None:
+    """A pattern, a YAML path and a folder stand for what they match or hold."""
+    catalog = open_with(folder)
+    assert [task.name for task in catalog.select(["*_sums"]).tasks] == ["more_sums"]
+    assert [task.name for task in catalog.select([str(folder / "sums.yaml")]).tasks] == ["sums"]
+    alone = Catalog.open(lm_eval=False)
+    selected = alone.select([str(folder / "sums.yaml")]).tasks[0]
+    assert (selected.origin, selected.trusted[0]) == ("user", folder)
+    with pytest.raises(DataError, match="no task file"):
+        alone.select([str(folder / "absent.yaml")])
+    (folder / "template.yaml").write_text("output_type: multiple_choice\n")
+    with pytest.raises(DataError, match="has neither 'task' nor 'group'"):
+        alone.select([str(folder / "template.yaml")])
+    (folder / "all.yaml").unlink()
+    (folder / "both.yaml").unlink()
+    assert [task.name for task in alone.select([str(folder)]).tasks] == ["letters", "more_sums", "sums"]
+
+
+def test_unknown_names_offer_the_nearest(folder: Path) -> None:
+    """A misspelt name is answered with the names that look like it."""
+    with pytest.raises(UnknownName, match="unknown task 'sumss'; nearest: sums"):
+        open_with(folder).select(["sumss"])
+    with pytest.raises(UnknownName, match="unknown task pattern"):
+        open_with(folder).select(["zzz*"])
+    with pytest.raises(UsageError, match="no tasks"):
+        open_with(folder).select([])
+
+
+def test_old_names_still_work() -> None:
+    """Names of earlier harness versions are replaced, and it is said."""
+    catalog = Catalog.open(lm_eval=False)
+    selection = catalog.select(["truthfulqa-mc", "arc-challenge", "hendrycksTest-anatomy"])
+    assert [task.name for task in selection.tasks] == [
+        "truthfulqa_mc1",
+        "truthfulqa_mc2",
+        "arc_challenge",
+        "mmlu_anatomy",
+    ]
+    assert "arc-challenge is now called arc_challenge" in selection.notes
+    assert len(catalog.select(["hendrycksTest-*"]).tasks) == 57
+    assert [task.name for task in catalog.select(["ARC-Easy,winogrande"]).tasks] == ["arc_easy", "winogrande"]
+
+
+def test_mmlu_folds_to_four_groups() -> None:
+    """Our mmlu holds four groups that hold the 57 subjects."""
+    selection = Catalog.open(lm_eval=False).select(["mmlu"])
+    assert len(selection.tasks) == 57
+    assert selection.groups[0].name == "mmlu"
+    assert len(selection.groups) == 5
+    assert all(task.groups[0] == "mmlu" and len(task.groups) == 2 for task in selection.tasks)
+
+
+def test_a_users_task_wins_and_prefixes_choose(folder: Path) -> None:
+    """The user's task of a name replaces ours; a prefix asks for one of them."""
+    write_task(folder, task_spec("arc_easy"))
+    catalog = open_with(folder)
+    assert catalog.select(["arc_easy"]).tasks[0].origin == "user"
+    assert catalog.select(["evalstone:arc_easy"]).tasks[0].origin == "evalstone"
+
+
+def test_broken_files_are_listed_with_their_fault(folder: Path) -> None:
+    """A file that cannot be read does not hide the others; it is listed with the reason and refused when selected."""
+    (folder / "broken.yaml").write_text("task: [")
+    catalog = open_with(folder)
+    entry = next(entry for entry in catalog.entries() if entry.name == "broken")
+    assert not entry.runnable_here
+    assert "not valid YAML" in (entry.reason or "")
+    with pytest.raises(DataError, match="not valid YAML"):
+        catalog.select(["broken"])
+    assert catalog.select(["sums"]).tasks
+
+
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        ({"group": "g", "task": ["absent"]}, "holds 'absent', and no task, group or tag is called so"),
+        ({"group": "g", "task": [3]}, "has the member 3; expected a name"),
+        ({"group": "g", "task": ["g"]}, "group 'g' holds itself: g -> g"),
+        (
+            {"group": "g", "task": ["sums"], "aggregate_metric_list": [{"metric": "acc", "aggregation": "max"}]},
+            "expected mean",
+        ),
+        ({"group": "g", "task": ["sums"], "aggregate_metric_list": ["acc"]}, "expected items such as `metric: acc`"),
+    ],
+)
+def test_faulty_groups_are_named(folder: Path, group: dict[str, Any], message: str) -> None:
+    """A group with a fault is refused with its file and what was expected."""
+    write_task(folder, group)
+    with pytest.raises(DataError, match=message):
+        open_with(folder).select(["g"])
+
+
+def test_a_group_may_define_a_task(folder: Path) -> None:
+    """A member that is no known task but has keys of its own is a task named by its group."""
+    member = {**task_spec("own"), "doc_to_text": "{{text}}"}
+    write_task(folder, {"group": "g", "task": [member]})
+    selection = open_with(folder).select(["g"])
+    assert [task.name for task in selection.tasks] == ["g::own"]
+    assert selection.groups[0].children == ("g::own",)
+
+
+def test_the_index_is_kept_until_a_file_changes(folder: Path) -> None:
+    """A second opening reads the index; a new or changed file is seen all the same."""
+    open_with(folder)
+    notes = {json.loads(path.read_text())["root"]: path for path in (settings.cache_folder() / "task_index").iterdir()}
+    note = notes[str(folder)]
+    note.write_text(note.read_text().replace('"more_sums"', '"from_the_index"'))
+    assert "from_the_index" in {entry.name for entry in open_with(folder).entries()}
+    write_task(folder, task_spec("new"))
+    names = {entry.name for entry in open_with(folder).entries()}
+    assert "new" in names
+    assert "from_the_index" not in names
+    note.write_text("damaged")
+    assert "new" in {entry.name for entry in open_with(folder).entries()}
+
+
+def test_without_lm_eval_its_names_are_known() -> None:
+    """A task that only lm_eval has is listed and answered with the line that installs it."""
+    catalog = Catalog.open(lm_eval=False)
+    entries = {entry.name: entry for entry in catalog.entries()}
+    assert len(entries) > 14_000
+    assert not entries["asdiv"].runnable_here
+    assert "pip install" in (entries["asdiv"].reason or "")
+    with pytest.raises(MissingExtra, match=r"evalstone\[lm-eval\]"):
+        catalog.select(["asdiv"])
+    with pytest.raises(MissingExtra):
+        catalog.select(["asdiv*"])
+    with pytest.raises(UnknownName, match="asdiv"):
+        catalog.select(["asdivv"])
+
+
+def test_names_are_written_by_kind(folder: Path, tmp_path: Path) -> None:
+    """The script lists tasks, groups and the tags that are neither."""
+    target = tmp_path / "names" / "names.json.gz"
+    assert lm_eval_names.write_names(folder, target) == 8
+    content = json.loads(gzip.decompress(target.read_bytes()))
+    assert content["task"] == ["letters", "more_sums", "sums"]
+    assert content["group"] == ["all", "both"]
+    assert content["tag"] == ["arithmetic", "arithmetic_letters", "hard"]
+
+
+def test_the_shipped_names_are_those_of_the_installed_version(lm_files: Catalog) -> None:
+    """The list in the package holds what lm_eval 0.4.13 holds, name by name."""
+    known = lm_eval_names.known_names()
+    assert len(known) == 14_683
+    selected = {entry.name for entry in lm_files.entries() if entry.origin == "lm-eval"}
+    assert selected <= set(known)
+    assert {name for name, kind in known.items() if kind != "tag"} <= {entry.name for entry in lm_files.entries()}
+
+
+def test_every_task_of_lm_eval_can_be_named(lm_files: Catalog) -> None:
+    """With lm_eval installed all of its tasks, groups and tags are in the catalogue, and ours come first."""
+    entries = {entry.name: entry for entry in lm_files.entries()}
+    assert set(lm_eval_names.known_names()) <= set(entries)
+    assert entries["arc_easy"].origin == "evalstone"
+    assert entries["asdiv"].origin == "lm-eval"
+    assert entries["asdiv"].runnable_here
+    assert "images" in (entries["mmmu_val_accounting"].reason or "")
+    assert lm_files.select(["lm-eval:arc_easy"]).tasks[0].origin == "lm-eval"
+
+
+def test_an_include_path_must_be_a_folder(tmp_path: Path) -> None:
+    """A path that is no folder is refused."""
+    with pytest.raises(DataError, match="is no folder"):
+        Catalog.open([tmp_path / "absent"], lm_eval=False)

@@ -1,0 +1,92 @@
+"""What is explained of a task."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalstone.errors import DataError
+from evalstone.records import RollingAsk
+from evalstone.tasks.bound import BindOptions, bind
+from evalstone.tasks.catalog import Catalog
+from evalstone.tasks.describe import describe_task, made_up_outputs
+from tests.tasks.folders import task_spec, write_task
+
+
+def test_a_library_task_has_card_prompt_and_worked_sample(shared_dir: Path) -> None:
+    """TruthfulQA's card names its six hidden shots; a made-up answer is scored by the real code."""
+    (task,) = Catalog.open(lm_eval=False).select(["truthfulqa_mc1"]).tasks
+    said = describe_task(bind(task, BindOptions(data_dir=shared_dir / "data")))
+    assert said.card is not None
+    assert (said.n_samples, said.n_shots, said.hidden_shots) == (817, 0, 6)
+    assert said.request.prompt.endswith("\nA:")
+    assert len(said.worked_outputs) == len(said.request.asks)
+    assert {score.metric for score in said.worked_scores} >= {"acc"}
+    assert said.worked_failure is None
+    assert "log-likelihood per choice" in said.request_type
+
+
+def test_hidden_shots_are_counted_without_a_card(tmp_path: Path) -> None:
+    """Answered examples in the question itself are counted in the text."""
+    text = "Q: 1?\nA: one\n\nQ: 2?\nA: two\n\nQ: {{question}}\nA:"
+    path = write_task(tmp_path, task_spec("hidden_sums", doc_to_text=text))
+    (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks
+    said = describe_task(bind(task, BindOptions(num_fewshot=2)), position=1)
+    assert (said.card, said.hidden_shots, said.n_shots, said.sample.index) == (None, 2, 2, 1)
+    with pytest.raises(DataError, match="there is no number 8"):
+        describe_task(bind(task, BindOptions()), position=8)
+
+
+def test_a_card_of_the_family_is_found(tmp_path: Path) -> None:
+    """A task without a card of its own has that of the name its own begins with; a card must hold keys."""
+    path = write_task(tmp_path, task_spec("sums_of_two"))
+    (tmp_path / "sums.card.yaml").write_text("title: Sums\nhidden_shots: 4\n")
+    (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks
+    said = describe_task(bind(task, BindOptions()))
+    assert said.card == {"title": "Sums", "hidden_shots": 4}
+    assert said.hidden_shots == 4
+    (tmp_path / "sums_of_two.card.yaml").write_text("- no\n")
+    with pytest.raises(DataError, match="a card holds keys and values"):
+        describe_task(bind(task, BindOptions()))
+
+
+def test_filters_and_formulas_are_spelled_out(tmp_path: Path) -> None:
+    """Filters show their regular expressions, metrics their formulas and options."""
+    changes: dict[str, Any] = {
+        "output_type": "generate_until",
+        "doc_to_choice": ...,
+        "doc_to_target": "text",
+        "metric_list": [{"metric": "exact_match", "ignore_case": True}],
+        "filter_list": [{"name": "n", "filter": [{"function": "regex", "regex_pattern": "[0-9]+"}]}],
+    }
+    path = write_task(tmp_path, task_spec(**changes))
+    (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks
+    said = describe_task(bind(task, BindOptions()))
+    assert said.filters[0].steps == ("regex(regex_pattern='[0-9]+')",)
+    (metric,) = said.metrics
+    assert (metric.name, metric.options, metric.aggregation) == ("exact_match", {"ignore_case": True}, "mean")
+    assert "after the filters" in metric.formula
+    assert said.worked_outputs[0].text == "2"
+
+
+def test_own_functions_are_named_as_the_formula(tmp_path: Path) -> None:
+    """Where the task scores itself, the formula is its function's name; a fault in it is shown, not raised."""
+    (tmp_path / "own.py").write_text("def score(doc, results): return {'acc': 1.0}\n")
+    path = write_task(tmp_path, task_spec(process_results="!function own.score"))
+    (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks
+    said = describe_task(bind(task, BindOptions()))
+    assert said.metrics[0].formula == "as the task's function own.score computes it"
+    assert [score.value for score in said.worked_scores] == [1.0]
+
+
+def test_made_up_answers_are_the_same_each_time(tmp_path: Path) -> None:
+    """The worked sample's answers follow from the request alone."""
+    path = write_task(
+        tmp_path,
+        task_spec(output_type="loglikelihood_rolling", doc_to_choice=..., metric_list=..., doc_to_target="text"),
+    )
+    (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks
+    request = next(bind(task, BindOptions()).requests())
+    assert isinstance(request.asks[0], RollingAsk)
+    assert made_up_outputs(request) == made_up_outputs(request)
+    assert made_up_outputs(request)[0].total_nats == -0.25

@@ -1,0 +1,100 @@
+"""Every prompt of the first hundred samples equals lm-eval 0.4.13's, byte for byte, however it is asked."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalstone.records import Message
+from evalstone.tasks.bound import BindOptions, bind
+from evalstone.tasks.catalog import Catalog
+from evalstone.tasks.task import Task
+from tests.tasks import golden
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "data"
+FILES = sorted(golden.FOLDER.glob("*.json"))
+
+
+@cache
+def template(folder: Path) -> Callable[[Any, bool], str]:
+    """Return the chat template of a real tokenizer as our requests want it."""
+    pytest.importorskip("transformers")
+    from tests.tasks.oracle import chat_template_of
+
+    render = chat_template_of(folder)
+
+    def put(messages: tuple[Message, ...], continue_final: bool) -> str:
+        history = [{"role": message.role, "content": message.text} for message in messages]
+        return render(history, add_generation_prompt=not continue_final)
+
+    return put
+
+
+@cache
+def file_sha(path: Path) -> str:
+    """Return the sha256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def rows_of(kept: dict[str, Any], shared_dir: Path) -> Path:
+    """Return the folder with the rows a golden was made from; skip if they are not these rows."""
+    root = shared_dir / "data" if kept["rows"] == "shared" else FIXTURES
+    for place, digest in kept["data"].items():
+        if not (root / place).is_file() or file_sha(root / place) != digest:
+            pytest.fail(f"{root / place} is not the file the golden was made from; run tests/tasks/make_goldens.py")
+    return root
+
+
+def ask(task: Task, way: golden.Way, data_dir: Path, shared_dir: Path) -> list[golden.Asked]:
+    """Return what we ask about a task's first samples."""
+    options = BindOptions(
+        num_fewshot=way.num_fewshot,
+        limit=golden.N_SAMPLES,
+        data_dir=data_dir,
+        apply_chat_template=way.chat,
+        fewshot_as_multiturn=way.multiturn,
+        system_instruction=way.system_instruction,
+    )
+    render = template(shared_dir / "models" / "craftgpt-5m") if way.chat else None
+    return [golden.asked_of(request) for request in bind(task, options).requests(render)]
+
+
+def check(task: Task, kept: dict[str, Any], shared_dir: Path) -> list[str]:
+    """Return a line for each way in which a task's prompts differ from the golden ones."""
+    root = rows_of(kept, shared_dir)
+    wrong = []
+    for way in golden.WAYS if task.origin == "evalstone" else golden.WAYS[:4]:
+        expected = kept["ways"][way.name]
+        if "refused" in expected:
+            continue
+        mine = ask(task, way, root, shared_dir)
+        got = golden.digest(mine, short=way.chat)
+        if got != expected:
+            samples = golden.differing(expected["each"], mine)
+            wrong.append(f"{task.name} {way.name}: samples {samples[:5]} of {expected['n']} (got {got['n']})")
+    return wrong
+
+
+@pytest.mark.parametrize("origin", ["evalstone", "lm-eval"])
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+def test_prompts_equal_lm_evals(path: Path, origin: str, shared_dir: Path, catalog: Catalog) -> None:
+    """Our library's tasks and lm-eval's own files, through our reader, put lm-eval's prompts."""
+    if origin == "lm-eval":
+        pytest.importorskip("lm_eval")
+        pytest.importorskip("datasets")
+    tasks = json.loads(path.read_text(encoding="utf-8"))["tasks"]
+    assert tasks
+    wrong = []
+    for name, kept in tasks.items():
+        task = catalog.select([f"{origin}:{name}"]).tasks[0]
+        wrong += check(task, kept, shared_dir)
+    assert wrong == []
+
+
+def test_every_family_has_goldens() -> None:
+    """No family of tasks that the golden test promises is without its file."""
+    assert {path.stem for path in FILES} == set(golden.FAMILIES)

@@ -1,0 +1,60 @@
+"""Functions that task files name by dotted path into our package: our library may, nobody else."""
+
+from pathlib import Path
+
+import pytest
+
+from evalstone.datasets import DatasetSpec
+from evalstone.datasets.load import load_dataset
+from evalstone.errors import UsageError
+from evalstone.scoring.instructions.ifeval import agg_inst_level_acc, process_results
+from evalstone.tasks.catalog import Catalog
+from evalstone.tasks.functions import load_function, loader_of
+from evalstone.tasks.task import FunctionRef
+from tests.conftest import ROOT
+
+IFEVAL = FunctionRef("evalstone.scoring.instructions.ifeval.process_results", None)
+
+
+def test_the_library_may_name_our_scoring() -> None:
+    """A task of the library gets the function itself; its file is part of the task's hash."""
+    (task,) = Catalog.open(lm_eval=False).select(["ifeval"]).tasks
+    assert loader_of(task)(task.process_results) is process_results
+    for path in ("evalstone.store.remove.remove_run", "evalstone.settings.read", "subprocess.run"):
+        with pytest.raises(UsageError, match="was not named"):
+            load_function(FunctionRef(path, None), task.trusted)
+
+
+def test_a_users_file_may_not(tmp_path: Path) -> None:
+    """The same name in a user's file is refused, as all code outside the folders that were named."""
+    (tmp_path / "mine.yaml").write_text(
+        "task: mine\ndataset_path: json\ntest_split: test\ndoc_to_text: prompt\ndoc_to_target: prompt\n"
+        f"process_results: !function {IFEVAL.path}\n"
+    )
+    (task,) = Catalog.open([tmp_path], lm_eval=False).select(["mine"]).tasks
+    assert task.process_results == IFEVAL
+    with pytest.raises(UsageError, match="was not named"):
+        loader_of(task)(task.process_results)
+
+
+def test_per_instruction_scores_weigh_every_instruction_alike() -> None:
+    """Three of four instructions followed in two prompts are 0.75, whatever the prompts' means."""
+    row = {
+        "prompt": "Write in small letters, without commas.",
+        "instruction_id_list": ["punctuation:no_comma", "change_case:english_lowercase"],
+        "kwargs": [{}, {}],
+    }
+    found = process_results(row, ["no, this is wrong, but in small letters and in the english language"])
+    assert found["prompt_level_strict_acc"] is False
+    assert found["inst_level_strict_acc"] == [False, True]
+    assert agg_inst_level_acc([found["inst_level_strict_acc"], [True], [True]]) == 0.75
+
+
+def test_rows_serve_under_both_names(shared_dir: Path) -> None:
+    """The leaderboard's copy of IFEval is read from google/IFEval where only that lies here, and the reverse."""
+    data = shared_dir / "data"
+    both = [load_dataset(DatasetSpec(name), data) for name in ("google/IFEval", "wis-k/instruction-following-eval")]
+    assert [len(one.splits["train"]) for one in both] == [541, 541]
+    assert both[0].content_hash == both[1].content_hash
+    fixture = load_dataset(DatasetSpec("google/IFEval"), ROOT / "tests" / "fixtures" / "data")
+    assert len(fixture.splits["train"]) == 20

@@ -1,0 +1,102 @@
+"""A CSV or JSONL file as a task: the shapes that are recognised, and what is said about them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evalstone.errors import DataError
+from evalstone.records import GenerateAsk, LoglikelihoodAsk, RollingAsk
+from evalstone.tasks.bound import BindOptions, BoundTask, bind
+from evalstone.tasks.catalog import Catalog
+
+
+def opened(folder: Path, name: str, text: str) -> tuple[BoundTask, str]:
+    """Write a file, select it, and return the bound task with what was said."""
+    (folder / name).write_text(text, encoding="utf-8")
+    selection = Catalog.open(lm_eval=False).select([str(folder / name)])
+    return bind(selection.tasks[0], BindOptions()), selection.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        (("B", "a"), "a letter"),
+        (("1", "0"), "a number from 0"),
+        (("2", "1"), "a number from 1"),
+        (("green", "red"), "the text of a choice"),
+    ],
+)
+def test_choices_by_letter(tmp_path: Path, answers: tuple[str, str], said: str) -> None:
+    """The answer may be a letter, a number from 0 or 1, or the text of a choice; which one is said."""
+    text = f"question,A,B,answer\nGrass?,red,green,{answers[0]}\nBlood?,red,blue,{answers[1]}\n"
+    task, note = opened(tmp_path, "my.csv", text)
+    first, second = task.requests()
+    assert first.prompt == "Grass?\nA. red\nB. green\nAnswer:"
+    assert [ask.continuation for ask in first.asks if isinstance(ask, LoglikelihoodAsk)] == [" A", " B"]
+    assert (first.target, second.target) == ("1", "0")
+    assert note.startswith("my.csv: multiple choice by letter: 'question', choices A, B")
+    assert note.endswith(said)
+    assert task.task.name == "my"
+
+
+def test_choices_by_text(tmp_path: Path) -> None:
+    """A list column `choices` is scored by text."""
+    row = {"question": "Sky?", "choices": ["blue", "red"], "answer": "blue"}
+    task, note = opened(tmp_path, "my.jsonl", json.dumps(row) + "\n")
+    (request,) = task.requests()
+    assert request.prompt == "Question: Sky?\nAnswer:"
+    assert [ask.continuation for ask in request.asks if isinstance(ask, LoglikelihoodAsk)] == [" blue", " red"]
+    assert request.target == "0"
+    assert "multiple choice by text" in note
+
+
+def test_written_answers(tmp_path: Path) -> None:
+    """question,answer is put as a question, prompt,reference as it stands."""
+    task, note = opened(tmp_path, "qa.csv", "Question,Answer\nWho?,Me\n")
+    (request,) = task.requests()
+    assert request.prompt == "Question: Who?\nAnswer:"
+    assert isinstance(request.asks[0], GenerateAsk)
+    assert "compared with 'Answer'" in note
+    task, _ = opened(tmp_path, "raw.jsonl", '{"prompt": "Say hi", "reference": "hi"}\n')
+    assert next(task.requests()).prompt == "Say hi"
+
+
+def test_texts(tmp_path: Path) -> None:
+    """A column `text` alone is measured by perplexity."""
+    task, note = opened(tmp_path, "t.tsv", "text\tid\nSome words\t1\n")
+    assert next(task.requests()).asks == (RollingAsk(0, "Some words"),)
+    assert "perplexity" in note
+
+
+def test_shots_leave_the_sample_out(tmp_path: Path) -> None:
+    """Shots come from the same file, never the sample itself."""
+    rows = "".join(f"Q{i}?,A{i}\n" for i in range(6))
+    (tmp_path / "qa.csv").write_text("question,answer\n" + rows)
+    (task,) = Catalog.open(lm_eval=False).select([str(tmp_path / "qa.csv")]).tasks
+    requests = list(bind(task, BindOptions(num_fewshot=4)).requests())
+    assert all(request.n_leaked_shots == 0 and request.n_shots == 4 for request in requests)
+
+
+def test_the_hash_does_not_depend_on_the_folder(tmp_path: Path) -> None:
+    """The same file elsewhere is the same task on the same data."""
+    plans = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        plans.append(opened(tmp_path / folder, "qa.csv", "question,answer\nWho?,Me\n")[0].plan)
+    assert plans[0] == plans[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("x.csv", "a,b\n1,2\n", "its columns are a, b; expected question,A,B,C,D,answer or"),
+        ("x.jsonl", "\n", "has no rows"),
+        ("x.csv", "question,correct answer\n1,2\n", "its columns are question, correct answer"),
+        ("x.json", "{", r"cannot read .*x\.json"),
+    ],
+)
+def test_unknown_shapes_are_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
+    """Columns that fit nothing are listed with what is expected."""
+    with pytest.raises(DataError, match=message):
+        opened(tmp_path, name, text)

@@ -1,0 +1,64 @@
+"""Task files: include, !function, and errors that name file and line."""
+
+from pathlib import Path
+
+import pytest
+
+from evalstone.errors import DataError
+from evalstone.tasks.task import FunctionRef
+from evalstone.tasks.yaml_files import read_task_file
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    """Write a file and return its path."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_own_keys_win_over_included_ones(tmp_path: Path) -> None:
+    """Later includes win over earlier ones, and the file itself over all; `task_list` is not inherited."""
+    write(tmp_path, "base_yaml", "a: 1\nb: 1\ntask_list: [x]\n")
+    write(tmp_path, "sub/more_yaml", "include: ../base_yaml\nb: 2\nc: 2\n")
+    path = write(tmp_path, "t.yaml", "include: [base_yaml, sub/more_yaml]\nc: 3\ntask: t\n")
+    assert read_task_file(path) == {"a": 1, "b": 2, "c": 3, "task": "t"}
+
+
+def test_functions_stay_names_and_know_their_folder(tmp_path: Path) -> None:
+    """A function is looked for beside the file that names it, not beside the one that includes it; nothing runs."""
+    write(tmp_path, "base/helper.py", "raise SystemExit('imported')\n")
+    write(tmp_path, "base/base_yaml", "process_docs: !function helper.rows\n")
+    path = write(tmp_path, "t.yaml", "include: base/base_yaml\ndoc_to_text: !function other.package.f\n")
+    spec = read_task_file(path)
+    assert spec["process_docs"] == FunctionRef("helper.rows", tmp_path / "base" / "helper.py")
+    assert spec["doc_to_text"] == FunctionRef("other.package.f", None)
+    assert spec["doc_to_text"].module == "other.package"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("task: [", r"t\.yaml: not valid YAML: line 2, column 1"),
+        ("a: 1\n b: 2", r"line 2, column 3"),
+        ("- a\n- b", r"holds list; expected keys and values"),
+        ("", r"holds NoneType"),
+        ("1: a", r"key 1 is no text"),
+        ("a: !function f", r"!function 'f'; expected <module>\.<function>"),
+        ("a: !other x", r"line 1.*!other"),
+        ("include: absent_yaml", r"include names 'absent_yaml', and there is no file"),
+        ("include: 3", r"include is 3; expected a file name"),
+        ("include: t.yaml", r"include leads back to itself: t\.yaml -> t\.yaml"),
+    ],
+)
+def test_bad_files_are_named(tmp_path: Path, text: str, message: str) -> None:
+    """Every fault of a file is one line with its path and what was expected."""
+    with pytest.raises(DataError, match=message) as caught:
+        read_task_file(write(tmp_path, "t.yaml", text))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_absent_is_named(tmp_path: Path) -> None:
+    """Reading no file is an error of ours."""
+    with pytest.raises(DataError, match="cannot read task file"):
+        read_task_file(tmp_path / "absent.yaml")

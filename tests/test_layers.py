@@ -1,0 +1,218 @@
+"""The architecture is this table: what each part of the package may import, and nothing else.
+
+Read from the syntax tree, so nothing is imported and a missing GPU library cannot hide a violation.
+Imports inside functions count as well: hiding an import does not make it legal.
+"""
+
+import ast
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+PACKAGE = "evalstone"
+SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
+FACADE = {"__init__", "__main__"}  # may import anything; nothing may import them
+
+MAY_IMPORT: dict[str, set[str]] = {
+    # foundation: no knowledge of benchmarks, models or storage
+    "errors": set(),
+    "randomness": {"errors"},
+    "settings": {"errors"},
+    "records": {"errors"},
+    "registry": {"errors"},
+    # pure middle: each part takes records and gives records, and can be tested alone
+    "datasets": {"errors", "settings", "records"},
+    "prompts": {"errors", "records", "randomness"},
+    "scoring": {"errors", "records", "settings", "registry"},
+    "statistics": {"errors", "randomness"},
+    "engine": {"errors", "settings"},
+    "store": {"errors", "settings", "records"},
+    # assembly
+    "tasks": {
+        "errors",
+        "records",
+        "registry",
+        "randomness",
+        "settings",
+        "datasets",
+        "prompts",
+        "scoring",
+        "statistics",
+    },
+    "models": {"errors", "records", "registry", "settings", "randomness", "engine"},
+    "judges": {
+        "errors",
+        "records",
+        "registry",
+        "randomness",
+        "settings",
+        "prompts",
+        "scoring",
+        "models",
+        "store",
+    },
+    "runner": {
+        "errors",
+        "records",
+        "randomness",
+        "settings",
+        "registry",
+        "tasks",
+        "models",
+        "scoring",
+        "statistics",
+        "judges",
+        "store",
+    },
+    "report": {"errors", "settings", "records", "statistics", "store", "tasks"},
+    "interop": {
+        "errors",
+        "settings",
+        "records",
+        "store",
+        "models",
+        "tasks",
+        "scoring",
+        "statistics",
+        "report",
+    },
+    "arena": {
+        "errors",
+        "settings",
+        "records",
+        "registry",
+        "randomness",
+        "models",
+        "tasks",
+        "scoring",
+        "statistics",
+        "judges",
+        "store",
+    },
+    "leaderboard": {
+        "errors",
+        "settings",
+        "records",
+        "registry",
+        "statistics",
+        "store",
+        "report",
+        "tasks",
+        "models",
+        "interop",
+    },
+    "library": set(),  # task files and their functions: imported by name, they import nothing of ours
+    "worker": {
+        "errors",
+        "settings",
+        "records",
+        "registry",
+        "tasks",
+        "models",
+        "runner",
+        "leaderboard",
+        "store",
+    },
+}
+MAY_IMPORT["audit"] = set(MAY_IMPORT) - {"interop", "arena", "leaderboard", "worker"}
+MAY_IMPORT["api"] = set(MAY_IMPORT) - {"worker"}
+# faces
+MAY_IMPORT["web"] = {
+    "errors",
+    "settings",
+    "records",
+    "registry",
+    "randomness",
+    "store",
+    "report",
+    "leaderboard",
+    "arena",
+    "tasks",
+}
+MAY_IMPORT["cli"] = set(MAY_IMPORT)
+
+
+def unit_of(path: Path) -> str:
+    """Return the part a file belongs to: `tasks/arc.py` -> `tasks`, `errors.py` -> `errors`."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported_units(path: Path) -> set[str]:
+    """Return the parts of this package that `path` imports, at any depth of the file."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: write imports in full, not relatively"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name.split(".")[1] for name in names if name.startswith(f"{PACKAGE}.")}
+
+
+def violations() -> list[str]:
+    """Return one line for each import that the table does not allow."""
+    return [
+        f"{path.relative_to(SOURCE)}: {unit} may not import {target}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        if (unit := unit_of(path)) not in FACADE
+        for target in sorted(imported_units(path) - {unit} - MAY_IMPORT.get(unit, set()))
+    ]
+
+
+def test_the_table_has_no_circle() -> None:
+    """The allowed imports can be put in one order, so every part can be read before its users."""
+    TopologicalSorter(MAY_IMPORT).prepare()  # raises CycleError and names the circle
+
+
+def test_every_part_is_in_the_table() -> None:
+    """A new top-level module (a `utils.py`, say) is given its place before it can be merged."""
+    parts = {unit_of(path) for path in SOURCE.rglob("*.py")} - FACADE
+    assert parts <= MAY_IMPORT.keys(), f"not in the table: {sorted(parts - MAY_IMPORT.keys())}"
+
+
+def test_imports_follow_the_table() -> None:
+    """Nobody imports what the table does not allow."""
+    assert violations() == []
+
+
+THIRD_PARTY_PLACES = {
+    "torch": {"engine"},
+    "transformers": {"engine", "models"},
+    "tokenizers": {"models"},
+    "ray": {"models"},
+    "sqlalchemy": {"store"},
+    "alembic": {"store"},
+    "fastapi": {"web"},
+}
+
+
+def foreign_imports(path: Path) -> set[str]:
+    """Return the top-level third-party packages that `path` imports, at any depth of the file."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+def test_third_parties_keep_to_their_places() -> None:
+    """A library that belongs to one part is imported by no other."""
+    wrong = [
+        f"{path.relative_to(SOURCE)}: {unit_of(path)} may not import {name}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for name in sorted(foreign_imports(path) & THIRD_PARTY_PLACES.keys())
+        if unit_of(path) not in THIRD_PARTY_PLACES[name]
+    ]
+    assert wrong == []
+
+
+def test_no_assert_in_the_package() -> None:
+    """Bad input gets an error of ours, never an assertion."""
+    found = [
+        f"{path.relative_to(SOURCE)}:{node.lineno}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Assert)
+    ]
+    assert found == []
