@@ -60,7 +60,7 @@ def flips_table(comparison: Comparison) -> RenderableType:
             (f"wrong in {pair.labels[0]}, right in {pair.labels[1]}", [f for f in pair.flips if f.is_better]),
         ):
             parts.append(Text(f" {title}: {len(flips):,}", style="bold"))
-            for task in _by_change(pair):
+            for task in tasks_by_change(pair):
                 own = [flip for flip in flips if flip.task == task]
                 parts += [Padding(_flips_of(task, own, pair.labels), (0, 1, 1, 1))] if own else []
     return Group(*parts)
@@ -107,8 +107,8 @@ def comparison_markdown(comparison: Comparison) -> str:
         header = ["task", *pair.labels, "difference", "95% interval", "p", "n", "became right / wrong"]
         rows = [header, ["---", *["---:"] * (len(header) - 1)]]
         rows += [
-            [line.name + ("" if line.higher_is_better else " (lower is better)"), *_shown_line(line)[1:]]
-            for line, _ in _lines(pair)
+            [line.name + ("" if line.higher_is_better else " (lower is better)"), *shown_cells(line)[1:]]
+            for line, _ in placed_lines(pair)
         ]
         parts.append(f"**{pair.verdict}**\n")
         parts.append("\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n")
@@ -117,9 +117,9 @@ def comparison_markdown(comparison: Comparison) -> str:
 
 
 def _pair_table(pair: PairComparison, unfold: bool) -> RenderableType:
-    placed = _lines(pair, unfold=unfold)
+    placed = placed_lines(pair, unfold=unfold)
     lines = [line for line, _ in placed]
-    shown = [_shown_line(line, depth) for line, depth in placed]
+    shown = [shown_cells(line, depth) for line, depth in placed]
 
     def laid_out(width: int) -> RenderableType:
         headers = ["task", *pair.labels, "diff.", "95% interval", "p", "n", "+ / -"]
@@ -168,7 +168,7 @@ def _changed(pair: PairComparison) -> str:
     return f"answers that changed: {n_right:,} became right, {len(pair.flips) - n_right:,} became wrong"
 
 
-def _lines(pair: PairComparison, *, unfold: bool = True) -> list[tuple[Difference, int]]:
+def placed_lines(pair: PairComparison, *, unfold: bool = True) -> list[tuple[Difference, int]]:
     """Return the lines in the order drawn, with their depth: each group above its members, then all together."""
     placed: list[tuple[Difference, int]] = []
     done: set[str] = set()
@@ -214,7 +214,8 @@ def _name_cell(line: Difference, name: str, width: int) -> Text:
     return text
 
 
-def _shown_line(line: Difference, depth: int = 0) -> list[str]:
+def shown_cells(line: Difference, depth: int = 0) -> list[str]:
+    """Return a line as tables show it: name, both values, difference, interval, p, n, answers gained and lost."""
     is_share = line.scale == "proportion"
     name = (line.label if depth else "") or line.name
     return [
@@ -234,7 +235,7 @@ def _line_json(line: Difference, labels: tuple[str, str]) -> dict[str, JsonValue
     return {**asdict(line), "gain": line.gain, "better": None if better is None else labels[better]}
 
 
-def _by_change(pair: PairComparison) -> list[str]:
+def tasks_by_change(pair: PairComparison) -> list[str]:
     """Return the tasks, those with a significant difference first, the largest of them first."""
     ordered = sorted(pair.tasks, key=lambda line: (not line.is_significant, -abs(line.difference)))
     return [line.name for line in ordered]

@@ -110,7 +110,7 @@ def gold_indices(record: SampleRecord) -> frozenset[int]:
     The target is an index, a list of them, or a choice's text. Where all choices share one continuation (WinoGrande),
     it says nothing, and what the pick was worth says it.
     """
-    choices = _choice_asks(record)
+    choices = choice_asks(record)
     score = deciding_score(record)
     if score is not None and isinstance(score.detail, dict) and "gold" in score.detail:
         return frozenset(score.detail["gold"])
@@ -147,7 +147,8 @@ def request_target(record: SampleRecord) -> Any:
     return text
 
 
-def _choice_asks(record: SampleRecord) -> list[LoglikelihoodAsk]:
+def choice_asks(record: SampleRecord) -> list[LoglikelihoodAsk]:
+    """Return what was asked of each choice, in their order."""
     return [ask for ask in record.request.asks if isinstance(ask, LoglikelihoodAsk) and ask.role == "choice"]
 
 
@@ -173,7 +174,7 @@ def _title(record: SampleRecord) -> Text:
 
 def _choices(record: SampleRecord) -> RenderableType:
     """Return the choices, one line each: gold, picked, log-likelihood, text."""
-    asks = _choice_asks(record)
+    asks = choice_asks(record)
     by_ask = {output.ask_index: output for output in record.outputs}
     nats = [output.total_nats if (output := by_ask.get(ask.index)) else None for ask in asks]
     score = deciding_score(record)
@@ -188,7 +189,7 @@ def _choices(record: SampleRecord) -> RenderableType:
     table.add_column(overflow="fold")
     for position, (ask, value) in enumerate(zip(asks, nats, strict=True)):
         mark = ("picked " if position == picked else "") + ("gold" if position in gold else "")
-        shown = _own_context(ask) if contexts else ask.continuation
+        shown = own_context(ask) if contexts else ask.continuation
         style = "green" if position in gold else "red" if position == picked else ""
         number = "–" if value is None else f"{value:.2f}"
         table.add_row(
@@ -201,7 +202,7 @@ def _choices(record: SampleRecord) -> RenderableType:
     return Padding(Group(Text(legend, style="dim"), table), (0, 1, 0, 2))
 
 
-def _own_context(ask: LoglikelihoodAsk) -> str:
+def own_context(ask: LoglikelihoodAsk) -> str:
     """Return the end of a choice's own context with the shared continuation (WinoGrande's two readings)."""
     context = "".join(ask.segments or ())
     return f"{context[-60:]} |{ask.continuation}"

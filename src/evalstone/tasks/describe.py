@@ -130,8 +130,21 @@ def find_card(task: Task) -> Mapping[str, Any] | None:
 
     Raises: DataError for a card that is no mapping.
     """
-    names = [task.name, *reversed(task.groups), *task.tags]
-    stem = task.name
+    return find_card_named(task.name, [*reversed(task.groups), *task.tags], task.source.parent)
+
+
+def find_card_named(task: str, holders: Sequence[str], beside: Path) -> Mapping[str, Any] | None:
+    """Return a task's card by its name alone, as a stored run knows it.
+
+    Args:
+        task: its name.
+        holders: groups and tags it belongs to, the innermost first.
+        beside: the folder of its file; it need not exist any more.
+
+    Raises: DataError for a card that is no mapping.
+    """
+    names = [task, *holders]
+    stem = task
     while "_" in stem:
         stem = stem.rpartition("_")[0]
         names.append(stem)
