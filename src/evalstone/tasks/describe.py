@@ -149,7 +149,7 @@ def find_card_named(task: str, holders: Sequence[str], beside: Path) -> Mapping[
         stem = stem.rpartition("_")[0]
         names.append(stem)
     for name in names:
-        for place in _card_places(name, task.source.parent):
+        for place in _card_places(name, beside):
             card = yaml.safe_load(place.read_text(encoding="utf-8"))
             if not isinstance(card, Mapping):
                 raise DataError(f"{place}: a card holds keys and values; seen {type(card).__name__}")
