@@ -79,11 +79,19 @@ def test_too_long_prompts_can_be_refused() -> None:
 
 
 def test_a_csv_is_a_task(tmp_path: Path) -> None:
-    """A file of questions is run as it is, and the run says what it guessed."""
+    """A file of questions is run as it is; what was guessed is said before the first answer, and kept with the run."""
     (tmp_path / "mine.csv").write_text("question,A,B,answer\nIs ice cold?,yes,no,A\nIs fire cold?,yes,no,B\n")
-    run = evalstone.evaluate(FakeModel(), str(tmp_path / "mine.csv"))
+    order: list[str] = []
+    run = evalstone.evaluate(
+        FakeModel(), str(tmp_path / "mine.csv"), notify=order.append, observe=lambda progress: order.append("asked")
+    )
     assert run.estimate("mine", "acc").n == 2
-    assert any("guess" in note or "choice" in note for note in run.notes)
+    assert (
+        order[0]
+        == run.notes[0]
+        == ("mine.csv: multiple choice by letter: 'question', choices A, B, 'answer' is a letter")
+    )
+    assert "asked" in order[1:]
 
 
 def test_lm_evals_files_are_written(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ import random
 
 import pytest
 
-from evalstone.report.evidence import GroupAggregate, GroupSummaryInput, MetricInput, ScoreRow
+from evalstone.report.evidence import GroupAggregate, GroupSummaryInput, MetricInput, RunView, ScoreRow
+from evalstone.report.layout import table_rows
 from evalstone.report.summarise import summarise
+from evalstone.report.tables import note_lines
 from evalstone.statistics.intervals import wilson
 from tests.report.made import PERPLEXITY, choice_rows, plain_rows, task_of
 
@@ -91,6 +93,25 @@ def test_leaked_shots_and_cut_prompts_are_counted_per_sample() -> None:
     ]
     (found,) = summarise(rows, [task_of()])
     assert (found.details["n_leaked"], found.details["n_cut"]) == (2, 1)
+
+
+def test_rows_whose_right_answer_is_no_choice_are_counted_and_named() -> None:
+    """They count as wrong, and the table says how many there are and which is the first, in a group too."""
+    gone = {"credit": 0.0, "n_choices": 4, "n_tied": 1, "gold_is_absent": True}
+    rows = [
+        ScoreRow(
+            task, index, f"{task}{index}", metric, 0.0, detail=gone if index > 1 else {**gone, "gold_is_absent": 0}
+        )
+        for task in ("s", "t")
+        for metric in ("acc", "acc_ties")
+        for index in range(4 if task == "t" else 1)
+    ]
+    group = GroupSummaryInput("both", ("s", "t"), (GroupAggregate("acc"),))
+    found = summarise(rows, [task_of("s"), task_of("t")], [group])
+    assert [cell.details.get("n_gold_absent") for cell in found] == [2, None, 2]
+    view = RunView("model", "run", found)
+    lines = note_lines(table_rows([view], unfold=True), [view])
+    assert "! t: 2 rows whose right answer is none of the choices, counted wrong (first: t, sample 2)" in lines
 
 
 def test_brier_and_calibration_stand_beside_every_multiple_choice() -> None:

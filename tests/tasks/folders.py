@@ -6,6 +6,9 @@ from typing import Any
 
 import yaml
 
+from evalstone.tasks.bound import BindOptions, BoundTask, bind
+from evalstone.tasks.catalog import Catalog
+
 ROWS = [
     {"question": f"What is {i} plus {i}?", "choices": [str(2 * i), str(2 * i + 1)], "answer": 0, "text": f"{2 * i}"}
     for i in range(1, 9)
@@ -56,3 +59,10 @@ def write_task(folder: Path, spec: dict[str, Any], name: str | None = None) -> P
     ]
     path.write_text("\n".join(lines), encoding="utf-8")
     return path
+
+
+def bound(folder: Path, options: BindOptions | None = None, **changes: Any) -> BoundTask:
+    """Return the small task with some keys changed, bound."""
+    path = write_task(folder, task_spec(**changes))
+    (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks
+    return bind(task, options or BindOptions())

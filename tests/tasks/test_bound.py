@@ -1,35 +1,21 @@
-"""Bound tasks: from rows and options to requests, and from outputs to scores."""
+"""Bound tasks: from rows and options to requests."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from evalstone.errors import DataError, MalformedSample, MissingExtra, PlanError, UsageError
-from evalstone.records import GenerateAsk, LoglikelihoodAsk, Message, Output, Request, RollingAsk, ScoreStatus
-from evalstone.tasks.bound import BindOptions, BoundTask, bind
-from evalstone.tasks.catalog import Catalog
+from evalstone.errors import DataError, MalformedSample, PlanError
+from evalstone.records import GenerateAsk, LoglikelihoodAsk, Message, RollingAsk
+from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.profiles import PROFILES
-from tests.tasks.folders import ROWS, SHOTS, task_spec, write_rows, write_task
-
-
-def bound(folder: Path, options: BindOptions | None = None, **changes: Any) -> BoundTask:
-    """Return the small task with some keys changed, bound."""
-    path = write_task(folder, task_spec(**changes))
-    (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks
-    return bind(task, options or BindOptions())
+from tests.tasks.folders import ROWS, SHOTS, bound, write_rows
 
 
 def template(messages: Any, continue_final: bool) -> str:
     """Return messages under a small chat template."""
     text = "".join(f"<{message.role}>{message.text}</{message.role}>" for message in messages)
     return text.removesuffix("</assistant>") if continue_final else text + "<assistant>"
-
-
-def answered(request: Request, nats: list[float], greedy: tuple[bool, ...] = ()) -> list[Output]:
-    """Return outputs to a request's asks."""
-    flags = greedy or (False,) * len(nats)
-    return [Output(request.id, i, total_nats=n, is_greedy=g) for i, (n, g) in enumerate(zip(nats, flags, strict=True))]
 
 
 def test_zero_shot_multiple_choice(tmp_path: Path) -> None:
@@ -207,171 +193,6 @@ def test_equal_beginnings_of_chats_are_one_object(tmp_path: Path) -> None:
     assert "".join(first.segments) == first.prompt
 
 
-def test_scores_of_choices(tmp_path: Path) -> None:
-    """The task's metrics come back with the calibration that every multiple-choice run reports."""
-    task = bound(tmp_path)
-    sample = task.samples()[0]
-    request = task.request(sample)
-    scores = {score.metric: score for score in task.score(request, sample, answered(request, [-1.0, -2.0]))}
-    assert scores["acc"].value == scores["acc_norm"].value == 1.0
-    assert {"brier", "confidence", "n_tied", "acc_ties"} <= set(scores)
-    assert scores["acc"].request_id == "sums/0/0"
-    wrong = {score.metric: score.value for score in task.score(request, sample, answered(request, [-2.0, -1.0]))}
-    assert wrong["acc"] == 0.0
-
-
-def test_failed_asks_are_failed_scores(tmp_path: Path) -> None:
-    """An error or a missing answer gives failed scores with the reason, never a wrong answer."""
-    task = bound(tmp_path)
-    sample = task.samples()[0]
-    request = task.request(sample)
-    failed = [Output(request.id, 0, total_nats=-1.0, is_greedy=True), Output(request.id, 1, error="too long")]
-    for outputs, reason in ((failed, "too long"), (failed[:1], "no answer came")):
-        scores = task.score(request, sample, outputs)
-        assert {score.metric for score in scores} == {"acc", "acc_norm"}
-        assert all((s.value, s.status, s.detail) == (None, ScoreStatus.FAILED, reason) for s in scores)
-
-
-def test_the_tasks_own_scoring(tmp_path: Path) -> None:
-    """process_results gets the row and (nats, greedy) per ask; numbers become values, compounds parts."""
-    (tmp_path / "own.py").write_text(
-        "def score(doc, results):\n"
-        "    return {'best': max(n for n, g in results), 'pair': (doc['text'], 1), 'whole': {'a': 1}, 'none': None}\n"
-    )
-    task = bound(tmp_path, process_results="!function own.score")
-    sample = task.samples()[0]
-    request = task.request(sample)
-    scores = {score.metric: score for score in task.score(request, sample, answered(request, [-1.0, -2.0]))}
-    assert scores["best"].value == -1.0
-    assert (scores["pair"].value, scores["pair"].parts) == (None, ("2", 1))
-    assert (scores["whole"].parts, scores["whole"].detail) == (({"a": 1},), {"wrapped": True})
-    assert (scores["none"].value, scores["none"].parts) == (None, None)
-
-
-def test_a_guess_in_scoring_does_not_depend_on_the_order(tmp_path: Path) -> None:
-    """A scoring function that draws gives a sample the same value whenever it is scored; a fault in it is named."""
-    (tmp_path / "own.py").write_text(
-        "import random\ndef score(doc, results): return {'guess': random.random()}\n"
-        "def faulty(doc, results): return doc['absent']\n"
-    )
-    task = bound(tmp_path, process_results="!function own.score")
-    first, second = task.samples()[:2]
-
-    def guess(sample: Any) -> float | None:
-        request = task.request(sample)
-        return task.score(request, sample, answered(request, [-1.0, -2.0]))[0].value
-
-    values = [guess(first), guess(second), guess(first)]
-    assert values[0] == values[2] != values[1]
-    task = bound(tmp_path, process_results="!function own.faulty")
-    with pytest.raises(MalformedSample, match=r"task sums, sample 0: its scoring function failed: KeyError: 'absent'"):
-        guess(first)
-
-
-def test_written_answers_go_through_filters(tmp_path: Path) -> None:
-    """Each filter is scored by itself, several targets count as any, and nothing extracted is unparsed."""
-    task = bound(
-        tmp_path,
-        output_type="generate_until",
-        doc_to_choice=...,
-        doc_to_target="{{[text, 'two']}}",
-        repeats=2,
-        metric_list=[{"metric": "exact_match", "ignore_case": True}],
-        filter_list=[
-            {
-                "name": "number",
-                "filter": [{"function": "regex", "regex_pattern": "([0-9]+)"}, {"function": "take_first"}],
-            },
-            {"name": "plain", "filter": [{"function": "take_first"}]},
-        ],
-    )
-    sample = task.samples()[0]
-    request = task.request(sample)
-
-    def scored(text: str) -> dict[str, tuple[float | None, str]]:
-        outputs = [Output(request.id, 0, repeat, text=text) for repeat in range(2)]
-        return {score.filter: (score.value, score.status.value) for score in task.score(request, sample, outputs)}
-
-    assert scored("It is 2") == {"number": (1.0, "scored"), "plain": (0.0, "scored")}
-    assert scored("TWO") == {"number": (0.0, "unparsed"), "plain": (1.0, "scored")}
-
-
-def test_code_runs_late_and_only_where_it_may(tmp_path: Path) -> None:
-    """Selecting imports nothing; binding imports from the named folder, and refuses code from elsewhere."""
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "code.py").write_text("def rows(d): return d\n")
-    (elsewhere / "base_yaml").write_text("process_docs: !function code.rows\n")
-    folder = tmp_path / "mine"
-    (folder / "x").mkdir(parents=True)
-    (folder / "boom.py").write_text("raise RuntimeError('imported')\n")
-    path = write_task(folder, task_spec(process_docs="!function boom.rows"))
-    (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks
-    with pytest.raises(DataError, match=r"boom\.py fails to import: RuntimeError: imported"):
-        bind(task, BindOptions())
-    path = write_task(folder, task_spec("other", include="../elsewhere/base_yaml"))
-    (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks
-    with pytest.raises(UsageError, match=f"was not named.*--include_path {elsewhere}"):
-        bind(task, BindOptions())
-    write_task(elsewhere, task_spec("there"))
-    (task,) = Catalog.open([tmp_path], lm_eval=False).select(["other"]).tasks
-    assert bind(task, BindOptions()).n_original == len(ROWS)
-
-
-@pytest.mark.parametrize(
-    ("code", "message"),
-    [
-        (None, r"no file utils\.py beside the task file"),
-        ("x = 1", r"utils\.py has no 'f'"),
-        ("import surely_absent_module", r"imports 'surely_absent_module', which is not installed"),
-        ("def f(rows): return 3", r"process_docs gave int; expected rows"),
-        ("def f(rows): raise KeyError('k')", r"utils\.f of task sums failed on the rows.*KeyError"),
-    ],
-)
-def test_faulty_functions_are_named(tmp_path: Path, code: str | None, message: str) -> None:
-    """Whatever is wrong with a function that a task names, the error says which and why."""
-    if code is not None:
-        (tmp_path / "utils.py").write_text(code)
-    with pytest.raises((DataError, PlanError), match=message):
-        bound(tmp_path, process_docs="!function utils.f")
-
-
-def test_edited_code_is_imported_anew(tmp_path: Path) -> None:
-    """In one session a changed helper is used, as the changed hash says it is."""
-    hashes, prompts = [], []
-    for word in ("one", "two"):
-        (tmp_path / "say.py").write_text(f"def text(row): return '{word}'\n")
-        task = bound(tmp_path, doc_to_text="!function say.text")
-        hashes.append(task.plan.spec_hash)
-        prompts.append(next(task.requests()).prompt)
-    assert prompts == ["one", "two"]
-    assert hashes[0] != hashes[1]
-
-
-def test_lm_evals_functions_need_lm_eval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dotted function of lm_eval names the extra where that is absent."""
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match="lm-eval"):
-        bound(tmp_path, process_docs="!function lm_eval.tasks.hellaswag.utils.process_docs")
-
-
-def test_task_code_finds_the_published_seeds_and_leaves_no_trace(tmp_path: Path) -> None:
-    """A shuffle in process_docs gives the same rows each time, and the global generator goes on as if nothing was."""
-    import random
-
-    (tmp_path / "mix.py").write_text(
-        "import random\ndef mixed(rows):\n    return rows.select(random.sample(range(len(rows)), len(rows)))\n"
-    )
-    random.seed(7)
-    expected = random.random()
-    random.seed(7)
-    first = [request.prompt for request in bound(tmp_path, process_docs="!function mix.mixed").requests()]
-    assert random.random() == expected
-    again = [request.prompt for request in bound(tmp_path, process_docs="!function mix.mixed").requests()]
-    assert first == again
-    assert first != [request.prompt for request in bound(tmp_path).requests()]
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -406,7 +227,7 @@ def test_rows_that_lack_something_name_task_and_sample(tmp_path: Path) -> None:
     rows = [dict(row) for row in ROWS]
     rows[3]["question"] = None
     write_rows(tmp_path, rows)
-    with pytest.raises(MalformedSample, match=r"task sums, sample 3: the question is None"):
+    with pytest.raises(MalformedSample, match=r"task sums \(.*sums\.yaml\), sample 3: the question is None"):
         list(bound(tmp_path, doc_to_text="question").requests())
     with pytest.raises(MalformedSample, match=r"task sums \(.*sums\.yaml\), sample 0: .*'absent' is undefined"):
         bound(tmp_path, doc_to_text="{{absent}}")
@@ -423,17 +244,3 @@ def test_the_plan_changes_with_what_decides(tmp_path: Path) -> None:
     assert bound(tmp_path / "a", description="x").plan.spec_hash != plan.spec_hash
     write_rows(tmp_path / "b", ROWS[:-1])
     assert bound(tmp_path / "b").plan.dataset_hash != plan.dataset_hash
-
-
-def test_a_samplers_class_draws(tmp_path: Path) -> None:
-    """A sampler of the task's own draws rows of the pool or rows of its own."""
-    (tmp_path / "draws.py").write_text(
-        "class Last:\n"
-        "    def __init__(self, rows, rnd=None): self.rows = rows\n"
-        "    def set_rnd(self, seed): self.seed = seed\n"
-        "    def sample(self, n, eval_doc=None):\n"
-        "        return [self.rows[-1], dict(self.rows[0], question=f'seed {self.seed}')][:n]\n"
-    )
-    config = {"sampler": "!function draws.Last"}
-    request = next(bound(tmp_path, BindOptions(num_fewshot=2), fewshot_config=config).requests())
-    assert request.prompt.startswith("What is 31 minus 1?\nAnswer: 30\n\nseed 1234\nAnswer: 19\n\n")

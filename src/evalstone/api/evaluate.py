@@ -38,6 +38,9 @@ def evaluate(model: Any, tasks: str | Sequence[str] = (), **options: Unpack[Eval
         raise SystemExit(0)
     store = open_store(options)
     answering, prepared = prepare_run(model, tasks, options)
+    if notify := options.get("notify"):
+        for line in prepared.selection.notes:
+            notify(line)
     result = execute(prepared, answering, store, observe=options.get("observe"), command=options.get("command"))
     run = Run(store, result.run_id, result, prepared.selection.notes)
     run.summarise(prepared)

@@ -1,7 +1,7 @@
 """The options of `evaluate`, by lm-eval's names where it has them, and what they become inside."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -41,6 +41,7 @@ class EvaluateOptions(TypedDict, total=False):
     store: str | Path | Store | None  # file, database URL, or an open store
     workers: int  # processes that answer
     observe: Observer | None  # told how far the run is
+    notify: Callable[[str], None] | None  # told, before anything is asked, what was guessed or replaced
     confirm_unsafe_code: bool  # let tasks run code that the model wrote
     command: str | None  # kept with the attempt
 

@@ -66,11 +66,13 @@ def check_task(
         try:
             bound = bind(task, options)
             requests = list(bound.requests())
+            absent = [sample.index for sample in bound.samples() if bound.gold_is_absent(sample)]
         except EvalstoneError as error:
             found.warn(f"{task.name}: {error}", "error")
             continue
         _facts(found, bound, requests)
         _repeated_rows(found, bound)
+        _absent_golds(found, task.name, absent)
         _golds(found, bound, requests)
         _choices(found, requests)
         _leaks(found, task.name, requests)
@@ -92,6 +94,14 @@ def _repeated_rows(found: TaskCheck, bound: BoundTask) -> None:
     repeated = sum(count - 1 for count in counts.values())
     if repeated:
         found.warn(f"{bound.plan.name}: {repeated} row(s) are repeats of another; they count more than once")
+
+
+def _absent_golds(found: TaskCheck, name: str, absent: Sequence[int]) -> None:
+    if absent:
+        found.warn(
+            f"{name}: {len(absent)} row(s) whose right answer is none of the choices, the first is sample {absent[0]}; "
+            "they count as wrong whatever the model answers"
+        )
 
 
 def _golds(found: TaskCheck, bound: BoundTask, requests: Sequence[Request]) -> None:

@@ -65,7 +65,9 @@ def run(as_json: bool, quiet: bool, **given: Any) -> int:
     if given["write_out"]:
         _write_out(kind, given["tasks"], arguments, options)
     with ProgressLine(quiet=quiet or as_json) as progress:
-        done = evaluate(kind, given["tasks"], model_args=arguments, observe=progress, command=command, **options)
+        done = evaluate(
+            kind, given["tasks"], model_args=arguments, observe=progress, notify=_note, command=command, **options
+        )
     _print_run(done, given, as_json=as_json)
     nothing_answered = done.result is not None and 0 < done.result.n_answered_now == done.result.n_failed
     return ModelError.exit_code if nothing_answered else 0
@@ -84,12 +86,16 @@ def _print_run(done: "Run", given: Mapping[str, Any], *, as_json: bool) -> None:
         print_rich(done.table())
         for line in done.remarks():
             click.echo(line)
-    for line in (*done.notes, *done.store.notices):
-        click.echo(f"note: {line}", err=True)
+    for line in done.store.notices:
+        _note(line)
     if given["show_config"]:
         print_json(done.configuration())
     if given["check_integrity"] and (problems := done.verify()):
         raise click.ClickException("; ".join(str(problem) for problem in problems))
+
+
+def _note(line: str) -> None:
+    click.echo(f"note: {line}", err=True)
 
 
 def _write_out(kind: str, tasks: Any, arguments: dict[str, Any], options: dict[str, Any]) -> None:

@@ -14,7 +14,8 @@ from evalstone.statistics import lm_eval_errors
 from evalstone.statistics.estimate import IntervalEstimate
 from evalstone.statistics.groups import estimate_composite
 
-SUMMED = ("n_tied", "n_leaked", "n_cut", "n_mostly_cut")
+SUMMED = ("n_tied", "n_leaked", "n_cut", "n_mostly_cut", "n_gold_absent")
+FIRST = "first_gold_absent"
 
 
 def group_estimates(
@@ -125,11 +126,18 @@ def _cell(
             "n_tasks": len(cells),
             "weighting": weighting,
             "unit": cells[0].details.get("unit", "plain"),
-            **{key: sum(int(cell.details.get(key) or 0) for cell in cells) for key in SUMMED},
+            **_summed(cells),
             **_averaged(known, weights),
             **_lm_eval(cells, asked),
         },
     )
+
+
+def _summed(cells: Sequence[Estimate]) -> dict[str, Any]:
+    """Return what of the members' details adds up, and the first row among those that are named."""
+    first = next((cell.details[FIRST] for cell in cells if FIRST in cell.details), None)
+    summed = {key: sum(int(cell.details.get(key) or 0) for cell in cells) for key in SUMMED}
+    return summed if first is None else {**summed, FIRST: first}
 
 
 def _weights(sizes: Sequence[int], *, by_size: bool) -> list[float]:

@@ -6,7 +6,8 @@ and counted, and the interval is one that holds at 0%, at 100% and for few sampl
 
 `details` of a task's estimate: kind "task", path (its groups, outermost first), alias, primary, unit ("proportion" or
 "plain"), n_shots, n_total, n_tied, n_leaked, n_cut, n_mostly_cut, lm_eval_value, lm_eval_stderr, lm_eval_n; of choices
-also brier, calibration_error, calibration_error_null. Of a group: kind "group", members, weighting, n_tasks instead.
+also brier, calibration_error, calibration_error_null, n_gold_absent and first_gold_absent (rows whose right answer is
+none of their choices). Of a group: kind "group", members, weighting, n_tasks instead.
 """
 
 import math
@@ -88,7 +89,14 @@ def _shared_details(task: TaskSummaryInput, own: Mapping[tuple[str, str], Sequen
         "n_cut": sum(row.n_cut_tokens > 0 for row in first),
         "n_mostly_cut": sum(row.n_cut_tokens > row.n_context_tokens > 0 for row in first),
     }
-    return details | calibration_details(own)
+    return details | _absent_golds(task.name, own) | calibration_details(own)
+
+
+def _absent_golds(name: str, own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> dict[str, Any]:
+    """Return how many rows call right what is none of their choices, and the first of them; empty where none does."""
+    of_choices = next((rows for (_, metric), rows in own.items() if metric == "acc_ties"), ())
+    absent = [row.sample_index for row in of_choices if _detail(row, "gold_is_absent", default=False)]
+    return {"n_gold_absent": len(absent), "first_gold_absent": f"{name}, sample {min(absent)}"} if absent else {}
 
 
 def _estimate(

@@ -263,6 +263,11 @@ def _prompt_notes(cell: Estimate) -> list[str]:
     notes = []
     if details.get("n_leaked"):
         notes.append(f"{details['n_leaked']:,} with themselves among their shots")
+    if absent := details.get("n_gold_absent"):
+        first = details["first_gold_absent"]
+        notes.append(
+            f"{counted(absent, 'row')} whose right answer is none of the choices, counted wrong (first: {first})"
+        )
     if details.get("n_cut"):
         notes.append(f"{counted(details['n_cut'], 'prompt')} cut from the left")
     if most := details.get("n_mostly_cut"):

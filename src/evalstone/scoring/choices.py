@@ -62,7 +62,8 @@ def score_choices(
 
     Besides the metrics asked for, the result always holds `acc_ties` (expected accuracy under fair tie breaking),
     `brier`, `confidence` (parts: confidence, credit; for calibration) and `n_tied` (tied best choices; 1: no tie).
-    Every accuracy's detail has `picked` (lm-eval's index), `n_tied`, `n_near`, `credit` and `n_choices`.
+    Every accuracy's detail has `picked` (lm-eval's index), `n_tied`, `n_near`, `credit` and `n_choices`, and
+    `gold_is_absent` where the gold answer is none of the choices: as in lm-eval that is wrong whatever is picked.
 
     Args:
         nats: log-likelihood of each choice, summed over its tokens.
@@ -112,12 +113,27 @@ def mass_on_true(nats: Sequence[float], labels: Sequence[int]) -> float:
 
 
 def resolve_gold(gold: Gold, choices: Sequence[str]) -> int | tuple[int, ...]:
-    """Return the gold answer as lm-eval reads it: an index, or several; -100 where it is none of the choices."""
+    """Return the gold answer as lm-eval reads it: an index, or several; -100 where it is none of the choices.
+
+    Raises: MalformedSample for what is neither an index nor a text nor a list of indices.
+    """
     if isinstance(gold, str):
         return list(choices).index(gold) if gold in choices else OUT_OF_RANGE
-    if isinstance(gold, Sequence):
-        return tuple(int(index) if int(index) < len(choices) else OUT_OF_RANGE for index in gold)
-    return int(gold) if int(gold) < len(choices) else OUT_OF_RANGE
+    try:
+        if isinstance(gold, Sequence):
+            return tuple(int(index) if int(index) < len(choices) else OUT_OF_RANGE for index in gold)
+        return int(gold) if int(gold) < len(choices) else OUT_OF_RANGE
+    except (TypeError, ValueError):
+        raise MalformedSample(
+            f"the right answer is {gold!r:.80}; expected the position of a choice, its text, or a list of positions"
+        ) from None
+
+
+def gold_is_absent(gold: Gold, choices: Sequence[str]) -> bool:
+    """Return whether an answer that a row calls right is none of its choices: a fault of the row."""
+    right = resolve_gold(gold, choices)
+    indices = right if isinstance(right, tuple) else (right,)
+    return not indices or not all(0 <= index < len(choices) for index in indices)
 
 
 def _checked(
@@ -167,6 +183,7 @@ def _accuracy(answer: _Answer, scores: Floats, lengths: Floats) -> ScoreValue:
         "n_near": _near_ties(answer.nats, scores, lengths, picked),
         "credit": len(tied & answer.gold_set) / len(tied),
         "n_choices": len(answer.choices),
+        **({"gold_is_absent": True} if gold_is_absent(answer.gold, answer.choices) else {}),
     }
     return ScoreValue(1.0 if picked in answer.gold_set else 0.0, detail=detail)
 
@@ -227,7 +244,7 @@ def _simple_metric(metric: str, answer: _Answer, gold: int | list[int]) -> Score
 def _brier(probabilities: Floats, gold: frozenset[int]) -> float | None:
     """Sum of squared distances to the truth (Brier 1950); several right answers share the truth equally."""
     valid = [index for index in gold if 0 <= index < len(probabilities)]
-    if len(valid) != len(gold):
+    if not valid or len(valid) != len(gold):
         return None
     truth = np.zeros(len(probabilities))
     truth[valid] = 1.0 / len(valid)

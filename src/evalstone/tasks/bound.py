@@ -71,12 +71,12 @@ class BoundTask:
         self.n_shots = n_shots_of(task, options)
         columns = frozenset(rows.features)
         load = loader_of(task)
-        self._layout = _layout(task.prompt, task.prompt.choice, columns, load, shot=False)
+        self._layout = layout_of(task.prompt, task.prompt.choice, columns, load, shot=False)
         multiple_input = self._layout.choices is not None and isinstance(self._layout.text(rows[0]), int)
         multiple_targets = isinstance(self._layout.target(rows[0]), list)
         self._prompter = Prompter(
             self._layout,
-            _layout(task.fewshot.prompt, task.prompt.choice, columns, load, shot=True),
+            layout_of(task.fewshot.prompt, task.prompt.choice, columns, load, shot=True),
             resolve_loose(load(task.description)),
             ChatOptions(options.apply_chat_template, options.fewshot_as_multiturn, options.system_instruction),
             multiple_input=multiple_input,
@@ -111,9 +111,7 @@ class BoundTask:
 
         Raises: PlanError where there is none and the run does not allow to do without.
         """
-        if not (self.task.spec.get("unsafe_code") and runs_our_way(self.task)):
-            return None
-        return choose_sandbox(f"task {self.task.name}", unsafe=self.options.confirm_unsafe_code)
+        return sandbox_of(self.task, unsafe=self.options.confirm_unsafe_code)
 
     @property
     def plan(self) -> TaskPlan:
@@ -178,7 +176,9 @@ class BoundTask:
         try:
             return self._request(sample, shots, render)
         except MalformedSample as error:
-            raise MalformedSample(f"task {self.task.name}, sample {sample.index}: {error}") from error
+            raise MalformedSample(
+                f"task {self.task.name} ({self.task.source}), sample {sample.index}: {error}"
+            ) from error
 
     def _request(self, sample: Sample, shots: Shots, render: Render | None) -> Request:
         task, row = self.task, sample.row
@@ -236,14 +236,35 @@ class BoundTask:
         open_prefix = isinstance(prefix, str) and prefix != "" and not prefix[-1].isspace()
         return prompt.target_delimiter if open_prefix else ""
 
+    def gold_is_absent(self, sample: Sample) -> bool:
+        """Return whether the sample's right answer is none of its choices: counted wrong, and a fault of the row."""
+        return self._scorer.gold_is_absent(sample)
+
     def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
         """Return the sample's scores, one per filter and metric, from the outputs to all of the request's asks."""
-        if self.sandbox is None:
-            return self._scorer.score(request, sample, outputs)
-        with running_in(self.sandbox) as outcomes:
-            scores = self._scorer.score(request, sample, outputs)
-        ended = [{"passed": outcome.passed, "reason": outcome.reason} for outcome in outcomes.values()]
-        return tuple(replace(score, detail={"programs": ended}) if ended else score for score in scores)
+        return score_in(self.sandbox, self._scorer, request, sample, outputs)
+
+
+def score_in(
+    sandbox: Sandbox | None, scorer: SampleScorer, request: Request, sample: Sample, outputs: Sequence[Output]
+) -> tuple[Score, ...]:
+    """Return a sample's scores; programs among the answers are run in `sandbox`, and `detail` says how they ended."""
+    if sandbox is None:
+        return scorer.score(request, sample, outputs)
+    with running_in(sandbox) as outcomes:
+        scores = scorer.score(request, sample, outputs)
+    ended = [{"passed": outcome.passed, "reason": outcome.reason} for outcome in outcomes.values()]
+    return tuple(replace(score, detail={"programs": ended}) if ended else score for score in scores)
+
+
+def sandbox_of(task: Task, *, unsafe: bool) -> Sandbox | None:
+    """Return where programs that answer this task are run; None for a task whose scoring runs none.
+
+    Raises: PlanError where there is no sandbox and `unsafe` does not allow to do without.
+    """
+    if not (task.spec.get("unsafe_code") and runs_our_way(task)):
+        return None
+    return choose_sandbox(f"task {task.name}", unsafe=unsafe)
 
 
 def bind(task: Task, options: BindOptions) -> BoundTask:
@@ -258,11 +279,7 @@ def bind(task: Task, options: BindOptions) -> BoundTask:
     reason = why_not_runnable(task.spec)
     if reason is not None:
         raise PlanError(f"task {task.name} cannot run: {reason}")
-    if task.spec.get("unsafe_code") and not runs_our_way(task) and not options.confirm_unsafe_code:
-        raise PlanError(
-            f"task {task.name} runs code that the model writes by functions of its own, on this machine and without a "
-            "sandbox; if that is wanted say --confirm_run_unsafe_code (evalstone's own tasks use a sandbox)"
-        )
+    refuse_unconfirmed_code(task, confirmed=options.confirm_unsafe_code)
     try:
         return BoundTask(task, options)
     except MalformedSample as error:
@@ -271,14 +288,27 @@ def bind(task: Task, options: BindOptions) -> BoundTask:
         raise DataError(f"task {task.name} ({task.source}): {error}") from error
 
 
+def refuse_unconfirmed_code(task: Task, *, confirmed: bool) -> None:
+    """Raise PlanError for a task whose own functions run what the model writes, unless that is confirmed."""
+    if task.spec.get("unsafe_code") and not runs_our_way(task) and not confirmed:
+        raise PlanError(
+            f"task {task.name} runs code that the model writes by functions of its own, on this machine and without a "
+            "sandbox; if that is wanted say --confirm_run_unsafe_code (evalstone's own tasks use a sandbox)"
+        )
+
+
 def runs_our_way(task: Task) -> bool:
     """Return whether all that runs model-written code for this task is `scoring.run_code`: so for our library's."""
     return task.origin == "evalstone"
 
 
-def _layout(
+def layout_of(
     prompt: PromptSpec, own_choice: Any, columns: frozenset[str], load: Callable[[Any], Any], *, shot: bool
 ) -> Layout:
+    """Return how a row with these columns is put, as the sample asked or as a shot.
+
+    `load` makes functions of the function names in a task file.
+    """
     has_choices = own_choice is not None
     choice = load(prompt.choice)
     return Layout(

@@ -7,7 +7,7 @@ from evalstone.errors import EvalstoneError, MalformedSample, ModelError
 from evalstone.prompts.prompter import Layout
 from evalstone.records import LoglikelihoodAsk, Output, Request, Sample, Score, ScoreStatus
 from evalstone.scoring import generation
-from evalstone.scoring.choices import score_choices
+from evalstone.scoring.choices import gold_is_absent, score_choices
 from evalstone.scoring.filters import Pipeline, build_pipeline
 from evalstone.scoring.loglikelihood import score_loglikelihood
 from evalstone.scoring.rolling import score_rolling
@@ -62,7 +62,12 @@ class SampleScorer:
                 scores += self._filtered(request, sample, answers, pipeline)
             except ModelError as error:
                 return self._failed(request, str(error))
+            except MalformedSample as error:
+                raise self._of(sample, error) from error
         return tuple(scores)
+
+    def _of(self, sample: Sample, error: MalformedSample) -> MalformedSample:
+        return MalformedSample(f"task {self.task.name} ({self.task.source}), sample {sample.index}: {error}")
 
     def _failed(self, request: Request, why: str) -> tuple[Score, ...]:
         return tuple(
@@ -96,10 +101,7 @@ class SampleScorer:
         except EvalstoneError:
             raise
         except Exception as error:
-            raise MalformedSample(
-                f"task {self.task.name}, sample {sample.index}: its scoring function failed: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+            raise MalformedSample(f"its scoring function failed: {type(error).__name__}: {error}") from error
 
     def _values(
         self, request: Request, sample: Sample, results: Sequence[Any], functions: Mapping[str, Callable[..., Any]]
@@ -128,8 +130,7 @@ class SampleScorer:
         asks = [ask for ask in request.asks if isinstance(ask, LoglikelihoodAsk)]
         conditional = [result for ask, result in zip(asks, results, strict=True) if ask.role == "choice"]
         free = [result[0] for ask, result in zip(asks, results, strict=True) if ask.role == "unconditional"]
-        choices = [str(choice) for choice in self.layout.choices(sample.row)] if self.layout.choices else []
-        gold = self.layout.text(sample.row) if self.multiple_input else self.layout.target(sample.row)
+        choices, gold = self._choices_and_gold(sample)
         return score_choices(
             [nats for nats, _ in conditional],
             [greedy for _, greedy in conditional],
@@ -139,11 +140,33 @@ class SampleScorer:
             metrics,
         )
 
+    def _choices_and_gold(self, sample: Sample) -> tuple[list[str], Any]:
+        choices = [str(choice) for choice in self.layout.choices(sample.row)] if self.layout.choices else []
+        return choices, self.layout.text(sample.row) if self.multiple_input else self.layout.target(sample.row)
+
+    def gold_is_absent(self, sample: Sample) -> bool:
+        """Return whether the sample's right answer is none of its choices; False where the task scores in its own way.
+
+        Raises: MalformedSample for a row that lacks what its task needs.
+        """
+        if self.task.output_type != "multiple_choice" or self.task.process_results is not None:
+            return False
+        choices, gold = self._choices_and_gold(sample)
+        try:
+            return gold_is_absent(gold, choices)
+        except MalformedSample as error:
+            raise self._of(sample, error) from error
+
     def _reference(self, sample: Sample) -> Any:
         gold = self.layout.target(sample.row)
-        if self.layout.choices is not None:
-            return self.layout.choices(sample.row)[gold]
-        return gold
+        if self.layout.choices is None:
+            return gold
+        choices = self.layout.choices(sample.row)
+        if not isinstance(gold, int) or not -len(choices) <= gold < len(choices):
+            raise MalformedSample(
+                f"doc_to_target gives {gold!r:.80}; expected the position of one of the {len(choices)} choices"
+            )
+        return choices[gold]
 
 
 def _known(metrics: Sequence[str], known: Sequence[str]) -> list[str]:

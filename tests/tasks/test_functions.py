@@ -1,0 +1,99 @@
+"""Code that task files name: imported late, only where it may run, and without a trace."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from evalstone.errors import DataError, MissingExtra, PlanError, UsageError
+from evalstone.tasks.bound import BindOptions, bind
+from evalstone.tasks.catalog import Catalog
+from tests.tasks.folders import ROWS, bound, task_spec, write_task
+
+
+def test_code_runs_late_and_only_where_it_may(tmp_path: Path) -> None:
+    """Selecting imports nothing; binding imports from the named folder, and refuses code from elsewhere."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "code.py").write_text("def rows(d): return d\n")
+    (elsewhere / "base_yaml").write_text("process_docs: !function code.rows\n")
+    folder = tmp_path / "mine"
+    (folder / "x").mkdir(parents=True)
+    (folder / "boom.py").write_text("raise RuntimeError('imported')\n")
+    path = write_task(folder, task_spec(process_docs="!function boom.rows"))
+    (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks
+    with pytest.raises(DataError, match=r"boom\.py fails to import: RuntimeError: imported"):
+        bind(task, BindOptions())
+    path = write_task(folder, task_spec("other", include="../elsewhere/base_yaml"))
+    (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks
+    with pytest.raises(UsageError, match=f"was not named.*--include_path {elsewhere}"):
+        bind(task, BindOptions())
+    write_task(elsewhere, task_spec("there"))
+    (task,) = Catalog.open([tmp_path], lm_eval=False).select(["other"]).tasks
+    assert bind(task, BindOptions()).n_original == len(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (None, r"no file utils\.py beside the task file"),
+        ("x = 1", r"utils\.py has no 'f'"),
+        ("import surely_absent_module", r"imports 'surely_absent_module', which is not installed"),
+        ("def f(rows): return 3", r"process_docs gave int; expected rows"),
+        ("def f(rows): raise KeyError('k')", r"utils\.f of task sums failed on the rows.*KeyError"),
+    ],
+)
+def test_faulty_functions_are_named(tmp_path: Path, code: str | None, message: str) -> None:
+    """Whatever is wrong with a function that a task names, the error says which and why."""
+    if code is not None:
+        (tmp_path / "utils.py").write_text(code)
+    with pytest.raises((DataError, PlanError), match=message):
+        bound(tmp_path, process_docs="!function utils.f")
+
+
+def test_edited_code_is_imported_anew(tmp_path: Path) -> None:
+    """In one session a changed helper is used, as the changed hash says it is."""
+    hashes, prompts = [], []
+    for word in ("one", "two"):
+        (tmp_path / "say.py").write_text(f"def text(row): return '{word}'\n")
+        task = bound(tmp_path, doc_to_text="!function say.text")
+        hashes.append(task.plan.spec_hash)
+        prompts.append(next(task.requests()).prompt)
+    assert prompts == ["one", "two"]
+    assert hashes[0] != hashes[1]
+
+
+def test_lm_evals_functions_need_lm_eval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dotted function of lm_eval names the extra where that is absent."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match="lm-eval"):
+        bound(tmp_path, process_docs="!function lm_eval.tasks.hellaswag.utils.process_docs")
+
+
+def test_task_code_finds_the_published_seeds_and_leaves_no_trace(tmp_path: Path) -> None:
+    """A shuffle in process_docs gives the same rows each time, and the global generator goes on as if nothing was."""
+    (tmp_path / "mix.py").write_text(
+        "import random\ndef mixed(rows):\n    return rows.select(random.sample(range(len(rows)), len(rows)))\n"
+    )
+    random.seed(7)
+    expected = random.random()
+    random.seed(7)
+    first = [request.prompt for request in bound(tmp_path, process_docs="!function mix.mixed").requests()]
+    assert random.random() == expected
+    again = [request.prompt for request in bound(tmp_path, process_docs="!function mix.mixed").requests()]
+    assert first == again
+    assert first != [request.prompt for request in bound(tmp_path).requests()]
+
+
+def test_a_samplers_class_draws(tmp_path: Path) -> None:
+    """A sampler of the task's own draws rows of the pool or rows of its own."""
+    (tmp_path / "draws.py").write_text(
+        "class Last:\n"
+        "    def __init__(self, rows, rnd=None): self.rows = rows\n"
+        "    def set_rnd(self, seed): self.seed = seed\n"
+        "    def sample(self, n, eval_doc=None):\n"
+        "        return [self.rows[-1], dict(self.rows[0], question=f'seed {self.seed}')][:n]\n"
+    )
+    config = {"sampler": "!function draws.Last"}
+    request = next(bound(tmp_path, BindOptions(num_fewshot=2), fewshot_config=config).requests())
+    assert request.prompt.startswith("What is 31 minus 1?\nAnswer: 30\n\nseed 1234\nAnswer: 19\n\n")
