@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.engine_limit import needed_operations, product_rate
 from benchmarks.loads import LOADS, Load
+from benchmarks.plots import draw
 from evalstone.engine.trie import TriePlan
 from evalstone.settings import thread_count
 
@@ -145,6 +146,14 @@ def line_of(row: Row) -> str:
     )
 
 
+def whole(row: Row) -> str:
+    """Return both command lines' seconds and their ratio, where they were timed."""
+    if row.whole_lm_eval_seconds is None or row.whole_our_seconds is None:
+        return ""
+    ratio = row.whole_lm_eval_seconds / row.whole_our_seconds
+    return f"{row.whole_lm_eval_seconds:.0f} : {row.whole_our_seconds:.1f}, {ratio:.1f}x"
+
+
 def markdown(rows: list[Row], arguments: argparse.Namespace) -> str:
     """Return the rows as a Markdown table with what is needed to measure them again."""
     lines = [
@@ -156,31 +165,30 @@ def markdown(rows: list[Row], arguments: argparse.Namespace) -> str:
         "",
         (
             "| shape | load | samples | tokens asked : distinct | lm-eval s | ours s | ratio | aim | of limit "
-            "| peak GB lm-eval : ours | largest difference |"
+            "| peak GB lm-eval : ours | largest difference | whole process s lm-eval : ours |"
         ),
-        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     lines += [
         f"| {r.shape} | {r.load} | {r.samples} | {r.tokens_asked / r.tokens_distinct:.1f} | {r.lm_eval_seconds:.1f} "
         f"| {r.our_seconds:.2f} | **{r.ratio:.1f}x** | {r.wanted:g} | {r.share_of_limit:.0%} "
-        f"| {r.lm_eval_peak_gb:.2f} : {r.our_peak_gb:.2f} | {r.largest_difference:.1e} |"
+        f"| {r.lm_eval_peak_gb:.2f} : {r.our_peak_gb:.2f} | {r.largest_difference:.1e} | {whole(r)} |"
         for r in rows
     ]
     return "\n".join(lines) + "\n"
 
 
-def main() -> int:
-    """Measure the loads asked for and print the table; exit code 1 where an answer differs beyond the bound."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_places(parser: argparse.ArgumentParser) -> None:
+    """Add what every benchmark asks: sizes, dtype, and where data and models are and results go."""
     parser.add_argument("--quick", action="store_true", help="few samples: under ten minutes")
-    parser.add_argument("--shapes", default="m25,m135")
-    parser.add_argument("--loads", default=",".join(load.name for load in LOADS))
     parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--whole", default="", help="loads to time as whole processes too")
     parser.add_argument("--data", type=Path, default=SHARED / "data")
     parser.add_argument("--models", type=Path, default=Path(tempfile.gettempdir()) / "bench_models")
     parser.add_argument("--out", type=Path, default=ROOT / "out")
-    arguments = parser.parse_args()
+
+
+def make_models(arguments: argparse.Namespace) -> None:
+    """Make the random models where they are missing, and the folder for results."""
     if not arguments.data.is_dir():
         sys.exit(f"no benchmark data in {arguments.data}; name its folder with --data")
     if not (arguments.models / "m25").is_dir():
@@ -188,6 +196,17 @@ def main() -> int:
             [sys.executable, str(SHARED / "tools" / "make_bench_model.py"), str(arguments.models)], check=True
         )
     arguments.out.mkdir(exist_ok=True)
+
+
+def main() -> int:
+    """Measure the loads asked for and print the table; exit code 1 where an answer differs beyond the bound."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shapes", default="m25,m135")
+    parser.add_argument("--loads", default=",".join(load.name for load in LOADS))
+    parser.add_argument("--whole", default="", help="loads to time as whole processes too")
+    add_places(parser)
+    arguments = parser.parse_args()
+    make_models(arguments)
     print(HEADER, flush=True)
     rows = []
     for shape in arguments.shapes.split(","):
@@ -203,6 +222,7 @@ def main() -> int:
                     rows.append(row)
     (arguments.out / "bench.json").write_text(json.dumps([asdict(row) for row in rows], indent=1))
     (arguments.out / "bench.md").write_text(markdown(rows, arguments))
+    draw([asdict(row) for row in rows], arguments.out / "ratio.svg")
     wrong = [r for r in rows if r.picks_differ]
     for row in wrong:
         print(f"DIFFERENT: {row.shape} {row.load}: {row.picks_differ} samples pick another choice beyond the bound")
