@@ -177,4 +177,4 @@ def test_a_real_board_runs_end_to_end(shared_dir: Path) -> None:
     ]  # fmt: skip
     assert found.value == pytest.approx(sum(c["value"] for c in found.details["columns"]) / 6)
     shots = {task.name: task.num_fewshot for task in run.row.plan.tasks}
-    assert (shots["arc_challenge"], shots["gsm8k"], shots["truthfulqa_mc2"]) == (25, 5, 0)
+    assert (shots["arc_challenge"], shots["gsm8k_2023"], shots["truthfulqa_mc2_2023"]) == (25, 5, 0)

@@ -251,12 +251,13 @@ def test_winogrande_is_cut_at_its_blank() -> None:
 
 
 def test_mc2_is_the_share_of_probability_on_true_answers() -> None:
-    """Probabilities .5, .25 and .25 with the first and third true give .75, however small all of them are."""
+    """Probabilities .5, .25 and .25 with the first and third true give .75, however small; .5 by the rule of 2023."""
     truth = module("truthfulqa/truth")
     row = {"mc2_targets": {"labels": [1, 0, 1]}}
     for shift in (0.0, -2000.0):
         results = [(math.log(p) + shift, False) for p in (0.5, 0.25, 0.25)]
         assert truth.process_results_mc2(row, results) == {"acc": pytest.approx(0.75)}
+        assert truth.process_results_mc2_2023(row, results) == {"acc": pytest.approx(0.5)}  # the third counts as false
 
 
 def test_wikitext_is_joined_again() -> None:

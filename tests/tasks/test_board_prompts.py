@@ -1,0 +1,63 @@
+"""The boards' own prompts: the first hundred that the pinned harness of each board put, byte for byte.
+
+The goldens were made by running the boards' code as it was (source and commit are in each file) on the rows of
+`../shared/data`, or on fixture rows where those are not there; `rows` says which. A sample's requests are compared in
+any order: one harness asked "yes" before "no".
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalstone.tasks.bound import BindOptions, bind
+from evalstone.tasks.catalog import Catalog
+from evalstone.tasks.profiles import find_profile
+from evalstone.tasks.suites import read_suite
+from tests.library.test_with_own_reader import NOUS
+from tests.tasks import golden
+from tests.tasks.test_golden_prompts import rows_of
+
+BOARDS = {
+    path.stem: json.loads(path.read_text(encoding="utf-8"))["tasks"]
+    for path in sorted((golden.FOLDER / "boards").glob("*.json"))
+}
+SUITES = Path(__file__).resolve().parents[2] / "src" / "evalstone" / "library" / "suites"
+
+
+def asked(catalog: Catalog, name: str, profile: str, kept: dict[str, Any], shared_dir: Path) -> list[golden.Asked]:
+    """Return what we ask about a task's first samples under a board's rules."""
+    (task,) = catalog.select([f"evalstone:{name}"]).tasks
+    options = BindOptions(
+        num_fewshot=kept["shots"],
+        limit=golden.N_SAMPLES,
+        data_dir=rows_of(kept, shared_dir),
+        profile=find_profile(profile),
+    )
+    return [sorted(golden.asked_of(request), key=str) for request in bind(task, options).requests()]
+
+
+@pytest.mark.parametrize("profile", BOARDS)
+def test_prompts_equal_the_boards(profile: str, shared_dir: Path, catalog: Catalog) -> None:
+    """Samples in the board's order, with its shots, choices and stop texts: all as its harness put them."""
+    wrong = []
+    for name, kept in BOARDS[profile].items():
+        got = golden.digest(asked(catalog, name, profile, kept, shared_dir), short=True)
+        if got != {key: kept[key] for key in got}:
+            wrong.append(name)
+    assert wrong == []
+
+
+def test_only_suites_whose_prompts_are_shown_are_called_reproduced() -> None:
+    """A suite is `reproduced` exactly if each of its tasks is in its profile's golden file, at the suite's shots."""
+    catalog = Catalog.open(lm_eval=False)
+    for path in SUITES.glob("*.yaml"):
+        suite = read_suite(path)
+        selection = catalog.select([f"suite:{suite.name}"])
+        shown = {name: kept["shots"] for name, kept in BOARDS.get(suite.profile, {}).items()}
+        if suite.profile == "nous":
+            shown |= {f"nous_bigbench_{name}": 0 for name in NOUS}
+        shots = dict(selection.shots)
+        own = {task.name: shots.get(task.name, task.num_fewshot or 0) for task in selection.tasks}
+        assert suite.reproduced == (own.items() <= shown.items()), suite.name
