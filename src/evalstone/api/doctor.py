@@ -36,7 +36,8 @@ def examine(model_args: str = "") -> dict[str, dict[str, Any]]:
     if model_args:
         model = create_model("hf", model_args)
         try:
-            found["Model"] = {**_identity(model), **model.describe()}
+            told = {name: value for name, value in model.describe().items() if name != "chat_template"}  # pages long
+            found["Model"] = {**_identity(model), **told}
         finally:
             model.close()
     return found

@@ -23,6 +23,7 @@ from evalstone.models.local_estimate import estimate_work
 from evalstone.models.model import OutputCache
 from evalstone.models.progress import Observer, ProgressTally
 from evalstone.models.render import ChatRenderer
+from evalstone.models.tokenizer_facts import tokenizer_facts
 from evalstone.models.tokens import Encoder
 from evalstone.models.workers import EnginePool
 from evalstone.models.writing import (
@@ -357,10 +358,11 @@ class LocalModel:
         return self.encoder.token_texts(context, continuation)
 
     def describe(self) -> Mapping[str, JsonValue]:
-        """Return what belongs to an attempt: device, threads, window, attention path, versions; once loaded."""
+        """Return what belongs to an attempt: device, threads, window, attention path, tokenizer; once loaded."""
         notes = self._renderer.notes if "_renderer" in self.__dict__ else []
         shares = self.encoder.rule is not None if "encoder" in self.__dict__ else None
-        return {**self._last_info, "tokens_shared": shares, **({"notes": list(notes)} if notes else {})}
+        facts = tokenizer_facts(self.tokenizer, self.arguments.chat_template) if shares is not None else {}
+        return {**self._last_info, **facts, "tokens_shared": shares, **({"notes": list(notes)} if notes else {})}
 
     def close(self) -> None:
         """Free weights and device memory; the next answer loads them again."""
