@@ -205,7 +205,8 @@ class BoundTask:
 
     def _asks(self, row: Mapping[str, Any], target: Any, contexts: Sequence[Prompt]) -> tuple[Ask, ...]:
         if self._settings is not None:
-            return (GenerateAsk(0, self._settings),)
+            also = self.task.also_loglikelihood
+            return (GenerateAsk(0, self._settings), *([LoglikelihoodAsk(1, also)] if also else []))
         if self.task.output_type == "loglikelihood":
             return (LoglikelihoodAsk(0, _as_text(target)),)
         if self._layout.choices is None:

@@ -25,7 +25,10 @@ from evalstone.tasks.yaml_files import read_task_file
 
 LIBRARY = Path(__file__).resolve().parents[1] / "library"
 # what our own task files, and no others, may name by dotted path: `!function evalstone.scoring.…`
-OWN_CODE = (LIBRARY.parent / "scoring", Path(__file__).resolve().with_name("code_metrics.py"))
+OWN_CODE = (
+    LIBRARY.parent / "scoring",
+    *(Path(__file__).resolve().with_name(f"{name}_metrics.py") for name in ("code", "reading")),
+)
 SHOWN_MISSING = 40  # members of a suite that are named when they are refused
 _MISSING = "only lm_eval has it; install it with: pip install 'evalstone[lm-eval]'"
 

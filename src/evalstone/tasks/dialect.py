@@ -65,6 +65,7 @@ _KEYS: dict[str, tuple[type, ...]] = {
     "should_decontaminate": (bool,),
     "doc_to_decontamination_query": (str, FunctionRef, type(None)),
     "gen_prefix": _TEXT,
+    "also_loglikelihood": _TEXT,  # our own, for tasks that are Python classes in lm-eval
     "metadata": (dict, list, type(None)),
 }
 _FEWSHOT_KEYS: dict[str, tuple[type, ...]] = {
@@ -151,6 +152,7 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
         num_fewshot=reader.get("num_fewshot"),
         repeats=_repeats(reader),
         generation_kwargs=reader.get("generation_kwargs"),
+        also_loglikelihood=reader.get("also_loglikelihood"),
         process_docs=reader.get("process_docs"),
         process_results=reader.get("process_results"),
         custom_dataset=reader.get("custom_dataset"),
@@ -165,6 +167,8 @@ def _checked(reader: _Reader) -> tuple[OutputType, Splits]:
     output_type = reader.get("output_type", "generate_until")
     if output_type not in DEFAULT_METRICS:
         raise reader.fail("output_type", output_type, " or ".join(DEFAULT_METRICS))
+    if reader.get("also_loglikelihood") and output_type != "generate_until":
+        raise reader.fail("also_loglikelihood", reader.get("also_loglikelihood"), "none beside log-likelihoods")
     if reader.get("custom_dataset") is None and not reader.get("dataset_path"):
         raise reader.fail("dataset_path", reader.get("dataset_path"), "a Hub name, or json, csv or parquet")
     splits = Splits(reader.get("training_split"), reader.get("validation_split"), reader.get("test_split"))

@@ -79,7 +79,13 @@ class SampleScorer:
     def _filtered(
         self, request: Request, sample: Sample, answers: Mapping[int, list[Any]], pipeline: Pipeline
     ) -> list[Score]:
-        results = [pipeline.apply_one(answers[ask.index], sample.row) for ask in request.asks]
+        writes = self.task.output_type == "generate_until"
+        results = [
+            answers[ask.index][0]  # filters are for what was written, not for what is weighed beside it
+            if writes and isinstance(ask, LoglikelihoodAsk)
+            else pipeline.apply_one(answers[ask.index], sample.row)
+            for ask in request.asks
+        ]
         _, functions, process = self._load()
         status = ScoreStatus.SCORED
         if self.task.output_type == "generate_until" and generation.is_unparsed(results[0], pipeline.fallbacks):

@@ -125,6 +125,7 @@ class Task:
     num_fewshot: int | None = None
     repeats: int = 1
     generation_kwargs: Mapping[str, JsonValue] | None = None
+    also_loglikelihood: str | None = None  # a continuation that is weighed beside the written answer
     process_docs: FunctionRef | None = None
     process_results: FunctionRef | None = None
     custom_dataset: FunctionRef | None = None
