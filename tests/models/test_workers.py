@@ -21,7 +21,9 @@ from evalstone.engine.trie import build_trie
 from evalstone.errors import ModelUnavailable, UsageError
 from evalstone.models.create import create_model
 from evalstone.models.local import LocalModel
-from evalstone.models.workers import EnginePool, ranges_of
+from evalstone.models.tokenizer import TokenizerSource
+from evalstone.models.work_ranges import ranges_of
+from evalstone.models.workers import EnginePool
 from tests.models.test_local import answers, folder, opened, real_requests
 
 SETTINGS = EngineSettings(dtype="float32", device="cpu", n_threads=1, attention="trie")
@@ -95,21 +97,21 @@ def test_a_killed_worker_loses_nothing(two_workers: LocalModel) -> None:
     for result in pool.score(spans, on_window=seen.append):
         results.append(result)
         if len(results) == 1:
-            pool._processes[0].send_signal(signal.SIGKILL)
+            pool._links.processes[0].send_signal(signal.SIGKILL)
     assert sorted(result.index for result in results) == list(range(len(spans)))
     assert all(isinstance(result, SpanScore) for result in results)
-    assert len(pool._workers) == 1
+    assert len(pool._links.workers) == 1
     assert seen[-1].n_tokens_done == seen[-1].n_tokens
     given_up = pool.score(spans)
     next(given_up)
     del given_up  # the worker is still busy with it, and the next call must not see its results
     few = spans.subset(range(8))
     assert sorted(result.index for result in pool.score(few)) == list(range(8))
-    pool._processes[1].send_signal(signal.SIGKILL)
+    pool._links.processes[1].send_signal(signal.SIGKILL)
     with pytest.raises(ModelUnavailable, match="no worker is left"):
         list(pool.score(spans))
     two_workers.close()
-    assert all(process.poll() is not None for process in pool._processes)
+    assert all(process.poll() is not None for process in pool._links.processes)
 
 
 @pytest.mark.slow
@@ -117,7 +119,7 @@ def test_a_model_that_does_not_load_is_one_clear_line(tmp_path: Path) -> None:
     """What a worker cannot load is told by the driver, as one process would tell it."""
     (tmp_path / "config.json").write_text('{"model_type": "no such"}')
     with pytest.raises(ModelUnavailable, match=r"cannot be loaded"):
-        EnginePool(str(tmp_path), SETTINGS, 1)
+        EnginePool(str(tmp_path), SETTINGS, 1, TokenizerSource(tmp_path))
 
 
 def test_a_loaded_model_has_no_workers() -> None:

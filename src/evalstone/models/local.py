@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from evalstone.engine.options import EngineSettings
-from evalstone.errors import MissingExtra, ModelUnavailable, NonFiniteLogits, PromptTooLong, UsageError
+from evalstone.errors import MissingExtra, NonFiniteLogits, PromptTooLong, UsageError
 from evalstone.models.arguments import LocalArguments
 from evalstone.models.asked_spans import Asked, AskReader, Pending, Span, chunks_of, fingerprint_of, span_batch
 from evalstone.models.asked_texts import DEFAULT_MAX_TOKENS, TextReader
@@ -23,6 +23,7 @@ from evalstone.models.local_estimate import estimate_work
 from evalstone.models.model import OutputCache
 from evalstone.models.progress import Observer, ProgressTally
 from evalstone.models.render import ChatRenderer
+from evalstone.models.tokenizer import TokenizerSource, load_tokenizer
 from evalstone.models.tokenizer_facts import tokenizer_facts
 from evalstone.models.tokens import Encoder
 from evalstone.models.workers import EnginePool
@@ -36,6 +37,7 @@ from evalstone.models.writing import (
     repeats_of,
     sort_out,
     stream_pieces,
+    text_of,
 )
 from evalstone.records import (
     AskKind,
@@ -74,7 +76,6 @@ class LocalModel:
         self.n_workers = 1 if loaded else max(n_workers, process_of()[1])
         self._loaded = loaded
         self._engine: Engine | EnginePool | None = None
-        self._writer: Engine | None = None  # beside workers, which only score
         self._last_info: Mapping[str, JsonValue] = {}
 
     @classmethod
@@ -121,28 +122,18 @@ class LocalModel:
         """
         if self._loaded:
             return self._loaded.tokenizer
-        try:
-            from transformers import AutoTokenizer
-        except ImportError:
-            raise MissingExtra("a local model", "hf") from None
+        return load_tokenizer(self._tokenizer_source)
+
+    @property
+    def _tokenizer_source(self) -> TokenizerSource:
         arguments = self.arguments
-        options: dict[str, Any] = {"use_fast": arguments.use_fast_tokenizer}
-        if arguments.add_bos_token is not None:
-            options["add_bos_token"] = arguments.add_bos_token
-        if gguf := arguments.model_kwargs.get("gguf_file"):
-            options = {"gguf_file": gguf}
-        folder = self._folders.tokenizer
-        try:
-            return AutoTokenizer.from_pretrained(
-                str(folder), trust_remote_code=arguments.trust_remote_code, local_files_only=True, **options
-            )
-        except Exception as error:  # transformers raises many kinds; each means that there is no tokenizer
-            first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model")):
-                first = "there is neither tokenizer.json nor tokenizer.model"
-            raise ModelUnavailable(
-                f"the tokenizer in {folder} cannot be loaded: {first}; name one with tokenizer=FOLDER"
-            ) from error
+        return TokenizerSource(
+            self._folders.tokenizer,
+            arguments.use_fast_tokenizer,
+            arguments.add_bos_token,
+            arguments.trust_remote_code,
+            arguments.model_kwargs.get("gguf_file"),
+        )
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -202,12 +193,16 @@ class LocalModel:
         yield from work.known
         if not work.wanted:
             return
-        engine = self.writer
+        engine = self.engine
         writing = Writing(work, self._rules, engine.generation_defaults)
         self._last_info = {**self._last_info, "generation": writing.described()}
         observe = tally.on_window()
         on_step = None if observe is None else as_window(observe, writing.prompts)
-        for result in engine.generate(writing.prompts, stop=writing.has_stopped, on_step=on_step):
+        if isinstance(engine, EnginePool):
+            results = engine.generate(writing.prompts, writing.stops, on_step=on_step)
+        else:
+            results = engine.generate(writing.prompts, stop=writing.stop_check(), on_step=on_step)
+        for result in results:
             yield from writing.outputs(result)
 
     @property
@@ -289,7 +284,8 @@ class LocalModel:
             if find_spec("torch") is None or find_spec("transformers") is None:
                 raise MissingExtra("a local model", "hf")
             if self.n_workers > 1:
-                self._engine = EnginePool(str(self._folders.model), self._settings(), self.n_workers)
+                source, tokenizer = str(self._folders.model), self._tokenizer_source
+                self._engine = EnginePool(source, self._settings(), self.n_workers, tokenizer)
             else:
                 self._engine = self._load()
             self._last_info = {**asdict(self._engine.info), "n_workers": self.n_workers}
@@ -301,19 +297,6 @@ class LocalModel:
         source = self._loaded.model if self._loaded else str(self._folders.model)
         with _without_bars():
             return Engine.load(source, settings=self._settings())
-
-    @property
-    def writer(self) -> "Engine":
-        """The engine that writes: the one that scores, or one of its own where workers do the scoring.
-
-        Raises: ModelUnavailable; MissingExtra without torch.
-        """
-        if self.n_workers == 1:
-            return cast("Engine", self.engine)
-        if self._writer is None:
-            self._writer = self._load()
-            self._last_info = {**asdict(self._writer.info), "n_workers": 1}
-        return self._writer
 
     def _settings(self) -> EngineSettings:
         arguments = self.arguments
@@ -334,15 +317,20 @@ class LocalModel:
     def stream(self, request: Request) -> Iterator[str]:
         """Yield pieces of the text that answers the request's first generate ask, stops and thoughts left out.
 
+        Workers write it in one piece.
         Raises: UsageError if it has none; PromptTooLong or another ModelError where there is no answer.
         """
         ask = first_text_ask(request)
-        once = replace(ask, settings=replace(ask.settings, repeats=1))
-        work = sort_out(self._text_reader().read([replace(request, asks=(once,))]), None)
+        once = replace(request, asks=(replace(ask, settings=replace(ask.settings, repeats=1)),))
+        work = sort_out(self._text_reader().read([once]), None)
         if work.known:
             raise failure_of(work.known[0])
-        engine = self.writer
-        yield from stream_pieces(engine, Writing(work, self._rules, engine.generation_defaults))
+        engine = self.engine
+        if isinstance(engine, EnginePool):
+            for output in self.answer([once]):
+                yield text_of(output)
+        else:
+            yield from stream_pieces(engine, Writing(work, self._rules, engine.generation_defaults))
 
     # ------------------------------------------------------------------------------------ looking at the work
 
@@ -366,10 +354,9 @@ class LocalModel:
 
     def close(self) -> None:
         """Free weights and device memory; the next answer loads them again."""
-        for engine in (self._engine, self._writer):
-            if engine is not None:
-                engine.close()
-        self._engine = self._writer = None
+        if self._engine is not None:
+            self._engine.close()
+        self._engine = None
 
 
 @contextmanager

@@ -15,6 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evalstone.engine.generation import StopCheck
+
+__all__ = ["REPLACEMENT", "FinalText", "StopFinder", "StopTexts", "final_text", "stop_texts"]
+
 REPLACEMENT = "\ufffd"  # how half a character is decoded
 
 
@@ -53,6 +57,29 @@ def final_text(
     for stop in stops:
         text = text.split(stop)[0]
     return FinalText(text, reasoning)
+
+
+@dataclass(frozen=True, slots=True)
+class StopTexts:
+    """What ends the text of each of some prompts, and where a thought ends: all that another process must be told."""
+
+    of_prompts: tuple[tuple[str, ...], ...]
+    think_end: str | int | None = None
+
+    def subset(self, places: Sequence[int]) -> "StopTexts":
+        """Return those of these prompts, in the order given."""
+        return StopTexts(tuple(self.of_prompts[place] for place in places), self.think_end)
+
+    def check(self, tokenizer: Any) -> StopCheck:
+        """Return what says after each token whether a prompt's text has ended; equal stops share what they learn."""
+        finders = {stops: StopFinder(tokenizer, stops, self.think_end) for stops in dict.fromkeys(self.of_prompts)}
+        by_prompt = [finders[stops] for stops in self.of_prompts]
+
+        def has_stopped(index: int, repeat: int, tokens: Sequence[int]) -> bool:
+            del repeat
+            return by_prompt[index].has_stopped(tokens)
+
+        return has_stopped
 
 
 class StopFinder:

@@ -10,12 +10,13 @@ from evalstone.engine.generation import (
     GenerationFailure,
     GenerationPrompt,
     GenerationReport,
+    StopCheck,
 )
 from evalstone.engine.spans import WindowReport
 from evalstone.errors import ModelError, NonFiniteLogits, Permanent, PromptTooLong, UsageError
 from evalstone.models.asked_texts import AskedText, ConfigChoice, prompt_of
 from evalstone.models.model import OutputCache
-from evalstone.models.stops import REPLACEMENT, StopFinder, final_text
+from evalstone.models.stops import REPLACEMENT, StopTexts, final_text
 from evalstone.records import GenerateAsk, JsonValue, Output, Request
 
 if TYPE_CHECKING:
@@ -101,14 +102,11 @@ class Writing:
             self._waiting[place, repeat] = waiting
         pairs = zip(firsts, repeats, strict=True)
         self.prompts = [prompt_of(asked, wanted, defaults, rules.choice, eos) for asked, wanted in pairs]
-        finders = {asked.stops: StopFinder(rules.tokenizer, asked.stops, rules.think_end) for asked in firsts}
-        self._firsts = firsts
-        self._finders = [finders[asked.stops] for asked in firsts]
+        self.stops = StopTexts(tuple(asked.stops for asked in firsts), rules.think_end)
 
-    def has_stopped(self, index: int, repeat: int, tokens: Sequence[int]) -> bool:
-        """Return whether the newest token of a sequence completed a stop."""
-        del repeat
-        return self._finders[index].has_stopped(tokens)
+    def stop_check(self) -> StopCheck:
+        """Return what says after each token whether it completed a stop."""
+        return self.stops.check(self._rules.tokenizer)
 
     def described(self) -> dict[str, JsonValue]:
         """Return what belongs to an attempt: whose defaults applied, what they say, what transformers wrote."""
@@ -126,7 +124,7 @@ class Writing:
 
     def safe_text(self, tokens: Sequence[int]) -> str:
         """Return as much of the first prompt's text as later tokens cannot take back."""
-        stops, think_end = self._firsts[0].stops, self._rules.think_end
+        stops, think_end = self.stops.of_prompts[0], self._rules.think_end
         final = final_text(self._rules.tokenizer, tokens, stops, think_end)
         if think_end is not None and final.reasoning is None:
             return ""  # perhaps still the thought
@@ -198,6 +196,16 @@ def failure_of(output: Output) -> ModelError:
     return kinds.get(output.error_kind or "", Permanent)(output.error or "no answer")
 
 
+def text_of(output: Output) -> str:
+    """Return the text of an output.
+
+    Raises: ModelError where there is no answer.
+    """
+    if output.text is None:
+        raise failure_of(output)
+    return output.text
+
+
 def stream_pieces(engine: "Engine", writing: Writing) -> Iterator[str]:
     """Yield the one text of `writing` as it grows; what may still turn out to be part of a stop is held back.
 
@@ -205,18 +213,18 @@ def stream_pieces(engine: "Engine", writing: Writing) -> Iterator[str]:
     Raises: ModelError where there is no answer.
     """
     tokens: list[int] = []
+    has_stopped = writing.stop_check()
 
     def follow(index: int, repeat: int, written: Sequence[int]) -> bool:
         tokens[:] = written
-        return writing.has_stopped(index, repeat, written)
+        return has_stopped(index, repeat, written)
 
     told = ""
     for finished in engine.generate_stepwise(writing.prompts, stop=follow):
         for output in (output for result in finished for output in writing.outputs(result)):
-            if output.text is None:
-                raise failure_of(output)
-            if output.text[len(told) :]:
-                yield output.text[len(told) :]
+            rest = text_of(output)[len(told) :]
+            if rest:
+                yield rest
             return
         text = writing.safe_text(tokens)
         if len(text) > len(told) and text.startswith(told):
