@@ -12,7 +12,7 @@ import numpy as np
 
 from evalstone.engine.generation import GenerationPrompt
 from evalstone.engine.spans import IntArray, SpanBatch
-from evalstone.engine.trie import common_prefixes, even_cuts, sorted_order
+from evalstone.engine.trie import common_prefixes, sorted_order
 
 __all__ = ["RangeReport", "WorkRange", "WrittenUnits", "ranges_of", "ranges_of_texts", "total"]
 
@@ -63,7 +63,7 @@ def ranges_of(spans: SpanBatch, n_ranges: int) -> list[WorkRange]:
     order = sorted_order(spans)
     lengths = np.diff(spans.offsets)[order] - 1
     shared = common_prefixes(spans.tokens, spans.offsets[:-1][order], lengths)
-    edges = even_cuts(lengths - shared, shared, n_ranges, SEARCH)
+    edges = _edges(lengths - shared, shared, n_ranges)
     return _parts(order, lengths, shared, edges)
 
 
@@ -108,8 +108,23 @@ def ranges_of_texts(units: WrittenUnits, n_ranges: int) -> list[WorkRange]:
     lengths = np.diff(spans.offsets)[order] - 1
     shared = common_prefixes(spans.tokens, spans.offsets[:-1][order], lengths)
     limits = np.asarray([units.prompts[place].max_new_tokens for place in units.places[order].tolist()])
-    edges = even_cuts(lengths - shared + limits, shared, n_ranges, SEARCH)
+    edges = _edges(lengths - shared + limits, shared, n_ranges)
     return _parts(order, lengths, shared, edges)
+
+
+def _edges(costs: IntArray, shared: IntArray, n_ranges: int) -> list[int]:
+    """Return where the sorted units are cut, both ends included."""
+    done = np.cumsum(costs)
+    total = int(done[-1])
+    edges = {0, int(costs.size)}
+    reach = SEARCH * total / n_ranges
+    for k in range(1, n_ranges):
+        ideal = total * k / n_ranges
+        low, high = np.searchsorted(done, [ideal - reach, ideal + reach])
+        low, high = max(int(low), 1), min(max(int(high), int(low) + 1), int(costs.size))
+        if low < high:
+            edges.add(low + int(np.argmin(shared[low:high])))
+    return sorted(edges)
 
 
 def _parts(order: IntArray, lengths: IntArray, shared: IntArray, edges: Sequence[int]) -> list[WorkRange]:
