@@ -31,8 +31,9 @@ from evalstone.engine.options import EngineInfo, EngineSettings
 from evalstone.engine.plain import PlainScores, score_plain
 from evalstone.engine.projections import FasterProjections
 from evalstone.engine.reference import token_logprobs
-from evalstone.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport
+from evalstone.engine.spans import IntArray, SpanBatch, SpanFailure, SpanScore, WindowReport
 from evalstone.engine.tally import Tally
+from evalstone.engine.token_moments import TokenMoments, token_moments
 from evalstone.engine.trie import TriePlan, build_trie, describe_trie
 from evalstone.engine.weights import LoadedModel, library_versions, load_model, probe_tokens
 from evalstone.engine.writer import Writer, defaults_of
@@ -155,6 +156,13 @@ class Engine:
         attending = partial(self._attending_by_trie, loaded.inner)
         writer = Writer(loaded, head, attending, window_tokens=self._window, n_slots=self._settings.n_slots)
         yield from writer.write(prompts, stop, on_step)
+
+    def token_moments(self, tokens: IntArray) -> TokenMoments:
+        """Return what the next-token distributions say of each token of a sequence.
+
+        Raises: ModelUnavailable after `close`.
+        """
+        return token_moments(self._open().inner, tokens)
 
     @property
     def generation_defaults(self) -> GenerationDefaults:

@@ -1,0 +1,97 @@
+"""Does a stored run know what it knows? Reliability curve, calibration error and Brier score of its choices.
+
+The confidence of an answer is the share of the choices' probability that lies on the best one, as it was scored.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evalstone.errors import DataError
+from evalstone.records import ScoreStatus
+from evalstone.statistics.calibration import (
+    BrierSplit,
+    CalibrationError,
+    PlattScaling,
+    brier_split,
+    calibration_error,
+    platt_scaling,
+    selective_curve,
+)
+from evalstone.store import Store
+
+__all__ = ["CalibrationAudit", "audit_calibration", "calibration_of"]
+
+ALL = "all tasks"
+N_BINS = 10
+FEWEST = 20
+COVERAGES = (0.1, 0.25, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationAudit:
+    """One task's calibration, or of all tasks pooled."""
+
+    task: str
+    n: int
+    accuracy: float
+    confidence: float  # mean
+    error: CalibrationError  # equal-mass bins, with what a calibrated model would show
+    brier: BrierSplit  # of "the pick is right", over the same bins
+    platt: PlattScaling  # slope below 1: too sure; fitted on these samples
+    error_after_platt: float
+    selective: tuple[tuple[float, float], ...]  # (share answered, most confident first; accuracy of it)
+    excess_aurc: float  # 0: the sure answers are exactly the right ones
+
+
+def audit_calibration(store: Store, run_id: str, tasks: Sequence[str] = ()) -> list[CalibrationAudit]:
+    """Return the calibration of a run's multiple choice tasks, and of all together where there are several.
+
+    Args:
+        store: where the run is.
+        run_id: its id.
+        tasks: only these; none: all that offer choices.
+
+    Raises: DataError where no task offers choices, or too few samples were answered.
+    """
+    wanted = tasks or store.run(run_id).tasks
+    pairs = {task: _pairs(store, run_id, task) for task in wanted}
+    known = {task: each for task, each in pairs.items() if len(each) >= FEWEST}
+    if not known:
+        most = max((len(each) for each in pairs.values()), default=0)
+        raise DataError(
+            f"no task of this run has {FEWEST} answered multiple choice samples (the most is {most}); "
+            "calibration needs tasks with choices, and about 300 samples to say much"
+        )
+    found = [calibration_of(task, each) for task, each in known.items()]
+    if len(known) > 1:
+        found.append(calibration_of(ALL, [pair for each in known.values() for pair in each]))
+    return found
+
+
+def _pairs(store: Store, run_id: str, task: str) -> list[tuple[float, float]]:
+    """Return (confidence, credit) of each sample that was answered."""
+    return [
+        (float(score.parts[0]), float(score.parts[1]))
+        for score in store.scores(run_id, task, details=False)
+        if score.metric == "confidence" and score.status is not ScoreStatus.FAILED and score.parts is not None
+    ]
+
+
+def calibration_of(task: str, pairs: Sequence[tuple[float, float]]) -> CalibrationAudit:
+    """Return what pairs (confidence, credit) say."""
+    confidences, credits_ = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    platt = platt_scaling(confidences, credits_)
+    curve = selective_curve(confidences, credits_)
+    after = calibration_error(platt.apply(confidences), credits_, n_bins=N_BINS, draws=1)
+    return CalibrationAudit(
+        task=task,
+        n=len(pairs),
+        accuracy=sum(credits_) / len(pairs),
+        confidence=sum(confidences) / len(pairs),
+        error=calibration_error(confidences, credits_, n_bins=N_BINS),
+        brier=brier_split(confidences, credits_, n_bins=N_BINS),
+        platt=platt,
+        error_after_platt=after.value,
+        selective=tuple((share, curve.accuracy_at(share)) for share in COVERAGES),
+        excess_aurc=curve.excess_aurc,
+    )

@@ -1,0 +1,69 @@
+"""The calibration audit for people."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from evalstone.audit.calibration import CalibrationAudit
+from evalstone.report.cells import plain_table
+from evalstone.report.numbers import shown_p
+
+__all__ = ["calibration_table"]
+
+STRIP = 40
+ABOUT = (
+    "Confidence is the share of the choices' probability on the one picked; bins hold equally many samples. The error "
+    "is never 0 in a finite sample: 'if calibrated' is what an honest model of these confidences would show."
+)
+
+
+def calibration_table(audits: Sequence[CalibrationAudit]) -> RenderableType:
+    """Return a summary over tasks and each task's reliability curve."""
+    summary = plain_table()
+    summary.add_column("task", overflow="fold")
+    for header in ("n", "accuracy", "confidence", "error", "if calibrated", "p", "after Platt"):
+        summary.add_column(header, justify="right", no_wrap=True)
+    for audit in audits:
+        error = audit.error
+        summary.add_row(audit.task, f"{audit.n:,}", _share(audit.accuracy), _share(audit.confidence),
+                        _share(error.value), f"{_share(error.null_value)} (≤{_share(error.null_high)})",
+                        shown_p(error.p), _share(audit.error_after_platt))  # fmt: skip
+    curves = [_curve(audit) for audit in audits]
+    return Group(Padding(summary, (0, 1)), Padding(Text(ABOUT, style="dim"), (1, 1)), *curves)
+
+
+def _curve(audit: CalibrationAudit) -> RenderableType:
+    table = plain_table()
+    for header in ("confidence", "accuracy", "n"):
+        table.add_column(header, justify="right", no_wrap=True)
+    table.add_column(f"0%{'100%':>{STRIP - 2}}", no_wrap=True)
+    for one in audit.error.bins:
+        table.add_row(_share(one.confidence), _share(one.accuracy), f"{one.n:,}", _strip(one.confidence, one.accuracy))
+    brier = audit.brier
+    slope = audit.platt.slope
+    sure = "too sure" if slope < 1 else "not sure enough"
+    answered = ", ".join(f"{share:.0%}: {_share(accuracy)}" for share, accuracy in audit.selective)
+    lines = [
+        (
+            f"Brier {brier.brier:.3f} = miscalibration {brier.reliability:.3f} - discrimination {brier.resolution:.3f} "
+            f"+ uncertainty of the task {brier.uncertainty:.3f} + within bins {brier.within:+.3f}"
+        ),
+        f"Platt slope {slope:.2f}: {sure}",
+        f"accuracy when only the surest are answered: {answered}",
+    ]
+    said = [Text(line, style="dim") for line in lines]
+    return Padding(Group(Text(audit.task, style="bold"), table, *said), (0, 1, 1, 1))
+
+
+def _strip(confidence: float, accuracy: float) -> str:
+    """Draw where accuracy (●) and confidence (│, where they should meet) lie."""
+    marks = ["·"] * STRIP
+    marks[min(STRIP - 1, int(confidence * STRIP))] = "│"
+    marks[min(STRIP - 1, int(accuracy * STRIP))] = "●"
+    return "".join(marks)
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f}%"

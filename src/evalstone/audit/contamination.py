@@ -1,0 +1,225 @@
+"""Was the test seen in training? Several tests, each with what it does not show.
+
+None of them proves that a score is inflated, and a large p proves no innocence: a file that was read once, out of
+order, or as paraphrases leaves no trace that log-likelihoods show.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from evalstone.audit.items import Item, items_of
+from evalstone.audit.likelihoods import Likelihoods
+from evalstone.audit.min_k import MembershipScores, membership_scores
+from evalstone.audit.order_test import OrderSettings, order_test
+from evalstone.audit.overlap import WORDS, Corpus, overlap_with
+from evalstone.audit.perturbed import TwinTest, compare_twins, number_twins, option_twins, twin_test
+from evalstone.errors import DataError, UsageError
+from evalstone.models.model import Model
+from evalstone.records import JsonValue
+from evalstone.statistics.multiplicity import holm
+from evalstone.statistics.unpaired import compare_means
+from evalstone.tasks.bound import BoundTask
+
+__all__ = ["TESTS", "ContaminationSettings", "ContaminationTest", "audit_contamination"]
+
+TESTS = ("order", "options", "numbers", "overlap", "min-k")
+
+NOT_SHOWN = {
+    "order": "A small p says that the file's order was seen, not that the score is inflated; a large one cannot rule "
+    "out rows read once, out of order or reworded, and an order that is no accident gives a small p by itself.",
+    "options": "A small p says that the published order of options was seen, if that order is arbitrary; it says "
+    "nothing of the answers, and a large one cannot rule out questions read without their options.",
+    "numbers": "True numbers can be likelier than invented ones to a model that never saw the question: without a "
+    "control model or control task this p alone is no evidence.",
+    "overlap": "An n-gram in the corpus says that the text lies there, not that the model was trained on it or gained "
+    "by it; no hit cannot rule out paraphrases, translations or other corpora.",
+    "min-k": "These scores separate seen from unseen texts of one distribution hardly better than chance (Duan et al. "
+    "2024): evidence beside a control, never a verdict.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ContaminationSettings:
+    """Which tests, and how much they ask."""
+
+    tests: tuple[str, ...] = TESTS
+    order: OrderSettings = field(default_factory=OrderSettings)
+    corpus: Corpus | None = None
+    n_words: int = WORDS  # of an n-gram
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ContaminationTest:
+    """One test of one task."""
+
+    task: str
+    test: str
+    statistic_name: str
+    statistic: float | None  # None: not tested, and `notes` say why
+    n: int
+    p: float | None  # one-sided; None where nothing is inferred
+    p_holm: float | None = None  # over the tasks of this audit
+    control_p: float | None = None  # of the same test where there is nothing to find
+    notes: tuple[str, ...] = ()
+    items: tuple[tuple[int, JsonValue], ...] = ()  # (sample index, value), for the file
+
+    @property
+    def not_shown(self) -> str:
+        """What this test does not show."""
+        return NOT_SHOWN[self.test]
+
+
+@dataclass(frozen=True, slots=True)
+class _Audit:
+    """What the tests of one audit share."""
+
+    model: Model
+    settings: ContaminationSettings
+    control: Model | None
+    control_items: Sequence[Item]
+    asked: Likelihoods
+
+
+Told = Callable[[str], None]
+
+
+def audit_contamination(
+    model: Model,
+    tasks: Sequence[BoundTask],
+    settings: ContaminationSettings,
+    *,
+    control: Model | None = None,
+    control_task: BoundTask | None = None,
+    told: Told = lambda _: None,
+) -> list[ContaminationTest]:
+    """Run the tests on every task and correct each test's p over the tasks.
+
+    Args:
+        model: asked for log-likelihoods only.
+        tasks: bound without shots.
+        settings: which tests, and how much they ask.
+        control: a model that cannot have seen the tasks; the number test is then of the difference from it.
+        control_task: samples of the same kind that cannot have been seen; Min-K is then compared with it.
+        told: called with a line before each test.
+
+    Raises: UsageError for a test that is not known, or overlap without a corpus.
+    """
+    unknown = [name for name in settings.tests if name not in TESTS]
+    if unknown:
+        raise UsageError(f"unknown test '{unknown[0]}'; expected {', '.join(TESTS)}")
+    control_items = items_of(control_task) if control_task is not None else []
+    audit = _Audit(model, settings, control, control_items, Likelihoods(model))
+    found: list[ContaminationTest] = []
+    for bound in tasks:
+        items = items_of(bound)
+        for test in settings.tests:
+            if test == "overlap" and settings.corpus is None:
+                continue
+            told(f"{bound.plan.name}: {test}")
+            found += _one_test(audit, bound.plan.name, test, items)
+    return _corrected(found)
+
+
+def _one_test(audit: _Audit, task: str, test: str, items: Sequence[Item]) -> list[ContaminationTest]:
+    run = {"order": _order, "options": _options, "numbers": _numbers, "overlap": _overlap, "min-k": _min_k}[test]
+    try:
+        return run(audit, task, items)
+    except (DataError, UsageError) as error:
+        return [ContaminationTest(task, test, "", None, len(items), None, notes=(str(error),))]
+
+
+def _order(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
+    found = order_test(audit.asked, items, audit.settings.order, task)
+    notes = [f"{found.rows_per_shard} rows per shard"]
+    if found.sorted_by:
+        columns = ", ".join(found.sorted_by)
+        notes.append(f"the file is sorted by {columns}: only rows equal in it changed places")
+    if found.control.p < 0.05:
+        notes.append(f"the control (a shuffled file) has p {found.control.p:.3f}: one in 20 does by chance")
+    return [
+        ContaminationTest(
+            task, "order", "t", found.found.statistic, found.found.n, found.found.p, control_p=found.control.p,
+            notes=tuple(notes),
+        )
+    ]  # fmt: skip
+
+
+def _options(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
+    twins = option_twins(items, task, audit.settings.seed)
+    return [_of_twins(task, "options", compare_twins(audit.asked, twins), ())]
+
+
+def _numbers(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
+    twins = number_twins(items, task, audit.settings.seed)
+    found = compare_twins(audit.asked, twins)
+    if audit.control is None:
+        return [_of_twins(task, "numbers", found, ("no control model: see below",))]
+    control = compare_twins(Likelihoods(audit.control), twins)
+    beside = dict(control.differences)
+    excess = [(index, value - beside[index]) for index, value in found.differences if index in beside]
+    tested = twin_test(excess)
+    note = f"beyond {audit.control.identity.name}: mean {tested.t_test.mean:+.3g} nats"
+    return [replace(_of_twins(task, "numbers", tested, (note,)), control_p=control.t_test.p)]
+
+
+def _of_twins(task: str, test: str, found: TwinTest, notes: tuple[str, ...]) -> ContaminationTest:
+    share = f"{found.sign_test.statistic:.0%} of samples likelier as published (sign test p {found.sign_test.p:.3g})"
+    return ContaminationTest(
+        task, test, "t", found.t_test.statistic, found.t_test.n, found.t_test.p, notes=(share, *notes),
+        items=tuple(found.differences),
+    )  # fmt: skip
+
+
+def _overlap(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
+    corpus = audit.settings.corpus
+    if corpus is None:
+        return []
+    found = overlap_with(items, corpus, audit.settings.n_words)
+    notes = [f"{len(found.found):,} samples, {len(found.mostly):,} of them nearly whole",
+             f"{found.n_corpus_words:,} words read"]  # fmt: skip
+    if found.n_short:
+        notes.append(f"{found.n_short:,} samples are shorter than {found.n_words} words and were not looked for")
+    share = len(found.found) / found.n if found.n else None
+    items_found = tuple((index, index in found.mostly) for index in found.found)
+    name = f"share with {found.n_words} words in a row"
+    return [ContaminationTest(task, "overlap", name, share, found.n, None, notes=tuple(notes), items=items_found)]
+
+
+def _min_k(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
+    own = membership_scores(audit.model, [item.text for item in items])
+    beside = membership_scores(audit.model, [item.text for item in audit.control_items])
+    listed = tuple((item.index, _score_json(score)) for item, score in zip(items, own, strict=True))
+    results = []
+    for name, key in (("Min-20%", "min_k"), ("Min-20%++", "min_k_plus")):
+        values = [value for score in own if (value := getattr(score, key)) is not None]
+        controls = [value for score in beside if (value := getattr(score, key)) is not None]
+        mean = float(np.mean(values)) if values else None
+        result = ContaminationTest(task, "min-k", name, mean, len(values), None, items=listed if key == "min_k" else ())
+        if len(controls) >= 2 and len(values) >= 2:
+            apart = compare_means(np.array(controls), np.array(values))
+            p = apart.p / 2 if apart.difference > 0 else 1 - apart.p / 2
+            interval = f"{apart.low:+.3g} to {apart.high:+.3g}"
+            note = f"{apart.difference:+.3g} ({interval}) beside {len(controls)} control samples"
+            result = replace(result, p=p, notes=(note,))
+        else:
+            result = replace(result, notes=("no control samples: nothing to compare with",))
+        results.append(result)
+    return results
+
+
+def _score_json(score: MembershipScores) -> JsonValue:
+    return {name: getattr(score, name) for name in score.__slots__}
+
+
+def _corrected(found: Sequence[ContaminationTest]) -> list[ContaminationTest]:
+    """Return the tests with Holm's p, each test's over its tasks."""
+    adjusted: dict[int, float] = {}
+    for key in dict.fromkeys((test.test, test.statistic_name) for test in found):
+        places = [i for i, test in enumerate(found) if (test.test, test.statistic_name) == key and test.p is not None]
+        values = [p for i in places if (p := found[i].p) is not None]
+        if values:
+            adjusted.update(zip(places, holm(values).tolist(), strict=True))
+    return [replace(test, p_holm=adjusted.get(i)) for i, test in enumerate(found)]

@@ -1,0 +1,61 @@
+"""The contamination audit for people, and as JSON."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from evalstone.audit.contamination import ContaminationTest
+from evalstone.records import JsonValue
+from evalstone.report.cells import plain_table
+from evalstone.report.numbers import NOTHING, shown_p, significant
+
+__all__ = ["contamination_json", "contamination_table"]
+
+
+def contamination_table(tests: Sequence[ContaminationTest]) -> RenderableType:
+    """Return one table per test over the tasks, and under it what the test does not show."""
+    parts: list[RenderableType] = []
+    for name in dict.fromkeys(test.test for test in tests):
+        own = [test for test in tests if test.test == name]
+        table = plain_table()
+        table.add_column(name, overflow="fold")
+        table.add_column("statistic", no_wrap=True)
+        for header in ("n", "p", "p (Holm)", *(["control p"] if _has_control(own) else [])):
+            table.add_column(header, justify="right", no_wrap=True)
+        for test in own:
+            table.add_row(*_cells(test, with_control=_has_control(own)))
+        notes = [Text(f"{test.task}: {'; '.join(test.notes)}", style="dim") for test in own if test.notes]
+        said = Text(f"Does not show: {own[0].not_shown}", style="italic")
+        parts.append(Padding(Group(table, *notes, said), (0, 1, 1, 1)))
+    return Group(*parts)
+
+
+def _has_control(tests: Sequence[ContaminationTest]) -> bool:
+    return any(test.control_p is not None for test in tests)
+
+
+def _cells(test: ContaminationTest, *, with_control: bool) -> list[str]:
+    cells = [test.task, _statistic(test), f"{test.n:,}", shown_p(test.p), shown_p(test.p_holm)]
+    return [*cells, shown_p(test.control_p)] if with_control else cells
+
+
+def _statistic(test: ContaminationTest) -> str:
+    if test.statistic is None:
+        return f"{NOTHING} not tested"
+    if test.test == "overlap":
+        return f"{test.statistic:.1%} {test.statistic_name.removeprefix('share ')}"
+    sign = "-" if test.statistic < 0 else ""
+    return f"{test.statistic_name} {sign}{significant(abs(test.statistic), 3)}"
+
+
+def contamination_json(tests: Sequence[ContaminationTest]) -> list[dict[str, Any]]:
+    """Return every test with stable names; `items` holds each sample's value."""
+    return [{**asdict(test), "not_shown": test.not_shown, "items": _items(test)} for test in tests]
+
+
+def _items(test: ContaminationTest) -> list[JsonValue]:
+    return [{"sample_index": index, "value": value} for index, value in test.items]

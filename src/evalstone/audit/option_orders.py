@@ -1,0 +1,85 @@
+"""Does the place of an option decide? Every sample is asked once in each cyclic order of its options."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evalstone.statistics.distributions import chi_square_sf
+from evalstone.statistics.intervals import wilson
+
+__all__ = ["OptionOrders", "option_orders", "rotated"]
+
+
+NO_SPREAD = 1e-9  # keeps the covariance invertible where all samples are alike
+
+
+@dataclass(frozen=True, slots=True)
+class OptionOrders:
+    """What came of asking in all cyclic orders."""
+
+    n: int  # samples
+    accuracy: float  # mean over orders
+    by_shift: tuple[float, ...]  # accuracy with the options turned by 0, 1, ...; of samples with so many options
+    circular_accuracy: float  # right in every order
+    circular_low: float
+    circular_high: float
+    circular_if_independent: float  # what the accuracies give if orders had nothing to do with each other
+    consistency: float  # the same option picked in every order
+    picked_share: tuple[float, ...]  # of each place, over samples with the most usual number of options
+    position_p: float | None  # chi-square of those shares against even ones, one pick per sample and order
+
+
+def rotated(options: Sequence[str], shift: int) -> list[str]:
+    """Return the options turned by `shift`: the first one then stands `shift` places later."""
+    return [options[(place - shift) % len(options)] for place in range(len(options))]
+
+
+def option_orders(picks: Sequence[Sequence[int]], golds: Sequence[frozenset[int]]) -> OptionOrders:
+    """Summarise picks in all cyclic orders.
+
+    Args:
+        picks: of each sample, the place picked under each shift; as many as the sample has options.
+        golds: of each sample, the right options in the file's order.
+
+    Source: CircularEval (Liu et al. 2023, MMBench); position profile after Pezeshkpour and Hruschka 2023.
+    """
+    originals = [[(place - shift) % len(row) for shift, place in enumerate(row)] for row in picks]
+    right = [np.array([pick in gold for pick in row]) for row, gold in zip(originals, golds, strict=True)]
+    n = len(picks)
+    most = max(len(row) for row in picks)
+    by_shift = tuple(float(np.mean([row[shift] for row in right if shift < len(row)])) for shift in range(most))
+    all_right = int(sum(bool(row.all()) for row in right))
+    interval = wilson(all_right, n)
+    shares, p = _positions(picks)
+    return OptionOrders(
+        n=n,
+        accuracy=float(np.mean([row.mean() for row in right])),
+        by_shift=by_shift,
+        circular_accuracy=all_right / n,
+        circular_low=interval.low,
+        circular_high=interval.high,
+        circular_if_independent=float(np.prod(by_shift)),
+        consistency=float(np.mean([len(set(row)) == 1 for row in originals])),
+        picked_share=shares,
+        position_p=p,
+    )
+
+
+def _positions(picks: Sequence[Sequence[int]]) -> tuple[tuple[float, ...], float | None]:
+    """Return how often each place is picked, and p of even shares.
+
+    Under no preference each sample's picks over its cyclic orders fall on its places evenly whatever it knows, so each
+    sample's counts are first averaged and the samples are the units.
+    """
+    sizes = [len(row) for row in picks]
+    usual = max(set(sizes), key=sizes.count)
+    shares = np.array([np.bincount(row, minlength=usual) / usual for row in picks if len(row) == usual])
+    mean = shares.mean(axis=0)
+    n = len(shares)
+    if n <= usual:
+        return tuple(mean.tolist()), None
+    deviation = (mean - 1.0 / usual)[:-1]  # the last place follows from the others
+    covariance = np.atleast_2d(np.cov(shares[:, :-1], rowvar=False)) / n + NO_SPREAD * np.eye(usual - 1)
+    statistic = float(deviation @ np.linalg.solve(covariance, deviation))
+    return tuple(mean.tolist()), chi_square_sf(statistic, usual - 1)

@@ -1,0 +1,56 @@
+"""Is a mean above zero? One-sided tests of one sample of differences: Student's, and the sign test beside it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from evalstone.errors import DataError
+from evalstone.statistics.distributions import binomial_sf, t_sf
+from evalstone.statistics.intervals import as_floats
+
+__all__ = ["LocationTest", "mean_above_zero", "sign_test_above_zero"]
+
+
+@dataclass(frozen=True, slots=True)
+class LocationTest:
+    """What a one-sided test says of differences that would centre on zero if there were nothing to find."""
+
+    statistic: float
+    p: float  # of a statistic at least as large
+    n: int
+    mean: float
+
+
+def mean_above_zero(differences: Sequence[float] | NDArray[Any]) -> LocationTest:
+    """Test mean(d) > 0 by t = mean(d) / (sd(d) / √n), referred to Student's t with n - 1 degrees of freedom.
+
+    Differences that are all equal have no spread to judge by: p is 1 unless they are positive, and then 2^-n (each
+    sign could as well have been the other).
+
+    Raises: DataError for fewer than two differences.
+    Source: Student 1908; used so on shards by Oren et al. 2023 (arXiv 2310.17623), section 3.
+    """
+    values = as_floats(differences, "differences")
+    n = len(values)
+    if n < 2:
+        raise DataError(f"{n} difference; a t test needs at least 2")
+    mean, spread = float(values.mean()), float(values.std(ddof=1))
+    if spread <= 1e-12 * max(1.0, abs(mean)):
+        return LocationTest(0.0 if mean == 0 else math.copysign(math.inf, mean), 0.5**n if mean > 0 else 1.0, n, mean)
+    t = mean / (spread / math.sqrt(n))
+    return LocationTest(t, t_sf(t, n - 1), n, mean)
+
+
+def sign_test_above_zero(differences: Sequence[float] | NDArray[Any]) -> LocationTest:
+    """Test whether more than half of the differences are positive, exactly; zeros are left out.
+
+    The statistic is the share of positive ones. Source: Arbuthnot 1710; Conover 1999, section 3.4.
+    """
+    values = as_floats(differences, "differences")
+    positive, n = int((values > 0).sum()), int((values != 0).sum())
+    if n == 0:
+        return LocationTest(0.5, 1.0, 0, 0.0)
+    return LocationTest(positive / n, min(1.0, binomial_sf(positive, n, 0.5)), n, float(values.mean()))

@@ -1,0 +1,37 @@
+"""Samples made of random words, so that no order and no number among them means anything."""
+
+import random
+
+from evalstone.audit.items import Item
+from evalstone.records import LoglikelihoodAsk, Request
+
+CONSONANTS, VOWELS = "bdfgklmnprst", "aeiou"
+
+
+def words(draw: random.Random, n: int) -> list[str]:
+    """Return invented words of two syllables."""
+    return ["".join(draw.choice(CONSONANTS) + draw.choice(VOWELS) for _ in range(2)) for _ in range(n)]
+
+
+def made_item(draw: random.Random, index: int) -> Item:
+    """Return one question with four options, a number in it, and its right answer."""
+    question = f"{' '.join(words(draw, 4))} {draw.randrange(100, 1000)}?"
+    options = tuple(words(draw, 4))
+    gold = draw.randrange(4)
+    asks = tuple(LoglikelihoodAsk(i, f" {option}") for i, option in enumerate(options))
+    request = Request("made", index, "", (question,), asks)
+    return Item(
+        index, {"question": question}, request, f"{question} {options[gold]}", question, options, frozenset({gold})
+    )
+
+
+def made_items(seed: int, n: int = 40) -> list[Item]:
+    """Return a file of such samples."""
+    draw = random.Random(seed)
+    return [made_item(draw, index) for index in range(n)]
+
+
+def base_text(n_words: int = 3000) -> str:
+    """Return text in the same invented language, to train on."""
+    draw = random.Random(-1)
+    return " ".join(words(draw, n_words))
