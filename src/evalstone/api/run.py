@@ -103,8 +103,12 @@ class Run:
         return write_document(path, run_view(self.store, self.id))
 
     def remarks(self) -> list[str]:
-        """Return what the table does not say: failures, where the run is stored, and what to type next."""
-        lines: list[str] = []
+        """Return what the table does not say: failures, what was scored again, where it is, and what to type next."""
+        from evalstone.report.rescored import rescored_lines
+        from evalstone.report.written import written_lines
+
+        lines = rescored_lines(self.row.extra)
+        lines += written_lines(self.answers, frozenset(estimate.task for estimate in self.estimates))
         if self.result is not None and self.result.n_failed:
             lines.append(
                 f"{self.result.n_failed} answer(s) failed and count as missing, not as wrong; "
@@ -136,6 +140,8 @@ class Run:
     def __repr__(self) -> str:
         """Return what and where, in one line."""
         return f"Run({self.id!r}, model={self.row.model!r}, tasks={list(self.row.tasks)!r})"
+            "rescored": list(row.extra.get("rescored", ())),
+            "answers": answers_to_json(self.answers),
 
     # --------------------------------------------------------------------------------------- samples
 

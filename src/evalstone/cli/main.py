@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("evalstone.cli.explain:explain", "Say what a task measures, and how it is asked and scored."),
     "show": ("evalstone.cli.show:show", "Show a stored run, or its samples."),
     "compare": ("evalstone.cli.compare:compare", "Say which of two or more runs is better, and how sure that is."),
+    "rescore": ("evalstone.cli.rescore:rescore", "Score stored answers again with another filter or metric."),
     "audit": ("evalstone.cli.audit:audit", "Was the test seen, does the wording decide, is the model calibrated?"),
     "report": ("evalstone.cli.report:report", "Write a report of a stored run, as HTML or Markdown."),
     "reproduce": ("evalstone.cli.reproduce:reproduce", "Carry out a stored run again and say what differs."),

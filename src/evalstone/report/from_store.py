@@ -1,16 +1,18 @@
 """Stored runs as the plain records that reports are made from, and their estimates kept beside them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 from evalstone.errors import UnknownName
 from evalstone.records import Estimate, JsonValue, LoglikelihoodAsk, RunPlan, TaskPlan
 from evalstone.report.composites import SuiteRows, composite_estimates, suite_facts, suites_from
 from evalstone.report.evidence import MetricInput, RunEvidence, RunView, ScoreRow, TaskSummaryInput
 from evalstone.report.numbers import counted
+from evalstone.report.rescored import scoring_of, with_rescored
 from evalstone.report.summarise import AUXILIARY_METRICS, BOOTSTRAP_ITERS, summarise
-from evalstone.report.task_facts import facts_of, groups_from, inputs_of, tasks_from
+from evalstone.report.task_facts import facts_of, groups_from, own_aggregations, tasks_from
 from evalstone.statistics import aggregate
 from evalstone.store import RunRow, Store
 from evalstone.store.rows import SampleRecord
@@ -55,33 +57,32 @@ def save_summary(
 
     Raises: StoreError if it cannot be written.
     """
-    estimates = summarise_run(store, run_id, selection, bound, bootstrap_iters=bootstrap_iters)
     kept = store.run(run_id).extra
-    extra = {
-        **kept,
-        **facts_of(selection, bound),
-        "suites": suite_facts(selection, kept),
-        "bootstrap_iters": bootstrap_iters,
-    }
-    store.save_estimates(run_id, estimates, extra)
-    return estimates
+    facts = {**kept, **with_rescored(facts_of(selection, bound), kept.get("rescored", ()))}
+    facts |= {"suites": suite_facts(selection, kept), "bootstrap_iters": bootstrap_iters}
+    return save_summary_of(store, run_id, facts, own_aggregations(selection.tasks))
 
 
-def summarise_run(
-    store: Store,
-    run_id: str,
-    selection: Selection,
-    bound: Sequence[BoundTask] = (),
-    *,
-    bootstrap_iters: int = BOOTSTRAP_ITERS,
+def save_summary_of(
+    store: Store, run_id: str, facts: Mapping[str, Any], own: Mapping[tuple[str, str], Any]
 ) -> tuple[Estimate, ...]:
-    """Compute a run's estimates from its stored scores, and its suites' composites."""
-    tasks, groups = inputs_of(selection, bound)
-    suites = suites_from({"suites": suite_facts(selection, store.run(run_id).extra)})
+    """Compute a run's estimates and its suites' composites by what is kept of its tasks, and keep both. Returns them.
+
+    Args:
+        store: where the run is.
+        run_id: its id.
+        facts: what is kept with the run: its tasks, groups and suites.
+        own: aggregations that are functions of task files, by (task, metric).
+
+    Raises: StoreError if it cannot be written.
+    """
+    tasks, suites = tasks_from(facts, own), suites_from(facts)
     of_suites = SuiteRows(suites)
     rows = of_suites.watch(row for task in tasks for row in score_rows(store, run_id, task.name))
-    estimates = summarise(rows, tasks, groups, bootstrap_iters=bootstrap_iters)
-    return (*estimates, *composite_estimates(suites, of_suites, estimates))
+    estimates = summarise(rows, tasks, groups_from(facts), bootstrap_iters=facts["bootstrap_iters"])
+    estimates = (*estimates, *composite_estimates(suites, of_suites, estimates))
+    store.save_estimates(run_id, estimates, facts)
+    return estimates
 
 
 def score_rows(store: Store, run_id: str, task: str) -> list[ScoreRow]:
@@ -115,7 +116,10 @@ def run_evidence(store: Store, run_id: str) -> RunEvidence:
         tasks=tasks_from(row.extra) or tuple(_guessed_tasks(plan, rows)),
         groups=groups_from(row.extra),
         settings=_settings(plan),
-        task_settings={task.name: _task_settings(plan, task) for task in plan.tasks},
+        task_settings={
+            task.name: {**_task_settings(plan, task), "scoring": scoring_of(row.extra, task.name)}
+            for task in plan.tasks
+        },
         prompt_hashes=prompts,
         choices=choices,
     )

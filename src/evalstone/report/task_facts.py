@@ -13,6 +13,7 @@ from typing import Any
 
 from evalstone.records import JsonValue
 from evalstone.report.evidence import GroupAggregate, GroupSummaryInput, MetricInput, TaskSummaryInput
+from evalstone.statistics.aggregate import AGGREGATIONS
 from evalstone.tasks.bound import BoundTask
 from evalstone.tasks.functions import load_function
 from evalstone.tasks.spec_hash import file_of
@@ -28,18 +29,24 @@ def facts_of(selection: Selection, bound: Sequence[BoundTask] = ()) -> dict[str,
     }
 
 
-def inputs_of(
-    selection: Selection, bound: Sequence[BoundTask] = ()
-) -> tuple[tuple[TaskSummaryInput, ...], tuple[GroupSummaryInput, ...]]:
-    """Return what `summarise` takes, with the tasks' own aggregation functions loaded."""
-    facts = facts_of(selection, bound)
-    own = {
+def own_aggregations(tasks: Sequence[Task]) -> dict[tuple[str, str], Any]:
+    """Return the aggregations that are functions of task files, loaded, by (task, metric)."""
+    return {
         (task.name, metric.name): load_function(metric.aggregation, task.trusted)
-        for task in selection.tasks
+        for task in tasks
         for metric in task.metrics
         if isinstance(metric.aggregation, FunctionRef)
     }
-    return tasks_from(facts, own), groups_from(facts)
+
+
+def lacking_aggregations(facts: Mapping[str, Any], own: Mapping[tuple[str, str], Any]) -> list[tuple[str, str]]:
+    """Return (task, metric) of stored facts whose aggregation is a task file's function and is not among `own`."""
+    return [
+        (name, metric["name"])
+        for name, task in facts.get("tasks", {}).items()
+        for metric in task["metrics"]
+        if metric["aggregation"] not in AGGREGATIONS and (name, metric["name"]) not in own
+    ]
 
 
 def tasks_from(
@@ -103,13 +110,14 @@ def _task_json(task: Task, bound: BoundTask | None) -> dict[str, JsonValue]:
         "primary_metric": card.get("primary_metric"),
         "origin": task.origin,
         "source": str(task.source),
-        "metrics": [_metric_json(metric) for metric in (task.metrics if bound is None else bound.metrics)],
+        "metrics": [metric_fact(metric) for metric in (task.metrics if bound is None else bound.metrics)],
         "filters": [pipeline.name for pipeline in task.filters],
         "spec": plain_spec(task.spec),
     }
 
 
-def _metric_json(metric: MetricSpec) -> dict[str, JsonValue]:
+def metric_fact(metric: MetricSpec) -> dict[str, JsonValue]:
+    """Return what is kept of a metric."""
     aggregation = metric.aggregation
     return {
         "name": metric.name,

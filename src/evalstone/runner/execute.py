@@ -6,6 +6,7 @@ Resuming is running again. A kill loses at most the outputs that were not yet fl
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Protocol
 
 from evalstone.models.model import Model
 from evalstone.records import (
@@ -22,6 +23,7 @@ from evalstone.runner.plan import PreparedRun, chunks_of, environment
 from evalstone.store import Store
 from evalstone.tasks.bound import BoundTask
 
+from evalstone.tasks.task import MetricSpec, Task
 SCORING_VERSION = 1  # raise it when the same outputs would get another score
 SCORING_HASH = content_hash({"scoring": SCORING_VERSION})
 RETRIED_KINDS = frozenset({"Retryable", "ModelError"})
@@ -210,7 +212,25 @@ class _Scorer:
         self.asking.store.add_scores(self.asking.run_id, scores, SCORING_HASH)
 
 
-def score_request(task: BoundTask, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
+class Scoring(Protocol):
+    """What scores a task's samples: the bound task of a run, or a stored one's."""
+
+    @property
+    def task(self) -> Task:
+        """The task, with its filters."""
+        ...
+
+    @property
+    def metrics(self) -> tuple[MetricSpec, ...]:
+        """What is scored."""
+        ...
+
+    def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
+        """Return one score per filter and metric."""
+        ...
+
+
+def score_request(task: Scoring, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
     """Return the scores of one complete request; where an output failed, every metric is failed, never wrong."""
     errors = [output.error for output in outputs if output.error is not None]
     ordered = sorted(outputs, key=lambda output: (output.ask_index, output.repeat))

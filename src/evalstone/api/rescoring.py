@@ -1,0 +1,185 @@
+"""A stored run scored again, with other filters or metrics or with what its task files say by now."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evalstone.api.evaluate import split_names
+from evalstone.api.run import Run
+from evalstone.api.stored import existing_store
+from evalstone.errors import PlanError, UnknownName, UsageError
+from evalstone.records import Estimate, JsonValue
+from evalstone.registry import nearest
+from evalstone.runner.execute import SCORING_HASH
+from evalstone.runner.rescore import RescoredTask, rescore
+from evalstone.store import RunRow
+from evalstone.tasks.catalog import Catalog
+from evalstone.tasks.rescoring import read_item, with_scoring
+from evalstone.tasks.task import Task
+
+__all__ = ["RescoreOptions", "Rescored", "rescore_run", "rescore_stored"]
+
+
+@dataclass(frozen=True, slots=True)
+class RescoreOptions:
+    """What of a run is scored again, and how. Filters and metrics are names, YAML text or YAML files."""
+
+    task_names: Sequence[str] = ()  # of the run's tasks; none: all
+    filters: Sequence[str] = ()
+    metrics: Sequence[str] = ()
+    task_files: Sequence[str] = ()  # changed task files, whose tasks are scored; none: the catalogue's
+    include_path: Sequence[str | Path] = ()
+    unsafe_code: bool = False
+    command: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rescored:
+    """A run after it was scored again."""
+
+    run: Run
+    tasks: Sequence[RescoredTask]
+    before: tuple[Estimate, ...] = field(default=(), repr=False)
+
+    def lines(self) -> list[str]:
+        """Return what was done, task by task, each new number beside the one it took the place of."""
+        earlier = {(one.task, one.filter, one.metric): one.value for one in self.before}
+        found: list[str] = []
+        for task in self.tasks:
+            parts = [f"{task.task.name}: {task.n_scored:,} stored answers scored again, the model was asked nothing"]
+            parts += [f"{task.n_failed:,} had failed and have no score"] if task.n_failed else []
+            parts += [f"{task.n_incomplete:,} have no answer yet"] if task.n_incomplete else []
+            found.append("; ".join(parts))
+            for one in self.run.estimates:
+                key = (one.task, one.filter, one.metric)
+                if one.task == task.task.name and key[1:] in task.names and earlier.get(key, one.value) != one.value:
+                    found.append(f"  {one.metric} ({one.filter}) was {_shown(earlier[key])}, is {_shown(one.value)}")
+        return found
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return the run with what was scored again, stable names."""
+        return {
+            **self.run.to_json(),
+            "scored_again": [
+                {
+                    "task": one.task.name,
+                    "scoring_hash": one.scoring_hash,
+                    "scores": [list(name) for name in one.names],
+                    "n_scored": one.n_scored,
+                    "n_failed": one.n_failed,
+                    "n_incomplete": one.n_incomplete,
+                }
+                for one in self.tasks
+            ],
+        }
+
+
+def _shown(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.4f}"
+
+
+def rescore_stored(store: str | None, name: str, options: RescoreOptions) -> Rescored:
+    """Score a stored run again, by its name; see `rescore_run`."""
+    opened = existing_store(store)
+    return rescore_run(Run(opened, opened.run(name).run_id), options)
+
+
+def rescore_run(run: Run, options: RescoreOptions) -> Rescored:
+    """Score a run's stored answers again, asking the model nothing; its earlier scores stay stored.
+
+    Raises: UnknownName for a task, filter or metric that is not known; PlanError where the stored answers do not give
+        what is asked for, or were given to another question than the task file asks now.
+    """
+    from evalstone.report.from_store import save_summary_of
+    from evalstone.report.rescored import add_rescored, rescored_entry
+    from evalstone.report.task_facts import lacking_aggregations, own_aggregations
+
+    row = run.row
+    known = _known_tasks(row, options)
+    tasks = [_changed(task, row, options) for task in _wanted_tasks(row, options, known)]
+    own = own_aggregations([*known.values(), *tasks])
+    if lacking := lacking_aggregations(row.extra, own):
+        raise UsageError(
+            f"task {lacking[0][0]} sums up {lacking[0][1]} by a function of its file, which is not known here; "
+            f"name the folder of {row.extra['tasks'][lacking[0][0]].get('source')} with --include_path"
+        )
+    before = run.estimates
+    results = rescore(run.store, row, tasks, unsafe_code=options.unsafe_code, command=options.command)
+    names = {task.name: [(e.filter, e.metric) for e in before if e.task == task.name] for task in tasks}
+    entries = [rescored_entry(one.task, one.scoring_hash, one.names, names[one.task.name]) for one in results]
+    save_summary_of(run.store, run.id, add_rescored(row.extra, entries, SCORING_HASH), own)
+    return Rescored(run, results, before)
+
+
+def _changed(task: Task, row: RunRow, options: RescoreOptions) -> Task:
+    """Return the task with the filters and metrics wanted, after looking that it asks what the run asked."""
+    from evalstone.report.rescored import asked_otherwise
+
+    plan = next(one for one in row.plan.tasks if one.name == task.name)
+    stored = row.extra["tasks"][task.name]["spec"]
+    if task.spec_hash != plan.spec_hash and (keys := asked_otherwise(stored, task, plan.num_fewshot)):
+        raise PlanError(
+            f"task {task.name}: {task.source} now says another {', '.join(keys)} than run {row.short_id} was asked "
+            "with, so the stored answers were given to other questions; run the task again, or name the file that "
+            "differs in filters and metrics only with --tasks"
+        )
+    filters = [read_item(text, "--filter") for text in options.filters]
+    return with_scoring(task, filters, [read_item(text, "--metric") for text in options.metrics])
+
+
+def _known_tasks(row: RunRow, options: RescoreOptions) -> dict[str, Task]:
+    """Return those of the run's tasks whose files are known, as they are now: named files, else the catalogue's."""
+    if row.plan.model.kind == "imported" or any(name not in row.extra.get("tasks", {}) for name in row.tasks):
+        why = "was imported" if row.plan.model.kind == "imported" else f"was never summarised (it is {row.status})"
+        raise UsageError(f"run {row.short_id} {why}, so what its task files said is not known here; run the tasks here")
+    catalog = _catalog(options)
+    found: dict[str, Task] = {}
+    for name in _selected_names(row.extra):
+        try:
+            found.update({task.name: task for task in catalog.select([name]).tasks})
+        except UnknownName:
+            continue  # from a file that was named by its path
+    found.update({task.name: task for task in _named_tasks(row, options)})
+    return {name: found[name] for name in row.tasks if name in found}
+
+
+def _catalog(options: RescoreOptions) -> Catalog:
+    return Catalog.open([Path(folder).expanduser() for folder in options.include_path])
+
+
+def _named_tasks(row: RunRow, options: RescoreOptions) -> list[Task]:
+    """Return the run's tasks that are in the files named."""
+    if not options.task_files:
+        return []
+    named = _catalog(options).select(split_names(options.task_files)).tasks
+    found = [task for task in named if task.name in row.tasks]
+    if not found:
+        raise UsageError(
+            f"none of the tasks in {', '.join(options.task_files)} is in run {row.short_id}: "
+            f"it has {', '.join(row.tasks[:10])}"
+        )
+    return found
+
+
+def _wanted_tasks(row: RunRow, options: RescoreOptions, known: Mapping[str, Task]) -> list[Task]:
+    """Return the tasks to score: those named, else those of the files named, else all of the run's."""
+    for name in options.task_names:
+        if name not in row.tasks:
+            remedy = f"it has: {', '.join(row.tasks[:10])}"
+            raise UnknownName("task in this run", name, nearest(name, row.tasks), remedy)
+    wanted = options.task_names or [task.name for task in _named_tasks(row, options)] or row.tasks
+    for name in wanted:
+        if name not in known:
+            source = row.extra["tasks"][name].get("source")
+            raise UnknownName(
+                "task", name, (), f"run {row.short_id} read it from {source}; name its file with --tasks FILE"
+            )
+    return [known[name] for name in wanted]
+
+
+def _selected_names(facts: Mapping[str, Any]) -> list[str]:
+    """Return names that stand for a run's tasks: its outermost groups, which may change their tasks, and the rest."""
+    groups = {group["name"]: set(group["members"]) for group in facts.get("groups", ())}
+    inside = set().union(*groups.values()) if groups else set()
+    return [name for name in groups if name not in inside] + [name for name in facts["tasks"] if name not in inside]

@@ -1,0 +1,54 @@
+"""`evalstone rescore RUN`: stored answers scored again."""
+
+import shlex
+import sys
+
+import click
+
+from evalstone.cli.output import json_option, print_json, print_rich, store_option
+
+
+@click.command()
+@click.argument("run")
+@click.option("--task", "task_names", multiple=True, metavar="TASK", help="Only this task of the run; repeatable.")
+@click.option(
+    "--filter", "filters", multiple=True, metavar="NAME|YAML|FILE",
+    help="One of the task's filters, or an item of a filter_list: '{name: last, filter: [{function: regex, "
+    "regex_pattern: ..., group_select: -1}, {function: take_first}]}'.",
+)  # fmt: skip
+@click.option(
+    "--metric", "metrics", multiple=True, metavar="NAME|YAML|FILE",
+    help="A metric, or an item of a metric_list: '{metric: exact_match, ignore_case: true}'.",
+)  # fmt: skip
+@click.option("--tasks", "-t", multiple=True, metavar="FILE", help="Changed task files (whose code may run).")
+@click.option("--include_path", multiple=True, metavar="DIR", help="Folder with task files; their code may run.")
+@click.option("--confirm_run_unsafe_code", "--unsafe_code", "unsafe_code", is_flag=True,
+              help="Run code a model wrote even where there is no sandbox.")  # fmt: skip
+@store_option
+@json_option
+def rescore(
+    run: str,
+    task_names: tuple[str, ...],
+    filters: tuple[str, ...],
+    metrics: tuple[str, ...],
+    tasks: tuple[str, ...],
+    include_path: tuple[str, ...],
+    unsafe_code: bool,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Score a stored run's answers again with another filter or metric, asking the model nothing.
+
+    Without --filter and --metric by what the task files say now. The scores made before stay stored.
+    """
+    from evalstone.api.rescoring import RescoreOptions, rescore_stored
+
+    command = shlex.join(["evalstone", *sys.argv[1:]])
+    options = RescoreOptions(task_names, filters, metrics, tasks, include_path, unsafe_code, command)
+    found = rescore_stored(store, run, options)
+    if as_json:
+        print_json(found.to_json())
+        return
+    print_rich(found.run.table())
+    for line in (*found.lines(), *found.run.remarks()):
+        click.echo(line)

@@ -1,0 +1,136 @@
+"""Stored answers scored again: another filter, another metric, the same answers. No model is asked, none is loaded.
+
+Scores made before stay where they are: a scoring is named by the hash of what made it, and the latest one of a filter
+and metric is the one that tables show.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from evalstone.errors import PlanError, UsageError
+from evalstone.records import Sample, Score, ScoreStatus, content_hash
+from evalstone.runner.execute import SCORING_HASH, SCORING_VERSION, score_request
+from evalstone.runner.plan import environment
+from evalstone.store import RunRow, SampleRecord, Store
+from evalstone.store.forms import n_repeats
+from evalstone.tasks.rescoring import StoredScoring, refuse_inapplicable
+from evalstone.tasks.task import Task
+
+__all__ = ["RescoredTask", "rescore", "scoring_hash_of"]
+
+WRITTEN_AT_ONCE = 500  # responses whose scores are handed to the store together
+
+
+@dataclass(slots=True)
+class RescoredTask:
+    """What became of one task's stored answers."""
+
+    task: Task
+    scoring_hash: str
+    n_scored: int = 0  # responses
+    n_failed: int = 0  # of them: no answer had come, so there is nothing to score
+    n_incomplete: int = 0  # responses that lack an answer yet; they are left out
+    names: dict[tuple[str, str], None] = field(default_factory=dict)  # (filter, metric) of the scores, in order
+
+
+def scoring_hash_of(task: Task, planned_spec_hash: str) -> str:
+    """Return the name of a scoring: the run's own where the task is the one that was run, else one of its own."""
+    if task.spec_hash == planned_spec_hash:
+        return SCORING_HASH
+    return content_hash({"scoring": SCORING_VERSION, "task": task.spec_hash})
+
+
+def rescore(
+    store: Store, row: RunRow, tasks: Sequence[Task], *, unsafe_code: bool = False, command: str | None = None
+) -> list[RescoredTask]:
+    """Score a run's stored answers to these tasks, as the tasks say now.
+
+    Every task's first answer is scored before anything is written, so that what cannot be done is refused whole.
+
+    Raises: PlanError where a metric or filter cannot be had from the stored answers; UsageError while the run is being
+        written; StoreError.
+    """
+    if row.status == "running":
+        raise UsageError(f"run {row.short_id} is being written by another process; wait until it has ended")
+    hashes = {task.name: task.spec_hash for task in row.plan.tasks}
+    work = [_Rescoring(store, row, task, scoring_hash_of(task, hashes[task.name]), unsafe_code) for task in tasks]
+    for one in work:
+        one.try_first()
+    opened = store.open_run(row.plan, facts={**environment(), "rescored": [t.name for t in tasks]}, command=command)
+    try:
+        for one in work:
+            one.run()
+    finally:  # the answers are what they were, so the run is as finished as it was
+        store.close_run(row.run_id, opened.attempt_id, row.status)
+    return [one.result for one in work]
+
+
+class _Rescoring:
+    """One task's stored answers, going through its scoring."""
+
+    def __init__(self, store: Store, row: RunRow, task: Task, scoring_hash: str, unsafe_code: bool) -> None:
+        self.store, self.row, self.task = store, row, task
+        self.unsafe_code = unsafe_code
+        self.result = RescoredTask(task, scoring_hash)
+        self._scoring: StoredScoring | None = None
+
+    def try_first(self) -> None:
+        """Score the first response that can be scored, and store nothing.
+
+        Raises: PlanError if there is none, or it does not get every score that was asked for.
+        """
+        for record in self.store.samples(self.row.run_id, self.task.name):
+            if not _is_complete(record) or any(output.error for output in record.outputs):
+                continue
+            refuse_inapplicable(self.task, record.request)
+            self._refuse_missing(self._score(record))
+            return
+        raise PlanError(f"run {self.row.short_id} holds no answer to task {self.task.name}; there is nothing to score")
+
+    def _refuse_missing(self, scores: Sequence[Score]) -> None:
+        made = {score.metric for score in scores}
+        lacking = [metric.name for metric in self.task.metrics if metric.name not in made]
+        if lacking:
+            raise PlanError(
+                f"task {self.task.name}: {', '.join(lacking)} cannot be had from the stored answers; "
+                f"they give {', '.join(sorted(made)) or 'no score'}"
+            )
+
+    def run(self) -> None:
+        """Score every complete response and store the scores."""
+        gathered: list[Score] = []
+        for record in self.store.samples(self.row.run_id, self.task.name):
+            if not _is_complete(record):
+                self.result.n_incomplete += 1
+                continue
+            scores = self._score(record)
+            self.result.n_scored += 1
+            self.result.n_failed += any(score.status is ScoreStatus.FAILED for score in scores)
+            self.result.names.update(dict.fromkeys((score.filter, score.metric) for score in scores))
+            gathered += scores
+            if self.result.n_scored % WRITTEN_AT_ONCE == 0:
+                self._write(gathered)
+                gathered = []
+        self._write(gathered)
+
+    def _write(self, scores: Sequence[Score]) -> None:
+        if scores:
+            self.store.add_scores(self.row.run_id, scores, self.result.scoring_hash)
+
+    def _score(self, record: SampleRecord) -> tuple[Score, ...]:
+        sample = self._sample_of(record)
+        if self._scoring is None:
+            self._scoring = StoredScoring(self.task, sample.row, unsafe_code=self.unsafe_code)
+        return score_request(self._scoring, record.request, sample, record.outputs)
+
+    def _sample_of(self, record: SampleRecord) -> Sample:
+        if record.sample is None:
+            raise PlanError(
+                f"run {self.row.short_id} does not hold the rows of task {self.task.name}, so its answers cannot be "
+                "compared with anything; run the task here instead"
+            )
+        return record.sample
+
+
+def _is_complete(record: SampleRecord) -> bool:
+    return len(record.outputs) == sum(n_repeats(ask) for ask in record.request.asks)

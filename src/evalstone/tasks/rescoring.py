@@ -1,0 +1,154 @@
+"""A task with other filters or metrics, and its scoring of rows that are stored: no data set is read, no model asked.
+
+What can be changed is how an answer is read and what it is compared by. The questions stay: the stored answers were
+given to them.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from evalstone.errors import PlanError, UnknownName, UsageError
+from evalstone.records import LoglikelihoodAsk, Output, Request, Sample, Score
+from evalstone.registry import nearest
+from evalstone.tasks.bound import layout_of, refuse_unconfirmed_code, sandbox_of, score_in
+from evalstone.tasks.dialect import task_from_spec
+from evalstone.tasks.functions import loader_of
+from evalstone.tasks.sample_scores import SampleScorer
+from evalstone.tasks.support import why_not_runnable
+from evalstone.tasks.task import FunctionRef, Task
+
+__all__ = ["SCORING_KEYS", "StoredScoring", "read_item", "refuse_inapplicable", "with_scoring"]
+
+SCORING_KEYS = frozenset({"filter_list", "metric_list", "process_results", "doc_to_target"})
+"""Keys of a task file that say how answers are scored, and nothing of what is asked (for a task without shots)."""
+
+_TAKES_PAIRS = frozenset({"take_first", "take_first_k"})  # filters that may stand before log-likelihoods
+
+
+def read_item(text: str, option: str) -> str | Mapping[str, Any]:
+    """Return a name, or the mapping that YAML text or a YAML file holds, as an item of a task file's list.
+
+    Raises: UsageError for text that begins like a mapping and is none.
+    """
+    is_file = text.endswith((".yaml", ".yml"))
+    if not is_file and not text.lstrip().startswith("{"):
+        return text
+    try:
+        content = yaml.safe_load(Path(text).read_text(encoding="utf-8") if is_file else text)
+    except (OSError, yaml.YAMLError) as error:
+        raise UsageError(f"{option} {text!r:.120} cannot be read: {' '.join(str(error).split())}") from error
+    if not isinstance(content, Mapping):
+        raise UsageError(f"{option} {text!r:.120} holds no mapping; expected an item as in a task file's list")
+    return content
+
+
+def with_scoring(
+    task: Task, filters: Sequence[str | Mapping[str, Any]], metrics: Sequence[str | Mapping[str, Any]]
+) -> Task:
+    """Return the task with only these filters and metrics; none named: those it has.
+
+    Args:
+        task: as its file describes it.
+        filters: names of its own filters, or items of a `filter_list` (`name`, and `filter`: a list of steps).
+        metrics: names of its own or of known metrics, or items of a `metric_list` (`metric` and its options).
+
+    Raises: UnknownName for a filter that the task does not have; DataError for an item that is none.
+    """
+    changes: dict[str, Any] = {}
+    if filters:
+        changes["filter_list"] = [_filter_item(task, item) for item in filters]
+    if metrics:
+        changes["metric_list"] = [_metric_item(task, item) for item in metrics]
+    if not changes:
+        return task
+    return task_from_spec({**task.spec, **changes}, task.source, task.origin, task.trusted)
+
+
+def _filter_item(task: Task, item: str | Mapping[str, Any]) -> Mapping[str, Any]:
+    if isinstance(item, Mapping):
+        return item
+    own = {str(each["name"]): each for each in task.spec.get("filter_list") or ()}
+    own.setdefault("none", {"name": "none", "filter": [{"function": "take_first"}]})
+    if item not in own:
+        remedy = f"its filters: {', '.join(own)}; write a new one as {{name: last, filter: [{{function: regex, ...}}]}}"
+        raise UnknownName(f"filter of task {task.name}", item, nearest(item, own), remedy)
+    found: Mapping[str, Any] = own[item]
+    return found
+
+
+def _metric_item(task: Task, item: str | Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the task's own item of that name with the new options over it, else the item as it was given."""
+    given = {"metric": item} if isinstance(item, str) else dict(item)
+    for own in task.spec.get("metric_list") or ():
+        metric = own.get("metric")
+        name = metric.name if isinstance(metric, FunctionRef) else str(metric)
+        if given.get("metric") in {name, *_score_names(task, metric)}:
+            return {**own, **given, "metric": metric}
+    return given
+
+
+def _score_names(task: Task, metric: Any) -> set[str]:
+    """Return what the scores of a metric that is a function are called: pass@1 for pass_at_k."""
+    return {each.name for each in task.metrics if isinstance(metric, FunctionRef) and each.function == metric}
+
+
+def refuse_inapplicable(task: Task, request: Request) -> None:
+    """Raise PlanError where a metric or filter cannot be had from the kind of answer that is stored.
+
+    `request` is one of the task's stored ones: what was asked decides what there is to score.
+    """
+    where = f"task {task.name}"
+    kinds = {ask.kind for ask in request.asks}
+    wanted = {"generate_until": "generate_until", "loglikelihood_rolling": "loglikelihood_rolling"}
+    if kinds != {wanted.get(task.output_type, "loglikelihood")}:
+        raise PlanError(
+            f"{where}: its file says output_type {task.output_type}, and the stored answers are of the kind "
+            f"{', '.join(sorted(kinds))}; run the task again to ask for another kind of answer"
+        )
+    if reason := why_not_runnable(task.spec):
+        raise PlanError(f"{where}: {reason}; the stored answers are of the kind {', '.join(sorted(kinds))}")
+    if task.output_type != "generate_until":
+        _refuse_text_filters(task)
+    if task.spec.get("unsafe_code") and any(metric.function is None for metric in task.metrics):
+        names = ", ".join(metric.name for metric in task.metrics if metric.function is None)
+        raise PlanError(f"{where}: {names} compares texts; its answers are programs, which are run with their tests")
+    if any(metric.name == "acc_mutual_info" for metric in task.metrics) and not any(
+        isinstance(ask, LoglikelihoodAsk) and ask.role == "unconditional" for ask in request.asks
+    ):
+        raise PlanError(
+            f"{where}: acc_mutual_info needs each choice's log-likelihood after an empty context, and that was not "
+            "asked; run the task again with acc_mutual_info in its metric_list"
+        )
+
+
+def _refuse_text_filters(task: Task) -> None:
+    for pipeline in task.filters:
+        for step in pipeline.steps:
+            if isinstance(step.function, str) and step.function not in _TAKES_PAIRS:
+                raise PlanError(
+                    f"task {task.name}: filter '{pipeline.name}' has the step {step.function}, which reads written "
+                    "answers; the stored answers are log-likelihoods; leave the filter out, or name tasks with --task"
+                )
+
+
+class StoredScoring:
+    """Scores one task's stored responses. `task` and `metrics` are what is scored."""
+
+    def __init__(self, task: Task, row: Mapping[str, Any], *, unsafe_code: bool = False) -> None:
+        if task.python_class is not None:
+            raise PlanError(f"task {task.name} is a Python class that scores in its own way; run it again instead")
+        refuse_unconfirmed_code(task, confirmed=unsafe_code)
+        self.task = task
+        self.metrics = task.metrics
+        layout = layout_of(task.prompt, task.prompt.choice, frozenset(row), loader_of(task), shot=False)
+        multiple_input = layout.choices is not None and isinstance(layout.text(row), int)
+        multiple_targets = isinstance(layout.target(row), list)
+        self._scorer = SampleScorer(task, layout, multiple_input=multiple_input, multiple_targets=multiple_targets)
+        self._sandbox = sandbox_of(task, unsafe=unsafe_code)
+
+    def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
+        """Return the sample's scores, one per filter and metric."""
+        return score_in(self._sandbox, self._scorer, request, sample, outputs)

@@ -1,0 +1,159 @@
+"""Stored runs scored again: new rows beside the old ones, no model asked, and refusals that say why."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import evalstone
+from evalstone.api.rescoring import RescoreOptions, rescore_run
+from evalstone.api.run import Run
+from evalstone.errors import PlanError, UnknownName, UsageError
+from evalstone.models.fake import FakeModel
+from evalstone.records import GenerateAsk, Output, Request
+from evalstone.scoring.run_code import find_sandbox
+from tests.conftest import ROOT
+
+LAST = "{name: last, filter: [{function: regex, regex_pattern: '[0-9]+', group_select: -1}, {function: take_first}]}"
+SUMS = """
+task: sums
+dataset_path: json
+dataset_kwargs: {data_files: {test: sums.jsonl}}
+test_split: test
+output_type: generate_until
+doc_to_text: "{{question}}"
+doc_to_target: "{{answer}}"
+generation_kwargs: {until: ["\\n"]}
+filter_list:
+  - name: strict
+    filter: [{function: regex, regex_pattern: "#### ([0-9]+)"}, {function: take_first}]
+metric_list: [{metric: exact_match}]
+"""
+
+
+class Calculator(FakeModel):
+    """Writes every sum's result, but after other numbers and without the marks that the strict filter wants."""
+
+    def _compute(self, request: Request, ask: object, repeat: int, key: str) -> Output:
+        assert isinstance(ask, GenerateAsk)
+        assert self.n_asked <= 4
+        return Output(request.id, ask.index, repeat, text=f"{request.prompt} is {request.target}", cache_key=key)
+
+
+def sums(folder: Path, text: str = SUMS) -> Path:
+    """Write a task of four sums and return its file."""
+    rows = [{"question": f"{n} plus {n}", "answer": str(2 * n)} for n in range(1, 5)]
+    (folder / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "sums.yaml").write_text(text)
+    return folder / "sums.yaml"
+
+
+def stored_sums(folder: Path) -> Run:
+    """Return a finished run of the sums, whose strict filter found nothing."""
+    return evalstone.evaluate(Calculator(), str(sums(folder)))
+
+
+def options(folder: Path, **given: object) -> RescoreOptions:
+    """Return options that read the task from this folder."""
+    return RescoreOptions(include_path=[folder], **given)  # type: ignore[arg-type]
+
+
+def test_another_filter_reads_the_stored_answers(tmp_path: Path) -> None:
+    """What the strict filter did not find the new one finds; the old scores stay, and the model is not asked."""
+    run = stored_sums(tmp_path)
+    outputs = [sample.outputs for sample in run.samples("sums")]
+    found = rescore_run(run, options(tmp_path, filters=[LAST]))
+    assert run.estimate("sums", "exact_match,strict").value == 0.0
+    assert run.estimate("sums", "exact_match,last").value == 1.0
+    assert run.estimate("sums").filter == "strict"  # what stands for the task is what did before
+    assert (found.tasks[0].n_scored, found.tasks[0].n_failed, found.tasks[0].n_incomplete) == (4, 0, 0)
+    assert [sample.outputs for sample in run.samples("sums")] == outputs
+
+
+def test_the_run_stays_finished_and_sound(tmp_path: Path) -> None:
+    """The rows are added under the seal: the run is finished, verifies, and running again asks nothing."""
+    run = stored_sums(tmp_path)
+    before = run.row
+    rescore_run(run, options(tmp_path, filters=[LAST]))
+    after = run.row
+    assert (after.status, after.n_scores - before.n_scores, after.n_attempts) == ("finished", 4, 2)
+    assert run.verify() == []
+    again = evalstone.evaluate(Calculator(), str(tmp_path / "sums.yaml"))
+    assert again.result is not None
+    assert again.result.was_stored
+    assert again.estimate("sums", "exact_match,last").value == 1.0
+
+
+def test_a_changed_task_file_and_the_way_back(tmp_path: Path) -> None:
+    """Filters changed in the file count; rescored with the old file the run's own scores are current again."""
+    run = stored_sums(tmp_path)
+    sums(tmp_path, SUMS.replace("#### ([0-9]+)", "([0-9]+)$"))
+    found = rescore_run(run, options(tmp_path))
+    assert run.estimate("sums", "exact_match,strict").value == 1.0
+    assert "was 0.0000, is 1.0000" in "\n".join(found.lines())
+    assert any("in place of the run's own exact_match under strict" in line for line in run.remarks())
+    sums(tmp_path)
+    rescore_run(run, options(tmp_path))
+    assert run.estimate("sums", "exact_match,strict").value == 0.0
+    assert not any("scored again" in line for line in run.remarks())
+    assert run.row.n_scores == 8
+
+
+def test_the_question_may_not_change(tmp_path: Path) -> None:
+    """A file that now asks something else is refused: the stored answers were given to the old question."""
+    run = stored_sums(tmp_path)
+    sums(tmp_path, SUMS.replace("{{question}}", "What is {{question}}?"))
+    with pytest.raises(PlanError, match="says another doc_to_text"):
+        rescore_run(run, options(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"metrics": ["acc"]}, PlanError, "metric 'acc' is not known for generate_until"),
+        ({"filters": ["strikt"]}, UnknownName, "nearest: strict"),
+        ({"task_names": ["sum"]}, UnknownName, "nearest: sums"),
+        ({"filters": ["{name: x"]}, UsageError, "--filter '{name: x' cannot be read"),
+        ({"task_files": ["demo_facts"]}, UsageError, "none of the tasks in demo_facts is in run"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    tmp_path: Path, given: dict[str, list[str]], error: type[Exception], message: str
+) -> None:
+    """Unknown names get the nearest ones, a metric of another kind of answer says so, and nothing is written."""
+    run = stored_sums(tmp_path)
+    before = run.row.n_scores
+    with pytest.raises(error, match=message):
+        rescore_run(run, options(tmp_path, **given))
+    assert (run.row.n_scores, run.row.status) == (before, "finished")
+
+
+def test_multiple_choice_gets_another_normalisation() -> None:
+    """Length in bytes instead of characters; what was not asked for or reads texts is refused."""
+    run = evalstone.evaluate(FakeModel(), "demo_facts", limit=6)
+    rescore_run(run, RescoreOptions(metrics=["acc_bytes"]))
+    assert run.estimate("demo_facts", "acc_bytes").n == 6
+    assert run.estimate("demo_facts", "acc_bytes").value == run.estimate("demo_facts", "acc_norm").value  # all ASCII
+    with pytest.raises(PlanError, match="acc_mutual_info needs each choice's log-likelihood after an empty context"):
+        rescore_run(run, RescoreOptions(metrics=["acc_mutual_info"]))
+    with pytest.raises(PlanError, match="the step regex, which reads written answers"):
+        rescore_run(run, RescoreOptions(filters=[LAST]))
+
+
+def test_stored_programs_are_run_again() -> None:
+    """pass@1 of stored programs comes out of the sandbox as before; a comparison of texts is refused."""
+    if find_sandbox()[0] is None:
+        pytest.skip(f"no sandbox here: {find_sandbox()[1]}")
+    run = evalstone.evaluate(FakeModel(), "mbpp", limit=2, data_dir=ROOT / "tests" / "fixtures" / "data")
+    before = run.estimate("mbpp", "pass_at_1").value
+    rescore_run(run, RescoreOptions(metrics=["pass_at_1"]))
+    assert run.estimate("mbpp", "pass_at_1").value == before
+    with pytest.raises(PlanError, match="its answers are programs"):
+        rescore_run(run, RescoreOptions(metrics=["exact_match"]))
+
+
+def test_failed_answers_stay_failed(tmp_path: Path) -> None:
+    """An answer that never came is not wrong under the new filter either."""
+    run = evalstone.evaluate(FakeModel(fail=1.0), str(sums(tmp_path)))
+    with pytest.raises(PlanError, match="holds no answer to task sums"):
+        rescore_run(run, options(tmp_path, filters=[LAST]))
