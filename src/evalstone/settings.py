@@ -28,6 +28,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("EVALSTONE_DATA", "folder with <hub path>/<config>/<split>.parquet, used instead of the Hub"),
     Variable("EVALSTONE_THREADS", "CPU threads of the engine (default: as many as the process may use)"),
     Variable("EVALSTONE_CODE_CONTAINER", "command of a container that runs model-written code, instead of bubblewrap"),
+    Variable("EVALSTONE_BROWSER", "browser that prints a report to PDF (default: Chromium, Chrome, Edge or Brave)"),
     Variable("HF_TOKEN", "token for gated repositories on the Hub"),
     Variable("HF_HUB_OFFLINE", "1: never ask the Hub"),
     Variable("COLUMNS", "width of tables where the output is no terminal"),

@@ -3,12 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalstone.records import Estimate, JsonValue
 from evalstone.runner.execute import RunResult
 from evalstone.runner.plan import PreparedRun
 from evalstone.store import Problem, RunRow, SampleRecord, Store
+
+if TYPE_CHECKING:
+    from evalstone.report.written import TurnAnswers
 
 
 class Run:
@@ -72,6 +75,13 @@ class Run:
         """Return everything stored about a task's samples: row, prompt, outputs, scores."""
         return list(self.store.samples(self.id, task))
 
+    @property
+    def answers(self) -> "list[TurnAnswers]":
+        """How the written answers of each task and turn ended, and how long they are."""
+        from evalstone.report.written import answers_by_turn
+
+        return answers_by_turn(self.store.written(self.id))
+
     def verify(self) -> list[Problem]:
         """Derive every stored hash again and return what does not fit."""
         return self.store.verify(self.id)
@@ -93,14 +103,13 @@ class Run:
         return results_table(self.store, self.id)
 
     def write_report(self, path: str | Path) -> Path:
-        """Write a report of this run, .html or .md as the name ends.
+        """Write a report of this run, .html, .md or .pdf as the name ends (several runs: `api.reporting`).
 
-        Raises: UsageError for another ending; StoreError if it cannot be written.
+        Raises: UsageError for another ending, or a PDF without a browser; StoreError if it cannot be written.
         """
-        from evalstone.report.document import write_document
-        from evalstone.report.from_store import run_view
+        from evalstone.api.reporting import write_report
 
-        return write_document(path, run_view(self.store, self.id))
+        return write_report([self], path)
 
     def remarks(self) -> list[str]:
         """Return what the table does not say: failures, what was scored again, where it is, and what to type next."""
@@ -121,6 +130,8 @@ class Run:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return estimates and plan with stable names."""
+        from evalstone.report.written import answers_to_json
+
         row = self.row
         return {
             "run_id": self.id,
@@ -129,6 +140,8 @@ class Run:
             "model": row.model,
             "plan": asdict(row.plan),
             "estimates": [asdict(estimate) for estimate in self.estimates],
+            "rescored": list(row.extra.get("rescored", ())),
+            "answers": answers_to_json(self.answers),
         }
 
     def __str__(self) -> str:
@@ -140,13 +153,11 @@ class Run:
     def __repr__(self) -> str:
         """Return what and where, in one line."""
         return f"Run({self.id!r}, model={self.row.model!r}, tasks={list(self.row.tasks)!r})"
-            "rescored": list(row.extra.get("rescored", ())),
-            "answers": answers_to_json(self.answers),
 
     # --------------------------------------------------------------------------------------- samples
 
     def sample_records(self, task: str, *, only_wrong: bool = False, limit: int | None = None) -> list[SampleRecord]:
-        """Return a task's samples, or only those answered wrongly or not at all.
+        """Return a task's samples, or only those answered wrongly or not at all; a sample has a record for each turn.
 
         Raises: UnknownName for a task this run does not have.
         """
@@ -154,18 +165,20 @@ class Run:
 
         self._check_task(task)
         found: list[SampleRecord] = []
+        indices: set[int] = set()
         for record in self.store.samples(self.id, task):
-            if limit is not None and len(found) == limit:
+            if limit is not None and len(indices | {record.request.sample_index}) > limit:
                 break
             if not only_wrong or is_wrong(record):
                 found.append(record)
+                indices.add(record.request.sample_index)
         return found
 
     def sample_views(self, records: Sequence[SampleRecord]) -> list[Any]:
-        """Return one panel per sample: the end of its prompt, choices with log-likelihoods, picked and gold."""
-        from evalstone.report.samples import sample_view
+        """Return one panel per sample: its prompt's end, choices with log-likelihoods, picked, gold; or a dialogue."""
+        from evalstone.report.dialogue import conversations, dialogue_view
 
-        return [sample_view(record) for record in records]
+        return [dialogue_view(turns) for turns in conversations(records)]
 
     def samples_to_json(self, records: Sequence[SampleRecord]) -> list[Mapping[str, JsonValue]]:
         """Return samples with stable names."""

@@ -1,4 +1,4 @@
-"""`evalstone report RUN -o FILE`: a document to hand on."""
+"""`evalstone report RUN... -o FILE`: a document to hand on."""
 
 from pathlib import Path
 
@@ -8,14 +8,20 @@ from evalstone.cli.output import store_option
 
 
 @click.command()
-@click.argument("run", default="last")
+@click.argument("runs", nargs=-1, metavar="[RUN...]")
 @click.option(
-    "--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help=".html or .md (default: RUN.html)."
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help=".html, .md or .pdf (default: RUN.html). A PDF is printed by a browser on this machine.",
 )
 @store_option
-def report(run: str, output: Path | None, store: str | None) -> None:
-    """Write a report of a stored run: its numbers, how they were made, and what they cannot say."""
-    from evalstone.api.stored import open_run
+def report(runs: tuple[str, ...], output: Path | None, store: str | None) -> None:
+    """Write a report of stored runs: numbers, charts, what changed, examples, how it was made, what it cannot say.
 
-    found = open_run(store, run)
-    click.echo(f"wrote {found.write_report(output or Path(f'{found.short_id}.html'))}")
+    Without a RUN it is the last one. With several, each is compared with the first.
+    """
+    from evalstone.api.reporting import report_stored
+
+    click.echo(f"wrote {report_stored(store, runs or ('last',), output)}")

@@ -13,6 +13,8 @@ Numbers are kept in [0, 1]; only drawn tables show per cent. Nothing here asks a
     compare.compare_runs([evidence, ...]) -> Comparison               who is better, by how much, how sure
     compare_tables.comparison_table(comparison), flips_table, comparison_to_json, comparison_markdown
     gates.check_gates(comparison, [gates.parse_gate("mmlu >= -0.01")]), gates.junit_xml
-    document.write_document("report.html", view, comparison)          or .md: a page that stands alone
+    report_contents.report_contents(store, run_ids) -> ReportContents   all that a report says of runs
+    document.write_document("report.html", contents)    or .md, .pdf: a document that stands alone, made of `blocks`
+    charts.interval_charts(points), difference_charts, calibration_chart -> Vega-Lite; charts.to_svg(spec, description)
     console.show(renderable)                                          prints, plainly where no terminal is
 """

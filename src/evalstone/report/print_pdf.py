@@ -1,0 +1,74 @@
+"""An HTML page printed to PDF by a browser that is on this machine (docs/decisions/0004 says why by a browser)."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from evalstone import settings
+from evalstone.errors import StoreError, UsageError
+
+__all__ = ["BROWSERS", "find_browser", "print_pdf"]
+
+BROWSERS = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+    "microsoft-edge",
+    "brave-browser",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+)
+OPTIONS = (
+    "--headless",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-extensions",
+    "--no-pdf-header-footer",
+)
+SECONDS = 120
+
+
+def find_browser() -> str | None:
+    """Return the browser that prints: EVALSTONE_BROWSER where it is set, else the first of BROWSERS that is there."""
+    named = settings.read("EVALSTONE_BROWSER")
+    return next((found for name in ([named] if named else BROWSERS) if (found := shutil.which(name))), None)
+
+
+def print_pdf(page: str, path: Path) -> None:
+    """Print an HTML page on A4.
+
+    Raises: UsageError where there is no browser; StoreError where it does not print.
+    """
+    browser = find_browser()
+    if browser is None:
+        named = settings.read("EVALSTONE_BROWSER")
+        seen = f"EVALSTONE_BROWSER names '{named}', which is no program" if named else "none was found"
+        raise UsageError(
+            f"a PDF is printed by a browser (Chromium, Chrome, Edge or Brave), and {seen}; install one, name it with "
+            "EVALSTONE_BROWSER, or write report.html and print that"
+        )
+    with tempfile.TemporaryDirectory(prefix="evalstone-") as folder:
+        source, printed = Path(folder) / "report.html", Path(folder) / "report.pdf"
+        source.write_text(page, encoding="utf-8")
+        # Chromium refuses to start with its sandbox as root; the page holds no script and loads nothing
+        as_root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+        profile = f"--user-data-dir={folder}/profile"
+        command = [browser, *OPTIONS, *as_root, profile, f"--print-to-pdf={printed}", source.as_uri()]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise StoreError(
+                f"{browser} did not print the report: {error}; write report.html and print that"
+            ) from error
+        if not printed.is_file():
+            said = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise StoreError(
+                f"{browser} did not print the report (exit {done.returncode}): {said}; write report.html and print that"
+            )
+        shutil.copyfile(printed, path)
