@@ -22,8 +22,8 @@ from evalstone.records import (
 from evalstone.runner.plan import PreparedRun, chunks_of, environment
 from evalstone.store import Store
 from evalstone.tasks.bound import BoundTask
-
 from evalstone.tasks.task import MetricSpec, Task
+
 SCORING_VERSION = 1  # raise it when the same outputs would get another score
 SCORING_HASH = content_hash({"scoring": SCORING_VERSION})
 RETRIED_KINDS = frozenset({"Retryable", "ModelError"})
