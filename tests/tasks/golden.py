@@ -55,8 +55,10 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "race": ("race",),
     "logiqa": ("logiqa",),
     "musr": ("leaderboard_musr",),
-    # not gpqa_*_n_shot: lm-eval shuffles its choices anew at each pass over the rows, so it has no one prompt
-    "gpqa": ("gpqa_main_zeroshot", "gpqa_diamond_zeroshot", "gpqa_extended_zeroshot", "leaderboard_gpqa"),
+    "gpqa": (
+        *("gpqa_main_zeroshot", "gpqa_diamond_zeroshot", "gpqa_extended_zeroshot", "leaderboard_gpqa"),
+        *("gpqa_main_n_shot", "gpqa_diamond_n_shot", "gpqa_extended_n_shot"),
+    ),
     "bbh": ("leaderboard_bbh",),
 }
 

@@ -97,3 +97,15 @@ def test_a_samplers_class_draws(tmp_path: Path) -> None:
     config = {"sampler": "!function draws.Last"}
     request = next(bound(tmp_path, BindOptions(num_fewshot=2), fewshot_config=config).requests())
     assert request.prompt.startswith("What is 31 minus 1?\nAnswer: 30\n\nseed 1234\nAnswer: 19\n\n")
+
+
+def test_a_modules_own_generator_begins_anew(tmp_path: Path) -> None:
+    """A file that draws from a generator of its own gives the same rows however often it was used before."""
+    (tmp_path / "mix.py").write_text(
+        "import random\nrng = random.Random(42)\n"
+        "def mixed(rows):\n    return rows.select(rng.sample(range(len(rows)), len(rows)))\n"
+    )
+    first, second = (
+        [request.prompt for request in bound(tmp_path, process_docs="!function mix.mixed").requests()] for _ in range(2)
+    )
+    assert first == second

@@ -42,6 +42,7 @@ def load_function(function: FunctionRef, trusted: Sequence[Path]) -> Callable[..
             f"to run its code name that folder: --include_path {real.parent}"
         )
     module = _module(function, real)
+    _rewind(module)
     try:
         found: Callable[..., Any] = getattr(module, function.name)
     except AttributeError:
@@ -68,6 +69,19 @@ def _module(function: FunctionRef, file: Path) -> Any:
         raise DataError(f"{file} imports '{error.name}', which is not installed: pip install {top}") from error
     except Exception as error:
         raise DataError(f"{file} fails to import: {type(error).__name__}: {error}") from error
+
+
+def _rewind(module: Any) -> None:
+    """Put a module's own generators back to where its import left them.
+
+    What it draws must not depend on what was drawn before in this process: the same plan is the same prompts.
+    """
+    kept = module.__dict__.get("__evalstone_generators__")
+    if kept is None:
+        own = [(name, value) for name, value in vars(module).items() if type(value) is random.Random]
+        module.__dict__["__evalstone_generators__"] = [(name, generator.getstate()) for name, generator in own]
+    for name, state in kept or ():
+        module.__dict__[name].setstate(state)
 
 
 def _module_of_file(file: Path) -> Any:
