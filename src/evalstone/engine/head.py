@@ -16,8 +16,8 @@ import torch
 
 from evalstone.engine.projections import project_half
 
-LOGITS_AT_ONCE = 1 << 22  # elements of one piece of logits: bounds memory and stays near the cache
-ROWS_AT_LEAST = 32  # below this the projection's weights are read for too few rows
+LOGITS_AT_ONCE = (1 << 23) - 1024  # elements of one piece of logits: just below what glibc would map anew each time
+ROWS_AT_LEAST = 32  # below this the projection's weights are read for too few rows; pieces are multiples of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Head:
         Shapes: hidden [n_rows, width]; ask_rows int64 [n_asks], ascending; ask_targets int64 [n_asks].
         """
         vocab = int(self.projection.weight.shape[0])
-        step = max(ROWS_AT_LEAST, LOGITS_AT_ONCE // vocab)
+        step = max(1, LOGITS_AT_ONCE // vocab // ROWS_AT_LEAST) * ROWS_AT_LEAST
         edges = [*range(0, hidden.shape[0], step), hidden.shape[0]]
         bounds = torch.searchsorted(ask_rows, torch.tensor(edges, device=ask_rows.device)).tolist()
         pieces = []
