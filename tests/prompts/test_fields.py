@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from evalstone.errors import DataError, MalformedSample
-from evalstone.prompts.fields import resolve_choices, resolve_loose, resolve_own, resolve_target, resolve_text
+from evalstone.prompts.fields import (
+    resolve_choices,
+    resolve_loose,
+    resolve_own,
+    resolve_target,
+    resolve_text,
+    resolve_turns,
+)
 
 ROW: dict[str, Any] = {"q": "why", "n": 3, "list": ["x", "y"]}
 COLUMNS = frozenset(ROW)
@@ -98,3 +105,13 @@ def test_gen_prefix_and_description() -> None:
     assert resolve_loose("q")(ROW) == "why"
     assert resolve_loose("About {{q}}.")(ROW) == "About why."
     assert resolve_loose("")(ROW) is None
+
+
+def test_turns_come_from_a_list_column_or_a_template_each() -> None:
+    """Turns are a column that holds a list, or one template for each; anything else is an error of that row."""
+    row = {"said": ["Hello.", "And then?"], "q": "why"}
+    assert resolve_turns("said", list(row))(row) == ["Hello.", "And then?"]
+    assert resolve_turns(["Tell me {{q}}.", "And {{q}} not?"], list(row))(row) == ["Tell me why.", "And why not?"]
+    for empty in ([], ["one", 2], "why"):
+        with pytest.raises(MalformedSample, match="doc_to_turns gives"):
+            resolve_turns("said", ["said"])({"said": empty})

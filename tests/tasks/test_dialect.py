@@ -126,3 +126,15 @@ def test_the_hash_covers_what_decides_and_no_path(tmp_path: Path) -> None:
     )
     assert changed.spec_hash not in hashes
     assert read().spec_hash != read(description="x").spec_hash == read(description="x").spec_hash
+
+
+def test_a_conversation_has_turns_and_nothing_beside_them() -> None:
+    """doc_to_turns takes the place of doc_to_text; shots, repeats, choices and a begun answer do not fit it."""
+    turns = {"doc_to_text": ..., "doc_to_choice": ..., "metric_list": [], "output_type": "generate_until"}
+    task = read(doc_to_turns="said", **turns)
+    assert (task.prompt.turns, task.prompt.text, task.num_fewshot, task.metrics) == ("said", None, 0, ())
+    for key, value in (("num_fewshot", 2), ("repeats", 4), ("gen_prefix", "Well,"), ("doc_to_text", "said")):
+        with pytest.raises(DataError, match=f"{key} is .*beside doc_to_turns"):
+            read(doc_to_turns="said", **{**turns, key: value})
+    with pytest.raises(DataError, match="output_type is 'multiple_choice'"):
+        read(doc_to_turns="said", doc_to_text=...)

@@ -92,12 +92,11 @@ def first_prompts(model: Any, tasks: str | Sequence[str], **options: Unpack[Eval
     def render(messages: Sequence[Message], continue_final: bool) -> str:
         return answering.render(messages, continue_final=continue_final)
 
-    chat = prepared.options.bind.apply_chat_template
     found: list[tuple[str, str]] = []
     for bound in prepared.bound:
         sample = next(iter(bound.samples()), None)
         if sample is not None:
-            found.append((bound.plan.name, bound.request(sample, render if chat else None).prompt))
+            found.append((bound.plan.name, bound.request(sample, render).prompt))
     return found
 
 

@@ -51,8 +51,7 @@ def plan_run(
         def render(messages: Sequence[Any], continue_final: bool) -> str:
             return answering.render(messages, continue_final=continue_final)
 
-        chat = prepared.options.bind.apply_chat_template
-        requests = [request for one in bound for request in one.requests(render if chat else None)]
+        requests = [request for one in bound for request in one.requests(render)]
         leaked = sum(request.n_leaked_shots > 0 for request in requests)
         chunks.append(PlannedChunk(names, len(requests), leaked, answering.estimate(requests)))
     return PlannedRun(prepared.plan, prepared.selection.notes, tuple(chunks))

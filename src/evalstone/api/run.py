@@ -114,8 +114,10 @@ class Run:
     def remarks(self) -> list[str]:
         """Return what the table does not say: failures, what was scored again, where it is, and what to type next."""
         from evalstone.report.rescored import rescored_lines
+        from evalstone.report.written import written_lines
 
         lines = rescored_lines(self.row.extra)
+        lines += written_lines(self.answers, frozenset(estimate.task for estimate in self.estimates))
         if self.result is not None and self.result.n_failed:
             lines.append(
                 f"{self.result.n_failed} answer(s) failed and count as missing, not as wrong; "
@@ -139,6 +141,7 @@ class Run:
             "plan": asdict(row.plan),
             "estimates": [asdict(estimate) for estimate in self.estimates],
             "rescored": list(row.extra.get("rescored", ())),
+            "answers": answers_to_json(self.answers),
         }
 
     def __str__(self) -> str:

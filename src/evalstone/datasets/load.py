@@ -13,6 +13,7 @@ SAME_ROWS = (
     ("google/IFEval", "wis-k/instruction-following-eval"),
     ("baber/piqa", "piqa"),
     ("SaylorTwift/bbh", "lukaemon/bbh"),
+    ("HuggingFaceH4/mt_bench_prompts", "lmsys/mt_bench"),
 )
 
 

@@ -54,7 +54,7 @@ class ChatRenderer:
         if getattr(self._tokenizer, "chat_template", None) is None:
             raise UsageError(
                 f"the tokenizer of {self._tokenizer.name_or_path or 'this model'} has no chat template; "
-                "leave --apply_chat_template out, or name a tokenizer that has one with tokenizer="
+                "name a tokenizer that has one with tokenizer=, or leave out --apply_chat_template and conversations"
             )
         self._check_name()
         text = self._tokenizer.apply_chat_template(

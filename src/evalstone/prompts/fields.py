@@ -87,6 +87,30 @@ def resolve_choices(field: Any, columns: Collection[str]) -> Resolve:
     return choices
 
 
+def resolve_turns(field: Any, columns: Collection[str]) -> Callable[[Row], list[str]]:
+    """Return the function for `doc_to_turns`: what the user says, one text for each turn.
+
+    It takes what `doc_to_choice` takes; a list in the file holds one template for each turn.
+    """
+    if isinstance(field, list):
+        templates = [compile_template(str(each), "doc_to_turns") for each in field]
+        return lambda row: [render(row) for render in templates]
+    resolve = resolve_choices(field, columns)
+
+    def turns(row: Row) -> list[str]:
+        said = resolve(row)
+        if not isinstance(said, list) or not said or not all(isinstance(each, str) for each in said):
+            raise MalformedSample(f"doc_to_turns gives {said!r:.120}; expected a list of one or more texts")
+        return said
+
+    return turns
+
+
+def first_turn(turns: Callable[[Row], list[str]]) -> Resolve:
+    """Return the function for the text that begins a conversation."""
+    return lambda row: turns(row)[0]
+
+
 def resolve_own(field: Any, columns: Collection[str]) -> Callable[[Row], str | None]:
     """Return the function for `gen_prefix` of the asked sample: a column, a template, or nothing."""
     if field is None:

@@ -21,12 +21,13 @@ Render = Callable[[Sequence[Message], bool], str]
 class Layout:
     """How one row is put, with its fields made into functions."""
 
-    text: Resolve
+    text: Resolve  # of a conversation the first turn
     target: Resolve
     choices: Resolve | None
     gen_prefix: Callable[[Row], Any]
     target_delimiter: str = " "
     fewshot_delimiter: str = "\n\n"
+    turns: Resolve | None = None  # the user's messages of a conversation
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ def sample_to_json(record: SampleRecord) -> dict[str, JsonValue]:
     return {
         "task": request.task,
         "sample_index": request.sample_index,
+        "turn": request.turn,
         "sample_sha256": request.sample_sha256,
         "row": dict(record.sample.row) if record.sample is not None else None,
         "prompt": request.prompt,

@@ -47,7 +47,7 @@ def run_table(views: Sequence[RunView], *, unfold: bool = False) -> RenderableTy
     def laid_out(width: int) -> RenderableType:
         if len(views) > 1:
             return Group(side_by_side(rows, views, width), *below)
-        parts: list[RenderableType] = [heading(views[0]), _one_run(rows, width)]
+        parts: list[RenderableType] = [heading(views[0]), *([_one_run(rows, width)] if rows else [])]
         if width < WIDE and (calibration := _calibration(rows)):
             parts.append(calibration)
         return Group(*parts, *below)

@@ -11,6 +11,7 @@ from typing import Protocol
 from evalstone.models.model import Model
 from evalstone.records import (
     GenerateAsk,
+    Message,
     Output,
     Progress,
     Request,
@@ -106,7 +107,10 @@ class _Asking:
     def run(self) -> None:
         """Go through the chunks; the next is rendered while the model answers the present one."""
         for number, chunk in enumerate(self._rendered(), start=1):
-            self._answer(chunk, number)
+            turn: _Chunk | None = chunk
+            while turn is not None:
+                self._answer(turn, number)
+                turn = self._next_turn(turn)
 
     def _rendered(self) -> Iterator[_Chunk]:
         if len(self.chunks) == 1:  # nothing to run ahead of
@@ -121,19 +125,38 @@ class _Asking:
                 yield ready
 
     def _render(self, bound: tuple[BoundTask, ...]) -> _Chunk:
-        chat = self.prepared.options.bind.apply_chat_template
-
-        def render(messages: Sequence[object], continue_final: bool) -> str:
-            return self.model.render(messages, continue_final=continue_final)  # type: ignore[arg-type]
-
         requests: list[Request] = []
         samples: dict[str, Sample] = {}
         for one in bound:
-            made = list(one.requests(render if chat else None))
+            made = list(one.requests(self._put))
             requests += made
             by_index = {sample.index: sample for sample in one.samples()}
             samples |= {request.id: by_index[request.sample_index] for request in made}
         return _Chunk(bound, requests, samples)
+
+    def _put(self, messages: Sequence[Message], continue_final: bool) -> str:
+        """Put a conversation into the model's chat template; tasks that are put as plain text do not ask for it."""
+        return self.model.render(messages, continue_final=continue_final)
+
+    def _next_turn(self, chunk: _Chunk) -> _Chunk | None:
+        """Return what follows the answers to a chunk: the next turns of its conversations; None where there are none.
+
+        All answers are in the store by now, those of earlier attempts too.
+        """
+        tasks = {one.plan.name: one for one in chunk.bound if one.is_conversation}
+        asked = [request for request in chunk.requests if request.task in tasks]
+        if not asked:
+            return None
+        answers = self.store.outputs_of(self.run_id, [request.id for request in asked])
+        requests: list[Request] = []
+        samples: dict[str, Sample] = {}
+        for request in asked:
+            sample = chunk.samples[request.id]
+            following = tasks[request.task].next(request, sample, answers.get(request.id, ()), self._put)
+            if following is not None:
+                requests.append(following)
+                samples[following.id] = sample
+        return _Chunk(tuple(tasks.values()), requests, samples) if requests else None
 
     def _answer(self, chunk: _Chunk, number: int) -> None:
         """Ask what is missing, write and score as it comes."""

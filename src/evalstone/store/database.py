@@ -12,9 +12,9 @@ from typing import Self
 
 from evalstone import settings
 from evalstone.records import Estimate, JsonValue, Output, Request, RunPlan, Sample, Score
-from evalstone.store import asked, estimated, read, remove, results, run_list, runs, verify
+from evalstone.store import asked, estimated, read, remove, results, run_list, runs, verify, written
 from evalstone.store.connection import Database
-from evalstone.store.rows import AttemptRow, OpenRun, Problem, RemovedCounts, RunRow, SampleRecord, ScoreRow
+from evalstone.store.rows import AttemptRow, OpenRun, Problem, RemovedCounts, RunRow, SampleRecord, ScoreRow, WrittenRow
 from evalstone.store.write import Writer
 
 
@@ -210,6 +210,11 @@ class Store:
         """
         self._writer.flush()
         return results.samples(self._database, run_id, task, offset=offset, limit=limit, indices=indices)
+
+    def written(self, run_id: str) -> list[WrittenRow]:
+        """Return how the written answers of a run ended, counted by task, turn and finish reason."""
+        self._writer.flush()
+        return written.written(self._database, run_id)
 
     def verify(self, run_id: str | None = None) -> list[Problem]:
         """Derive every hash and checksum again and return what does not agree; an empty list is a sound store.

@@ -82,6 +82,17 @@ class ScoreRow(NamedTuple):
     detail: JsonValue
 
 
+class WrittenRow(NamedTuple):
+    """How many written answers of a task and turn ended in one way. Units: n_tokens of all of them together."""
+
+    task: str
+    turn: int
+    finish_reason: str | None
+    n_texts: int
+    n_failed: int
+    n_tokens: int
+
+
 @dataclass(frozen=True, slots=True)
 class SampleRecord:
     """All that is stored about one request: what was asked, answered and scored."""

@@ -9,7 +9,15 @@ from typing import Any
 
 from evalstone.errors import DataError, MalformedSample, PlanError
 from evalstone.prompts.few_shot import DrawRules, Shots, count_leaks, draw_shots, order_of_samples
-from evalstone.prompts.fields import resolve_choices, resolve_loose, resolve_own, resolve_target, resolve_text
+from evalstone.prompts.fields import (
+    first_turn,
+    resolve_choices,
+    resolve_loose,
+    resolve_own,
+    resolve_target,
+    resolve_text,
+    resolve_turns,
+)
 from evalstone.prompts.prompter import ChatOptions, Layout, Prompt, Prompter, Render
 from evalstone.records import (
     Ask,
@@ -26,6 +34,7 @@ from evalstone.records import (
     content_hash,
 )
 from evalstone.scoring.run_code import Sandbox, choose_sandbox, running_in
+from evalstone.tasks.conversation import next_turn, reference_of
 from evalstone.tasks.functions import loader_of
 from evalstone.tasks.generation import generation_settings
 from evalstone.tasks.profiles import DEFAULT_PROFILE, Profile
@@ -78,7 +87,11 @@ class BoundTask:
             self._layout,
             layout_of(task.fewshot.prompt, task.prompt.choice, columns, load, shot=True),
             resolve_loose(load(task.description)),
-            ChatOptions(options.apply_chat_template, options.fewshot_as_multiturn, options.system_instruction),
+            ChatOptions(
+                options.apply_chat_template or self._layout.turns is not None,
+                options.fewshot_as_multiturn,
+                options.system_instruction,
+            ),
             multiple_input=multiple_input,
         )
         self._settings: GenerationSettings | None = None
@@ -128,6 +141,11 @@ class BoundTask:
         )
 
     @property
+    def is_conversation(self) -> bool:
+        """Whether answers may be followed by further turns, which only `next` can tell."""
+        return self.task.prompt.turns is not None
+
+    @property
     def dataset_revision(self) -> str | None:
         """The commit of the data set on the Hub, where it came from there."""
         return self._rows.dataset.revision
@@ -160,10 +178,10 @@ class BoundTask:
         return self._samples
 
     def requests(self, render: Render | None = None) -> Iterator[Request]:
-        """Yield one request per sample, in document order.
+        """Yield one request per sample, in document order; of a conversation the first turn.
 
-        `render` puts a conversation into the model's chat template. With `apply_chat_template` and no `render` the
-        requests hold messages and no text, for models that apply a template themselves.
+        `render` puts a conversation into the model's chat template, where the run or the task asks for one. Without
+        it the requests then hold messages and no text, for models that apply a template themselves.
 
         Raises: MalformedSample naming the sample, if a row lacks what the prompt needs.
         """
@@ -198,10 +216,19 @@ class BoundTask:
             segments=segments,
             asks=asks,
             messages=contexts[0].messages,
-            target=str(target),
+            target=reference_of(self._layout, target, 0),
             n_shots=len(shots),
             n_leaked_shots=count_leaks(sample, shots, self._pool) if shots else 0,
         )
+
+    def next(
+        self, request: Request, sample: Sample, outputs: Sequence[Output], render: Render | None = None
+    ) -> Request | None:
+        """Return the request that follows one which `outputs` answer: a conversation's next turn; else None.
+
+        Raises: MalformedSample for a row whose turns are no list of texts.
+        """
+        return next_turn(self._layout, request, sample.row, outputs, render)
 
     def _asks(self, row: Mapping[str, Any], target: Any, contexts: Sequence[Prompt]) -> tuple[Ask, ...]:
         if self._settings is not None:
@@ -312,13 +339,15 @@ def layout_of(
     """
     has_choices = own_choice is not None
     choice = load(prompt.choice)
+    turns = resolve_turns(load(prompt.turns), columns) if prompt.turns is not None else None
     return Layout(
-        text=resolve_text(load(prompt.text), columns, has_choices=has_choices),
+        text=resolve_text(load(prompt.text), columns, has_choices=has_choices) if turns is None else first_turn(turns),
         target=resolve_target(load(prompt.target), columns, has_choices=has_choices),
         choices=resolve_choices(choice, columns) if choice else None,
         gen_prefix=resolve_loose(prompt.gen_prefix) if shot else resolve_own(prompt.gen_prefix, columns),
         target_delimiter=prompt.target_delimiter,
         fewshot_delimiter=prompt.fewshot_delimiter,
+        turns=turns,
     )
 
 

@@ -65,6 +65,7 @@ _KEYS: dict[str, tuple[type, ...]] = {
     "should_decontaminate": (bool,),
     "doc_to_decontamination_query": (str, FunctionRef, type(None)),
     "gen_prefix": _TEXT,
+    "doc_to_turns": (str, list, FunctionRef, type(None)),  # our own, for conversations
     "also_loglikelihood": _TEXT,  # our own, for tasks that are Python classes in lm-eval
     "metadata": (dict, list, type(None)),
 }
@@ -149,7 +150,7 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
         filters=filters,
         alias=reader.get("task_alias"),
         description=reader.get("description") or "",
-        num_fewshot=reader.get("num_fewshot"),
+        num_fewshot=reader.get("num_fewshot") if prompt.turns is None else 0,
         repeats=_repeats(reader),
         generation_kwargs=reader.get("generation_kwargs"),
         also_loglikelihood=reader.get("also_loglikelihood"),
@@ -169,12 +170,23 @@ def _checked(reader: _Reader) -> tuple[OutputType, Splits]:
         raise reader.fail("output_type", output_type, " or ".join(DEFAULT_METRICS))
     if reader.get("also_loglikelihood") and output_type != "generate_until":
         raise reader.fail("also_loglikelihood", reader.get("also_loglikelihood"), "none beside log-likelihoods")
+    if reader.get("doc_to_turns") is not None:
+        _check_turns(reader, output_type)
     if reader.get("custom_dataset") is None and not reader.get("dataset_path"):
         raise reader.fail("dataset_path", reader.get("dataset_path"), "a Hub name, or json, csv or parquet")
     splits = Splits(reader.get("training_split"), reader.get("validation_split"), reader.get("test_split"))
     if splits.evaluated is None:
         raise reader.fail("test_split", None, "test_split or validation_split: the rows that are asked")
     return cast("OutputType", output_type), splits
+
+
+def _check_turns(reader: _Reader, output_type: str) -> None:
+    """Refuse what a conversation cannot have beside its turns."""
+    if output_type != "generate_until":
+        raise reader.fail("output_type", output_type, "generate_until, as doc_to_turns is for written answers")
+    for key, plain in (("doc_to_text", None), ("num_fewshot", 0), ("repeats", 1), ("gen_prefix", None)):
+        if reader.get(key, plain) not in (plain, None):
+            raise reader.fail(key, reader.get(key), f"{plain} beside doc_to_turns, which is the whole conversation")
 
 
 def _python_task(reader: _Reader, origin: Origin, trusted: Sequence[Path]) -> Task:
@@ -223,6 +235,7 @@ def _dataset(reader: _Reader) -> DatasetSpec:
 def _prompt(reader: _Reader) -> PromptSpec:
     return PromptSpec(
         text=reader.get("doc_to_text"),
+        turns=reader.get("doc_to_turns"),
         target=reader.get("doc_to_target"),
         choice=reader.get("doc_to_choice"),
         gen_prefix=reader.get("gen_prefix"),
@@ -240,6 +253,7 @@ def _fewshot(reader: _Reader, prompt: PromptSpec) -> FewshotSpec:
     samples = config.get("samples")
     shot_prompt = PromptSpec(
         text=_or(config.get("doc_to_text"), prompt.text),
+        turns=prompt.turns,
         target=_or(config.get("doc_to_target"), prompt.target),
         choice=_or(config.get("doc_to_choice"), prompt.choice if "doc_to_choice" not in config else None),
         gen_prefix=config.get("gen_prefix", prompt.gen_prefix),

@@ -71,6 +71,7 @@ class PromptSpec:
     """How one row becomes text."""
 
     text: Field = None
+    turns: Field = None  # the user's messages, where a sample is asked in several turns; then there is no text
     target: Field = None
     choice: Field = None
     gen_prefix: Field = None

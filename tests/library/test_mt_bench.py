@@ -1,0 +1,34 @@
+"""MT-bench: eighty questions of two turns, under either name of their column."""
+
+from pathlib import Path
+
+from evalstone.records import Output
+from evalstone.tasks.bound import BindOptions, bind
+from evalstone.tasks.catalog import Catalog
+from tests.library.test_library import module
+
+
+def test_both_spellings_of_its_rows() -> None:
+    """The Hub's data set calls the turns `prompt`, FastChat's own file `turns`."""
+    turns = module("mt_bench/questions").turns
+    assert turns({"prompt": ["a", "b"], "category": "math"}) == turns({"turns": ["a", "b"]}) == ["a", "b"]
+
+
+def test_each_question_has_a_second_turn(shared_dir: Path) -> None:
+    """All 80 rows give a first request of one message and, once answered, a second of three; nothing follows."""
+    task = Catalog.open(lm_eval=False).select(["mt_bench"]).tasks[0]
+    bound = bind(task, BindOptions(data_dir=shared_dir / "data"))
+    samples = {sample.index: sample for sample in bound.samples()}
+    assert len(samples) == bound.plan.n_samples == 80
+    assert bound.metrics == ()
+    for request in bound.requests():
+        sample = samples[request.sample_index]
+        answer = Output(request.id, 0, text="An answer.")
+        second = bound.next(request, sample, [answer])
+        assert second is not None
+        assert second.messages[:1] == request.messages
+        assert [message.role for message in second.messages] == ["user", "assistant", "user"]
+        assert [message.text for message in second.messages[1:]] == ["An answer.", sample.row["turns"][1]]
+        assert second.asks == request.asks
+        assert bound.next(second, sample, [answer]) is None
+        assert bound.next(request, sample, []) is None
