@@ -13,6 +13,7 @@ from evalstone.settings import data_folder
 from evalstone.store import Store
 from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.profiles import DEFAULT_PROFILE, find_profile
+from evalstone.tasks.prompt_presets import NONE, find_preset, find_system_prompt
 
 TOO_LONG = ("cut", "error")
 
@@ -28,6 +29,8 @@ class EvaluateOptions(TypedDict, total=False):
     apply_chat_template: bool | str  # True, or the template's name
     fewshot_as_multiturn: bool | None  # None: True with a chat template
     system_instruction: str | None
+    system_prompt: str | None  # the name of one in the library, in place of system_instruction
+    prompt_preset: str | None  # a published prompt format, by name or file, in place of the model's own template
     gen_kwargs: Mapping[str, Any]
     metadata: Mapping[str, Any]
     suite: str | None  # a board: its tasks at its shots, and their composite
@@ -52,9 +55,15 @@ def run_options(options: EvaluateOptions) -> RunOptions:
     Raises: UsageError for a value that cannot be; UnknownName for a profile that is not known.
     """
     template = options.get("apply_chat_template", False)
+    preset = find_preset(options.get("prompt_preset") or NONE)
+    if preset is not None and template:
+        raise UsageError(f"prompt_preset {preset.name} and apply_chat_template both put the prompt; leave one out")
+    is_chat = bool(template) or preset is not None
     multiturn = options.get("fewshot_as_multiturn")
-    if multiturn and not template:
-        raise UsageError("fewshot_as_multiturn needs apply_chat_template: without a template there are no turns")
+    if multiturn and not is_chat:
+        raise UsageError(
+            "fewshot_as_multiturn needs apply_chat_template or prompt_preset: without a template there are no turns"
+        )
     too_long = options.get("too_long", "cut")
     if too_long not in TOO_LONG:
         raise UsageError(f"too_long is '{too_long}'; expected one of {', '.join(TOO_LONG)}")
@@ -64,9 +73,10 @@ def run_options(options: EvaluateOptions) -> RunOptions:
         seed=options.get("seed"),
         data_dir=data_folder(options.get("data_dir")),
         profile=find_profile(options.get("profile") or DEFAULT_PROFILE.name),
-        system_instruction=options.get("system_instruction"),
-        apply_chat_template=bool(template),
-        fewshot_as_multiturn=bool(template) if multiturn is None else multiturn,
+        system_instruction=_system_text(options),
+        apply_chat_template=is_chat,
+        preset=preset,
+        fewshot_as_multiturn=is_chat if multiturn is None else multiturn,
         gen_kwargs=dict(options.get("gen_kwargs") or {}),
         confirm_unsafe_code=options.get("confirm_unsafe_code", False),
         metadata=dict(options.get("metadata") or {}),
@@ -74,6 +84,8 @@ def run_options(options: EvaluateOptions) -> RunOptions:
     extra: list[tuple[str, JsonValue]] = []
     if options.get("gen_kwargs"):
         extra.append(("gen_kwargs", dict(options["gen_kwargs"])))
+    if preset is not None:
+        extra.append(("prompt_preset", {"name": preset.name, "template_hash": preset.template_hash}))
     samples = options.get("samples") or {}
     return RunOptions(
         bind=bind,
@@ -84,6 +96,16 @@ def run_options(options: EvaluateOptions) -> RunOptions:
         extra=tuple(extra),
         partial=options.get("partial", False),
     )
+
+
+def _system_text(options: EvaluateOptions) -> str | None:
+    """Return the system text, looked up where it was named."""
+    name, text = options.get("system_prompt"), options.get("system_instruction")
+    if name is None:
+        return text
+    if text is not None:
+        raise UsageError(f"system_prompt '{name}' and system_instruction both give the system text; leave one out")
+    return find_system_prompt(name)
 
 
 def _checked_shots(value: int | None) -> int | None:

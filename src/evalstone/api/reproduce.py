@@ -88,6 +88,8 @@ def _options(plan: RunPlan) -> dict[str, Any]:
         arguments |= {"revision": model.revision} if model.revision else {}
     else:
         arguments = dict(model.options)
+    extra = dict(plan.extra)
+    preset = extra.get("prompt_preset")
     samples = {task.name: task.sample_indices for task in plan.tasks if task.sample_indices is not None}
     return {
         "model_args": arguments,
@@ -95,9 +97,10 @@ def _options(plan: RunPlan) -> dict[str, Any]:
         "samples": samples or None,
         "seed": plan.seed,
         "apply_chat_template": plan.apply_chat_template,
-        "fewshot_as_multiturn": plan.fewshot_as_multiturn if plan.apply_chat_template else None,
+        "fewshot_as_multiturn": plan.fewshot_as_multiturn if plan.apply_chat_template or preset else None,
+        "prompt_preset": preset["name"] if preset else None,
         "system_instruction": plan.system_instruction,
-        "gen_kwargs": dict(plan.extra).get("gen_kwargs") or {},
+        "gen_kwargs": extra.get("gen_kwargs") or {},
         "profile": plan.profile,
     }
 

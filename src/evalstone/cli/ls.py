@@ -1,4 +1,4 @@
-"""`evalstone ls [tasks|suites|models|runs] [WORDS]`: what there is."""
+"""`evalstone ls [tasks|suites|models|presets|runs|...] [WORDS]`: what there is."""
 
 from typing import Any
 
@@ -8,17 +8,21 @@ from evalstone.cli.output import json_option, print_json, store_option
 from evalstone.errors import UsageError
 
 ORIGINS = {"user": 0, "evalstone": 1, "lm-eval": 2}  # the order of the list
-KINDS = ("tasks", "groups", "tags", "suites", "models", "runs")
+KINDS = ("tasks", "groups", "tags", "suites", "models", "presets", "system_prompts", "runs")
 
 
 @click.command()
-@click.argument("kind", default="tasks", metavar="[tasks|groups|tags|suites|models|runs]")
+@click.argument("kind", default="tasks", metavar="[tasks|groups|tags|suites|models|presets|system_prompts|runs]")
 @click.argument("words", nargs=-1)
 @click.option("--include_path", multiple=True, metavar="DIR", help="Folder with task files to list as well.")
 @store_option
 @json_option
 def ls(kind: str, words: tuple[str, ...], include_path: tuple[str, ...], store: str | None, as_json: bool) -> None:
-    """List tasks, groups, tags, suites, kinds of models, or stored runs; WORDS narrow the list."""
+    """List tasks, groups, tags, suites, kinds of models, prompt presets, system prompts, or stored runs.
+
+    WORDS narrow the list.
+    """
+    kind = kind.replace("-", "_") if kind.replace("-", "_") in KINDS else kind
     if kind not in KINDS:
         kind, words = "tasks", (kind, *words)
     if kind == "runs":
@@ -29,6 +33,8 @@ def ls(kind: str, words: tuple[str, ...], include_path: tuple[str, ...], store: 
         _show(runs_to_json(rows), as_json, lambda _: _print_rich(run_list_table(rows)))
     elif kind == "models":
         _show(_models(words), as_json, _print_models)
+    elif kind in {"presets", "system_prompts"}:
+        _show(_prompts(kind, words), as_json, _print_prompts)
     else:
         _show(_entries(kind, words, include_path), as_json, _print_entries)
 
@@ -81,6 +87,23 @@ def _print_entries(items: list[dict[str, Any]]) -> None:
     hidden = len(items) - len(shown)
     rest = f"; {hidden:,} more cannot run here (--json lists them, with the reason)" if hidden else ""
     click.echo(f"{len(shown):,} listed, {ours:,} of our own library{rest}", err=True)
+
+
+def _prompts(kind: str, words: tuple[str, ...]) -> list[dict[str, Any]]:
+    from evalstone.tasks.prompt_presets import NONE, find_preset, preset_names, system_prompts
+
+    if kind == "system_prompts":
+        items = [{"name": name, "text": text} for name, text in system_prompts().items()]
+    else:
+        found = [find_preset(name) for name in preset_names()]
+        items = [{"name": NONE, "text": "plain text, or the model's own template with --apply_chat_template"}]
+        items += [{"name": p.name, "text": p.source, "template_hash": p.template_hash} for p in found if p is not None]
+    return [item for item in items if all(word.lower() in item["name"] for word in words)]
+
+
+def _print_prompts(items: list[dict[str, Any]]) -> None:
+    for item in items:
+        click.echo(f"{item['name']:<14}  {' '.join(item['text'].split())}")
 
 
 def _models(words: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from evalstone.errors import UnknownName
 from evalstone.records import Estimate, JsonValue, LoglikelihoodAsk, RunPlan, TaskPlan
 from evalstone.report.composites import SuiteRows, composite_estimates, suite_facts, suites_from
 from evalstone.report.evidence import MetricInput, RunEvidence, RunView, ScoreRow, TaskSummaryInput
-from evalstone.report.numbers import counted
+from evalstone.report.numbers import counted, short_hash
 from evalstone.report.rescored import scoring_of, with_rescored
 from evalstone.report.summarise import AUXILIARY_METRICS, BOOTSTRAP_ITERS, summarise
 from evalstone.report.task_facts import facts_of, groups_from, own_aggregations, tasks_from
@@ -18,10 +18,12 @@ from evalstone.store import RunRow, Store
 from evalstone.store.rows import SampleRecord
 from evalstone.store.rows import ScoreRow as StoredScore
 from evalstone.tasks.bound import BoundTask
+from evalstone.tasks.prompt_presets import system_prompts
 from evalstone.tasks.task import Selection
 
 NOT_IN_FILES = frozenset({"tokenizer", "model options", "prompts that are too long", "other settings", "chat template"})
 """What the files of other tools do not say, or say in another form than we do."""
+NAMED_SETTINGS = frozenset({"prompt_preset"})  # of a plan's other settings: compared under names of their own
 CONTEXT_END = 30  # characters of a choice's own context that are shown of it
 
 
@@ -162,10 +164,21 @@ def facts_shown(row: RunRow) -> Iterator[tuple[str, str]]:
             f"{plan.limit:.0%} of the samples" if plan.limit < 1 else f"{counted(int(plan.limit), 'sample')} per task"
         )
         yield "limit", f"first {size}"
-    if plan.apply_chat_template:
-        yield "chat template", "chat template"
+    yield from _put_by(plan)
     if row.status != "finished":
         yield "status", row.status
+
+
+def _put_by(plan: RunPlan) -> Iterator[tuple[str, str]]:
+    """Yield how prompts were put into text, where it is not as plain text: template or preset, and the system text."""
+    preset = dict(plan.extra).get("prompt_preset")
+    if preset:
+        yield "prompt preset", f"prompt preset {preset['name']} ({short_hash(preset['template_hash'])})"
+    elif plan.apply_chat_template:
+        yield "chat template", "chat template" + (f" ({short_hash(own)})" if (own := plan.model.template_hash) else "")
+    if plan.system_instruction is not None:
+        named = next((name for name, text in system_prompts().items() if text == plan.system_instruction), None)
+        yield "system prompt", "system prompt" if named is None else f"system prompt {named}"
 
 
 def _row(score: StoredScore, places: dict[tuple[int, int], _Place]) -> ScoreRow:
@@ -229,7 +242,7 @@ def _task_settings(plan: RunPlan, task: TaskPlan) -> dict[str, JsonValue]:
 
 
 def _all_settings(plan: RunPlan) -> dict[str, JsonValue]:
-    model = plan.model
+    model, preset = plan.model, dict(plan.extra).get("prompt_preset")
     return {
         "model": model.content_hash or model.name,
         "dtype": model.dtype,
@@ -240,11 +253,12 @@ def _all_settings(plan: RunPlan) -> dict[str, JsonValue]:
         "profile": plan.profile,
         "seed of the shots": plan.seed,
         "chat template": model.template_hash if plan.apply_chat_template else None,
-        "shots as turns": plan.fewshot_as_multiturn if plan.apply_chat_template else None,
+        "prompt preset": f"{preset['name']} ({short_hash(preset['template_hash'])})" if preset else None,
+        "shots as turns": plan.fewshot_as_multiturn if plan.apply_chat_template or preset else None,
         "system instruction": plan.system_instruction,
         "prompts that are too long": plan.too_long,
         "limit": plan.limit,
-        "other settings": [list(setting) for setting in plan.extra],
+        "other settings": [list(setting) for setting in plan.extra if setting[0] not in NAMED_SETTINGS],
     }
 
 

@@ -10,6 +10,11 @@ from evalstone.records import Estimate
 NOTHING = "–"
 
 
+def short_hash(text: str) -> str:
+    """Return the first eight digits of a hash such as `sha256:1f2e...`."""
+    return text.rpartition(":")[2][:8]
+
+
 def is_proportion(estimate: Estimate) -> bool:
     """Return whether the value is a share in [0, 1] that is shown as per cent."""
     return bool(estimate.details.get("unit") == "proportion")

@@ -62,7 +62,9 @@ def prepare(selection: Selection, model: Model, options: RunOptions) -> Prepared
     _refuse_strange_samples(selection, options)
     selection, bound = bind_tasks(selection, unanswerable, Wanted(options.bind, dict(options.samples), options.partial))
     bind_options = options.bind
-    template: bool | str = options.chat_template_name or bind_options.apply_chat_template
+    template: bool | str = options.chat_template_name or (
+        bind_options.apply_chat_template and bind_options.preset is None
+    )
     plan = RunPlan(
         model=model.identity,
         profile=bind_options.profile.name,

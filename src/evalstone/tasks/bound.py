@@ -18,6 +18,7 @@ from evalstone.prompts.fields import (
     resolve_text,
     resolve_turns,
 )
+from evalstone.prompts.presets import PromptPreset
 from evalstone.prompts.prompter import ChatOptions, Layout, Prompt, Prompter, Render
 from evalstone.records import (
     Ask,
@@ -36,7 +37,7 @@ from evalstone.records import (
 from evalstone.scoring.run_code import Sandbox, choose_sandbox, running_in
 from evalstone.tasks.conversation import next_turn, reference_of
 from evalstone.tasks.functions import loader_of
-from evalstone.tasks.generation import generation_settings
+from evalstone.tasks.generation import generation_settings, with_stops
 from evalstone.tasks.profiles import DEFAULT_PROFILE, Profile
 from evalstone.tasks.sample_scores import SampleScorer
 from evalstone.tasks.samplers import draw_with_class
@@ -58,7 +59,8 @@ class BindOptions:
     data_dir: Path | None = None
     profile: Profile = DEFAULT_PROFILE
     system_instruction: str | None = None
-    apply_chat_template: bool = False
+    apply_chat_template: bool = False  # put prompts as a conversation, which the model or `preset` puts into text
+    preset: PromptPreset | None = None  # in place of the model's own template
     fewshot_as_multiturn: bool = False
     gen_kwargs: Mapping[str, JsonValue] = field(default_factory=dict)
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
@@ -96,7 +98,7 @@ class BoundTask:
         )
         self._settings: GenerationSettings | None = None
         if task.output_type == "generate_until":
-            self._settings = generation_settings(task, options.gen_kwargs)
+            self._settings = with_stops(generation_settings(task, options.gen_kwargs), options.preset)
         self._scorer = SampleScorer(
             task, self._layout, multiple_input=multiple_input, multiple_targets=multiple_targets
         )
@@ -192,7 +194,7 @@ class BoundTask:
         """Return the request of one sample, the same as among `requests`."""
         shots = self._shots[self._position[sample.index]]
         try:
-            return self._request(sample, shots, render)
+            return self._request(sample, shots, self.put_by(render))
         except MalformedSample as error:
             raise MalformedSample(
                 f"task {self.task.name} ({self.task.source}), sample {sample.index}: {error}"
@@ -228,7 +230,11 @@ class BoundTask:
 
         Raises: MalformedSample for a row whose turns are no list of texts.
         """
-        return next_turn(self._layout, request, sample.row, outputs, render)
+        return next_turn(self._layout, request, sample.row, outputs, self.put_by(render))
+
+    def put_by(self, render: Render | None) -> Render | None:
+        """Return what puts a conversation into text: the run's preset, else what the model offers."""
+        return render if self.options.preset is None else self.options.preset.render
 
     def _asks(self, row: Mapping[str, Any], target: Any, contexts: Sequence[Prompt]) -> tuple[Ask, ...]:
         if self._settings is not None:
@@ -261,8 +267,9 @@ class BoundTask:
         if not self.options.apply_chat_template:
             return prompt.target_delimiter
         prefix = prompt.gen_prefix
-        open_prefix = isinstance(prefix, str) and prefix != "" and not prefix[-1].isspace()
-        return prompt.target_delimiter if open_prefix else ""
+        if isinstance(prefix, str) and prefix != "":
+            return "" if prefix[-1].isspace() else prompt.target_delimiter
+        return "" if self.options.preset is None else self.options.preset.answer_delimiter
 
     def gold_is_absent(self, sample: Sample) -> bool:
         """Return whether the sample's right answer is none of its choices: counted wrong, and a fault of the row."""

@@ -1,9 +1,11 @@
 """How a task's answers are to be written: its `generation_kwargs`, the user's on top, in one normal form."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from evalstone.errors import PlanError
+from evalstone.prompts.presets import PromptPreset
 from evalstone.records import GenerationSettings, JsonValue
 from evalstone.tasks.task import Task
 
@@ -31,6 +33,13 @@ def generation_settings(task: Task, gen_kwargs: Mapping[str, JsonValue]) -> Gene
     Source: lm-evaluation-harness 0.4.13 `normalize_gen_kwargs`.
     """
     return settings_of(task.name, effective_kwargs(task, gen_kwargs), task.repeats)
+
+
+def with_stops(settings: GenerationSettings, preset: PromptPreset | None) -> GenerationSettings:
+    """Return the settings with the texts that end a turn of the preset among the stop texts."""
+    if preset is None:
+        return settings
+    return replace(settings, stop=tuple(dict.fromkeys((*settings.stop, *preset.stop))))
 
 
 def settings_of(name: str, given: Mapping[str, Any], repeats: int = 1) -> GenerationSettings:

@@ -98,7 +98,7 @@ class BoundPythonTask(BoundTask):
         """Return the request of one sample. Shots are drawn in order, so the samples before it are put first."""
         doc = self._docs[sample.index]
         try:
-            context = self._context(sample, render)
+            context = self._context(sample, self.put_by(render))
             made = self._theirs.construct_requests(
                 doc=doc,
                 ctx=context,

@@ -1,0 +1,102 @@
+"""The library of prompt presets and system prompts: named data, found by name or by file."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from evalstone.errors import DataError, UnknownName
+from evalstone.prompts.presets import PromptPreset
+from evalstone.registry import nearest
+from evalstone.tasks.catalog import LIBRARY
+
+__all__ = ["NONE", "find_preset", "find_system_prompt", "preset_names", "read_preset", "system_prompts"]
+
+NONE = "none"  # no preset: plain text, or the model's own template
+_ROLES = ("system", "user", "assistant")
+_KEYS = {*_ROLES, "name", "opening", "system_in_user", "default_system", "trim", "stop", "source"}
+
+
+def preset_names() -> list[str]:
+    """Return the names of all presets of the library, `none` first."""
+    return [NONE, *sorted(path.stem for path in (LIBRARY / "prompt_presets").glob("*.yaml"))]
+
+
+def find_preset(name: str) -> PromptPreset | None:
+    """Return a preset by its name or its YAML file; None for `none`.
+
+    Raises: UnknownName with the nearest names; DataError for a file that is no preset.
+    """
+    if name == NONE:
+        return None
+    if name.endswith((".yaml", ".yml")):
+        return read_preset(Path(name).expanduser())
+    path = LIBRARY / "prompt_presets" / f"{name}.yaml"
+    if name not in preset_names():
+        known = preset_names()
+        raise UnknownName("prompt preset", name, nearest(name, known), f"known: {', '.join(known)}, or a YAML file")
+    return read_preset(path)
+
+
+@cache
+def read_preset(path: Path) -> PromptPreset:
+    """Return the preset that a YAML file holds.
+
+    Raises: DataError naming file, key and what was expected.
+    """
+    spec = _mapping(path)
+    for key in spec:
+        if key not in _KEYS:
+            raise DataError(f"{path}: unknown key '{key}'; nearest: {', '.join(nearest(str(key), _KEYS)) or 'none'}")
+    for key in ("name", "user", "assistant", "opening"):
+        if key not in spec:
+            raise DataError(f"{path}: '{key}' is missing; a preset needs name, user, assistant and opening")
+    if "system" not in spec and "system_in_user" not in spec:
+        raise DataError(f"{path}: neither system nor system_in_user; expected [before, after] of a system text")
+    return PromptPreset(
+        name=str(spec["name"]),
+        around={role: _pair(spec, role, path) for role in _ROLES if role in spec},
+        opening=str(spec["opening"]),
+        system_in_user=_pair(spec, "system_in_user", path) if "system_in_user" in spec else None,
+        default_system=None if spec.get("default_system") is None else str(spec["default_system"]),
+        trim=bool(spec.get("trim", False)),
+        stop=tuple(str(text) for text in spec.get("stop") or ()),
+        source=str(spec.get("source", "")),
+    )
+
+
+def _pair(spec: Mapping[str, Any], key: str, path: Path) -> tuple[str, str]:
+    value = spec[key]
+    if not (isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)):
+        raise DataError(f"{path}: {key} is {value!r:.80}; expected two texts: what stands before and after")
+    return value[0], value[1]
+
+
+def _mapping(path: Path) -> Mapping[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise DataError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+    if not isinstance(content, Mapping):
+        raise DataError(f"{path} holds {type(content).__name__}; expected keys and values")
+    return content
+
+
+@cache
+def system_prompts() -> Mapping[str, str]:
+    """Return the library's system prompts by name."""
+    return {str(name): str(item["text"]) for name, item in _mapping(LIBRARY / "system_prompts.yaml").items()}
+
+
+def find_system_prompt(name: str) -> str:
+    """Return a system prompt's text.
+
+    Raises: UnknownName with the nearest names.
+    """
+    known = system_prompts()
+    if name not in known:
+        remedy = f"known: {', '.join(known)}; a text of your own goes into --system_instruction"
+        raise UnknownName("system prompt", name, nearest(name, known), remedy)
+    return known[name]

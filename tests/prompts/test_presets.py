@@ -1,0 +1,79 @@
+"""Published prompt formats: golden renderings (golden_presets.yaml) and what follows from them."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from evalstone.errors import UsageError
+from evalstone.prompts.presets import PromptPreset
+from evalstone.records import Message, TextPart
+from evalstone.tasks.prompt_presets import find_preset, preset_names
+
+GOLDEN = yaml.safe_load(Path(__file__).with_name("golden_presets.yaml").read_text(encoding="utf-8"))
+
+
+def message(role: str, text: str) -> Message:
+    """Return one message."""
+    return Message(role, (TextPart(text),))  # type: ignore[arg-type]
+
+
+ALONE = [message("user", "Hi?")]
+TALK = [message("system", "Be brief."), *ALONE, message("assistant", "Yes."), message("user", "Why?")]
+
+
+def preset(name: str) -> PromptPreset:
+    """Return a preset of the library."""
+    found = find_preset(name)
+    assert found is not None
+    return found
+
+
+def test_every_preset_has_a_golden_rendering() -> None:
+    """What the library names is what is written out here, and `none` is no preset."""
+    assert preset_names() == ["none", *sorted(GOLDEN)]
+    assert find_preset("none") is None
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_renderings(name: str) -> None:
+    """A question alone, and a talk with a system text, are put as the format's source puts them."""
+    rendered = {"alone": preset(name).render(ALONE), "talk": preset(name).render(TALK)}
+    assert rendered == GOLDEN[name]
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_a_begun_answer_is_left_open(name: str) -> None:
+    """With continue_final the text ends inside the last answer, as that answer would stand in a talk."""
+    begun = preset(name).render([*TALK, message("assistant", "Because")], True)
+    closed = preset(name).render([*TALK, message("assistant", "Because"), message("user", "So?")])
+    assert begun.endswith("Because")
+    assert closed.startswith(begun)
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_an_answer_follows_as_in_a_talk(name: str) -> None:
+    """Opening, delimiter and answer together are the beginning of the answered turn."""
+    one = preset(name)
+    assert one.render([*ALONE, message("assistant", "Yes.")], True) == one.render(ALONE) + one.answer_delimiter + "Yes."
+
+
+def test_texts_are_trimmed_where_the_format_says() -> None:
+    """Llama 2 strips what is said; ChatML keeps it."""
+    assert preset("llama-2").render([message("user", " Hi? ")]) == "[INST] Hi? [/INST]"
+    assert " Hi? <|im_end|>" in preset("chatml").render([message("user", " Hi? ")])
+
+
+def test_hashes_are_of_what_is_rendered() -> None:
+    """Formats that differ have different hashes; ChatML and Qwen differ by the default system text alone."""
+    hashes = {preset(name).template_hash for name in GOLDEN}
+    assert len(hashes) == len(GOLDEN)
+    assert preset("qwen").render(TALK) == preset("chatml").render(TALK)
+
+
+def test_roles_that_a_format_lacks_are_refused() -> None:
+    """A tool's message, or a system text alone in a format without a turn for it, is refused by name."""
+    with pytest.raises(UsageError, match="no turn for the role 'tool'; it has"):
+        preset("chatml").render([message("tool", "42")])
+    with pytest.raises(UsageError, match="prompt preset gemma has no turn for a system text"):
+        preset("gemma").render([message("system", "Be brief.")])

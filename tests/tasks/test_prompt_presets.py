@@ -1,0 +1,82 @@
+"""Presets and system prompts found by name or file, and runs that use them."""
+
+from pathlib import Path
+
+import pytest
+
+import evalstone
+from evalstone.api.comparison import compare_runs
+from evalstone.api.reproduce import reproduce
+from evalstone.errors import DataError, UnknownName, UsageError
+from evalstone.models.fake import FakeModel
+from evalstone.tasks.prompt_presets import find_preset, find_system_prompt, system_prompts
+
+OWN = 'name: own\nsystem: ["S:", ";"]\nuser: ["Q:", ";"]\nassistant: ["A: ", ";"]\nopening: "A:"\nstop: [";"]\n'
+
+
+def test_unknown_names_get_the_nearest() -> None:
+    """A typing error is answered with the names that are close."""
+    with pytest.raises(UnknownName, match="nearest: llama-2"):
+        find_preset("lama-2")
+    with pytest.raises(UnknownName, match="nearest: helpful"):
+        find_system_prompt("helpfull")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (OWN.replace("opening", "openning"), "unknown key 'openning'; nearest: opening"),
+        (OWN.replace("name: own\n", ""), "'name' is missing"),
+        (OWN.replace('["Q:", ";"]', '"Q:"'), "user is 'Q:'; expected two texts"),
+        (OWN.replace('system: ["S:", ";"]\n', ""), "neither system nor system_in_user"),
+        ("just a text", "holds str; expected keys and values"),
+    ],
+)
+def test_a_bad_file_is_named_with_its_key(tmp_path: Path, text: str, message: str) -> None:
+    """What is wrong in a preset of one's own is said with file and key."""
+    path = tmp_path / "own.yaml"
+    path.write_text(text)
+    with pytest.raises(DataError, match=message):
+        find_preset(str(path))
+
+
+def test_a_preset_puts_the_prompt_and_ends_the_answer(tmp_path: Path) -> None:
+    """Shots become turns, the delimiter is the format's, and its end-of-turn text stops written answers."""
+    path = tmp_path / "own.yaml"
+    path.write_text(OWN)
+    run = evalstone.evaluate(FakeModel(), "demo_yesno", limit=1, num_fewshot=1, prompt_preset=str(path))
+    request = run.samples("demo_yesno")[0].request
+    assert request.prompt.startswith("Q:")
+    assert request.prompt.endswith(";A:")
+    assert request.prompt.count("Q:") == 2
+    assert {ask.continuation[0] for ask in request.asks} == {" "}  # type: ignore[union-attr]
+
+
+def test_preset_and_template_hash_are_part_of_the_run() -> None:
+    """Another preset is another run, and the plan, the heading and a comparison name it; `none` is the default."""
+    runs = [evalstone.evaluate(FakeModel(), "demo_yesno", limit=8, prompt_preset=name) for name in ("none", "chatml")]
+    plain = evalstone.evaluate(FakeModel(), "demo_yesno", limit=8)
+    assert plain.id == runs[0].id != runs[1].id
+    preset = find_preset("chatml")
+    assert preset is not None
+    extra = dict(runs[1].row.plan.extra)
+    assert extra["prompt_preset"] == {"name": "chatml", "template_hash": preset.template_hash}
+    assert "prompt preset chatml (" in str(runs[1])
+    set_up = compare_runs(runs).pairs[0].set_up
+    assert any(line.startswith("prompt preset: none in") and "chatml (" in line for line in set_up)
+
+
+def test_a_run_with_a_preset_is_reproduced() -> None:
+    """The stored plan leads to the same prompts again."""
+    run = evalstone.evaluate(FakeModel(), "demo_yesno", limit=4, prompt_preset="zephyr", system_prompt="helpful")
+    assert run.row.plan.system_instruction == system_prompts()["helpful"]
+    assert "system prompt helpful" in str(run)
+    assert reproduce(run).is_reproduced
+
+
+def test_two_ways_to_put_a_prompt_exclude_each_other() -> None:
+    """A preset beside the model's template, or a named system prompt beside a text, is refused."""
+    with pytest.raises(UsageError, match="both put the prompt"):
+        evalstone.evaluate(FakeModel(), "demo_yesno", prompt_preset="chatml", apply_chat_template=True)
+    with pytest.raises(UsageError, match="both give the system text"):
+        evalstone.evaluate(FakeModel(), "demo_yesno", system_prompt="helpful", system_instruction="Be brief.")
