@@ -45,6 +45,7 @@ class EvaluateOptions(TypedDict, total=False):
     workers: int  # processes that answer
     observe: Observer | None  # told how far the run is
     notify: Callable[[str], None] | None  # told, before anything is asked, what was guessed or replaced
+    question_blind: bool  # ask multiple choice tasks without their questions too: a floor beside the value
     confirm_unsafe_code: bool  # let tasks run code that the model wrote
     command: str | None  # kept with the attempt
 

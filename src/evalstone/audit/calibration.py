@@ -22,8 +22,9 @@ from evalstone.store import Store
 __all__ = ["CalibrationAudit", "audit_calibration", "calibration_of"]
 
 ALL = "all tasks"
-N_BINS = 10
-FEWEST = 20
+MOST_BINS = 10
+PER_BIN = 20  # samples: in smaller bins accuracy is mostly luck
+FEWEST = 40
 COVERAGES = (0.1, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -80,16 +81,17 @@ def _pairs(store: Store, run_id: str, task: str) -> list[tuple[float, float]]:
 def calibration_of(task: str, pairs: Sequence[tuple[float, float]]) -> CalibrationAudit:
     """Return what pairs (confidence, credit) say."""
     confidences, credits_ = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    n_bins = max(2, min(MOST_BINS, len(pairs) // PER_BIN))
     platt = platt_scaling(confidences, credits_)
     curve = selective_curve(confidences, credits_)
-    after = calibration_error(platt.apply(confidences), credits_, n_bins=N_BINS, draws=1)
+    after = calibration_error(platt.apply(confidences), credits_, n_bins=n_bins, draws=1)
     return CalibrationAudit(
         task=task,
         n=len(pairs),
         accuracy=sum(credits_) / len(pairs),
         confidence=sum(confidences) / len(pairs),
-        error=calibration_error(confidences, credits_, n_bins=N_BINS),
-        brier=brier_split(confidences, credits_, n_bins=N_BINS),
+        error=calibration_error(confidences, credits_, n_bins=n_bins),
+        brier=brier_split(confidences, credits_, n_bins=n_bins),
         platt=platt,
         error_after_platt=after.value,
         selective=tuple((share, curve.accuracy_at(share)) for share in COVERAGES),

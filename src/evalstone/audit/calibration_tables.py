@@ -23,13 +23,13 @@ def calibration_table(audits: Sequence[CalibrationAudit]) -> RenderableType:
     """Return a summary over tasks and each task's reliability curve."""
     summary = plain_table()
     summary.add_column("task", overflow="fold")
-    for header in ("n", "accuracy", "confidence", "error", "if calibrated", "p", "after Platt"):
+    for header in ("n", "accuracy", "confidence", "error", "if calibrated", "p"):
         summary.add_column(header, justify="right", no_wrap=True)
     for audit in audits:
         error = audit.error
         summary.add_row(audit.task, f"{audit.n:,}", _share(audit.accuracy), _share(audit.confidence),
                         _share(error.value), f"{_share(error.null_value)} (≤{_share(error.null_high)})",
-                        shown_p(error.p), _share(audit.error_after_platt))  # fmt: skip
+                        shown_p(error.p))  # fmt: skip
     curves = [_curve(audit) for audit in audits]
     return Group(Padding(summary, (0, 1)), Padding(Text(ABOUT, style="dim"), (1, 1)), *curves)
 
@@ -42,19 +42,24 @@ def _curve(audit: CalibrationAudit) -> RenderableType:
     for one in audit.error.bins:
         table.add_row(_share(one.confidence), _share(one.accuracy), f"{one.n:,}", _strip(one.confidence, one.accuracy))
     brier = audit.brier
-    slope = audit.platt.slope
-    sure = "too sure" if slope < 1 else "not sure enough"
     answered = ", ".join(f"{share:.0%}: {_share(accuracy)}" for share, accuracy in audit.selective)
     lines = [
         (
             f"Brier {brier.brier:.3f} = miscalibration {brier.reliability:.3f} - discrimination {brier.resolution:.3f} "
             f"+ uncertainty of the task {brier.uncertainty:.3f} + within bins {brier.within:+.3f}"
         ),
-        f"Platt slope {slope:.2f}: {sure}",
+        f"Platt slope {audit.platt.slope:.2f}: {_sureness(audit)}; error after it {_share(audit.error_after_platt)}",
         f"accuracy when only the surest are answered: {answered}",
     ]
     said = [Text(line, style="dim") for line in lines]
     return Padding(Group(Text(audit.task, style="bold"), table, *said), (0, 1, 1, 1))
+
+
+def _sureness(audit: CalibrationAudit) -> str:
+    """Return what a Platt slope means."""
+    if audit.platt.slope <= 0:
+        return "surer answers are no better"
+    return "too sure" if audit.platt.slope < 1 else "not sure enough"
 
 
 def _strip(confidence: float, accuracy: float) -> str:

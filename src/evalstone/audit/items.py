@@ -38,14 +38,14 @@ class Item:
         return self.question is not None and len(set(self.options)) > 1 and bool(self.gold)
 
 
-def items_of(bound: BoundTask) -> list[Item]:
-    """Return the samples of a task that is asked without shots, in the order of its file."""
-    items = [_item(bound, sample) for sample in bound.samples()]
+def items_of(bound: BoundTask, render: Render | None = None) -> list[Item]:
+    """Return the samples of a task in the order of its file; `render` puts them into a chat template."""
+    items = [_item(bound, sample, render) for sample in bound.samples()]
     return sorted(items, key=lambda item: item.index)
 
 
-def _item(bound: BoundTask, sample: Sample) -> Item:
-    request = bound.request(sample)
+def _item(bound: BoundTask, sample: Sample, render: Render | None) -> Item:
+    request = bound.request(sample, render)
     asks = choice_asks(request)
     shown = request.segments[-1] if request.segments else request.prompt
     if not asks:

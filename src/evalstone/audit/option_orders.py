@@ -24,7 +24,7 @@ class OptionOrders:
     circular_accuracy: float  # right in every order
     circular_low: float
     circular_high: float
-    circular_if_independent: float  # what the accuracies give if orders had nothing to do with each other
+    circular_if_independent: float  # what the accuracy gives if orders had nothing to do with each other
     consistency: float  # the same option picked in every order
     picked_share: tuple[float, ...]  # of each place, over samples with the most usual number of options
     position_p: float | None  # chi-square of those shares against even ones, one pick per sample and order
@@ -49,17 +49,18 @@ def option_orders(picks: Sequence[Sequence[int]], golds: Sequence[frozenset[int]
     n = len(picks)
     most = max(len(row) for row in picks)
     by_shift = tuple(float(np.mean([row[shift] for row in right if shift < len(row)])) for shift in range(most))
+    accuracy = float(np.mean([row.mean() for row in right]))
     all_right = int(sum(bool(row.all()) for row in right))
     interval = wilson(all_right, n)
     shares, p = _positions(picks)
     return OptionOrders(
         n=n,
-        accuracy=float(np.mean([row.mean() for row in right])),
+        accuracy=accuracy,
         by_shift=by_shift,
         circular_accuracy=all_right / n,
         circular_low=interval.low,
         circular_high=interval.high,
-        circular_if_independent=float(np.prod(by_shift)),
+        circular_if_independent=float(np.mean([accuracy ** len(row) for row in picks])),
         consistency=float(np.mean([len(set(row)) == 1 for row in originals])),
         picked_share=shares,
         position_p=p,

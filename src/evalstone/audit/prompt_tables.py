@@ -8,13 +8,14 @@ from rich.text import Text
 
 from evalstone.audit.option_orders import OptionOrders
 from evalstone.audit.prompts import FormScore, PromptAudit, RankChange
-from evalstone.report.cells import plain_table
+from evalstone.report.cells import Sized, plain_table
 from evalstone.report.numbers import shown_p
 from evalstone.statistics.prompt_spread import PromptSpread
 
 __all__ = ["prompts_table"]
 
-STRIP = 40
+BESIDE_STRIP = 66  # columns that names and numbers need
+STRIP_WIDTHS = (8, 40)
 ABOUT = (
     "All forms are asked of the same samples without shots. 'By noise alone' is the spread that the same answers show "
     "when each sample's are dealt to the forms at random: only what lies above it is the wording's."
@@ -42,16 +43,20 @@ def prompts_table(audits: Sequence[PromptAudit], changes: Sequence[RankChange] =
 
 
 def _scores(scores: Sequence[FormScore]) -> RenderableType:
-    table = plain_table()
-    table.add_column("form", overflow="fold")
-    table.add_column("metric", no_wrap=True)
-    for header in ("value", "95% interval"):
-        table.add_column(header, justify="right", no_wrap=True)
-    table.add_column(f"0%{'100%':>{STRIP - 2}}", no_wrap=True)
-    for score in sorted(scores, key=lambda score: -score.value):
-        interval = f"{100 * score.low:.1f}–{100 * score.high:.1f}"
-        table.add_row(score.name, score.metric, _share(score.value), interval, _strip(score))
-    return table
+    def laid_out(width: int) -> RenderableType:
+        strip = max(STRIP_WIDTHS[0], min(STRIP_WIDTHS[1], width - BESIDE_STRIP))
+        table = plain_table()
+        table.add_column("form", overflow="fold")
+        table.add_column("metric", no_wrap=True)
+        for header in ("value", "95% interval"):
+            table.add_column(header, justify="right", no_wrap=True)
+        table.add_column(f"0%{'100%':>{strip - 2}}", no_wrap=True)
+        for score in sorted(scores, key=lambda score: -score.value):
+            interval = f"{100 * score.low:.1f}–{100 * score.high:.1f}"
+            table.add_row(score.name, score.metric, _share(score.value), interval, _strip(score, strip))
+        return table
+
+    return Sized(laid_out)
 
 
 def _spread_line(what: str, spread: PromptSpread) -> str:
@@ -95,11 +100,11 @@ def _orders_seen(change: RankChange) -> str:
     return f"{n} different order{'' if n == 1 else 's'} seen"
 
 
-def _strip(score: FormScore) -> str:
-    marks = ["·"] * STRIP
-    for index in range(min(STRIP - 1, int(score.low * STRIP)), min(STRIP - 1, int(score.high * STRIP)) + 1):
-        marks[index] = "━"
-    marks[min(STRIP - 1, int(score.value * STRIP))] = "●"
+def _strip(score: FormScore, cells: int) -> str:
+    """Draw the interval and its value on a scale from 0 to 100 per cent."""
+    low, high, value = (min(cells - 1, int(share * cells)) for share in (score.low, score.high, score.value))
+    marks = ["━" if low <= index <= high else "·" for index in range(cells)]
+    marks[value] = "●"
     return "".join(marks)
 
 

@@ -47,6 +47,7 @@ def _config_path(args: list[str]) -> Path | None:
 @click.option("--write_out", "-w", is_flag=True, help="Print the first prompt of each task.")
 @click.option("--show_config", is_flag=True, help="Print the whole configuration after the run.")
 @click.option("--predict_only", "-x", is_flag=True, help="Store answers and print no scores.")
+@click.option("--question_blind", is_flag=True, help="Ask choices without their questions too: a floor.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
 @json_option
 def run(as_json: bool, quiet: bool, **given: Any) -> int:
@@ -60,7 +61,7 @@ def run(as_json: bool, quiet: bool, **given: Any) -> int:
     if given["log_samples"] and given["output_path"] is None:
         raise UsageError("--log_samples writes into --output_path; name that folder too")
     kind, arguments = model_arguments(given)
-    options = evaluate_options(given)
+    options = {**evaluate_options(given), "question_blind": given["question_blind"]}
     command = shlex.join(["evalstone", *sys.argv[1:]])
     if given["write_out"]:
         _write_out(kind, given["tasks"], arguments, options)

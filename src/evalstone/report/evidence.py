@@ -32,6 +32,8 @@ class ScoreRow:
     n_leaked_shots: int = 0
     n_cut_tokens: int = 0
     n_context_tokens: int = 0  # what the model saw of the prompt
+    gold: tuple[int, ...] = ()  # places of the right choices, where the sample has choices
+    choices: tuple[str, ...] = ()  # their texts, where they can be told apart
 
 
 @dataclass(frozen=True, slots=True)

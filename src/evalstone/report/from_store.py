@@ -9,8 +9,10 @@ from evalstone.errors import UnknownName
 from evalstone.records import Estimate, JsonValue, LoglikelihoodAsk, RunPlan, TaskPlan
 from evalstone.report.composites import SuiteRows, composite_estimates, suite_facts, suites_from
 from evalstone.report.evidence import MetricInput, RunEvidence, RunView, ScoreRow, TaskSummaryInput
+from evalstone.report.floors import ConstantAnswers, with_floors
 from evalstone.report.numbers import counted, short_hash
 from evalstone.report.rescored import scoring_of, with_rescored
+from evalstone.report.samples import gold_indices
 from evalstone.report.summarise import AUXILIARY_METRICS, BOOTSTRAP_ITERS, summarise
 from evalstone.report.task_facts import facts_of, groups_from, own_aggregations, tasks_from
 from evalstone.statistics import aggregate
@@ -38,6 +40,7 @@ class _Place:
     n_context_tokens: int
     choices: tuple[str, ...]
     prompt_hash: str
+    gold: tuple[int, ...]
 
 
 def save_summary(
@@ -79,9 +82,10 @@ def save_summary_of(
     Raises: StoreError if it cannot be written.
     """
     tasks, suites = tasks_from(facts, own), suites_from(facts)
-    of_suites = SuiteRows(suites)
+    of_suites, constant = SuiteRows(suites), ConstantAnswers()
     rows = of_suites.watch(row for task in tasks for row in score_rows(store, run_id, task.name))
-    estimates = summarise(rows, tasks, groups_from(facts), bootstrap_iters=facts["bootstrap_iters"])
+    estimates = summarise(constant.watch(rows), tasks, groups_from(facts), bootstrap_iters=facts["bootstrap_iters"])
+    estimates = with_floors(estimates, constant, facts.get("question_blind") or {})
     estimates = (*estimates, *composite_estimates(suites, of_suites, estimates))
     store.save_estimates(run_id, estimates, facts)
     return estimates
@@ -197,6 +201,8 @@ def _row(score: StoredScore, places: dict[tuple[int, int], _Place]) -> ScoreRow:
         n_leaked_shots=place.n_leaked_shots,
         n_cut_tokens=place.n_cut_tokens,
         n_context_tokens=place.n_context_tokens,
+        gold=place.gold,
+        choices=place.choices,
     )
 
 
@@ -221,6 +227,7 @@ def _place_of(record: SampleRecord) -> _Place:
         n_context,
         texts if len(set(texts)) > 1 else (),
         sha256(request.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
+        tuple(sorted(gold_indices(record))) if len(asks) > 1 else (),
     )
 
 

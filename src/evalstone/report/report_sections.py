@@ -29,6 +29,7 @@ from evalstone.report.compare_tables import placed_lines, shown_cells
 from evalstone.report.comparison import OVERALL, Comparison, Difference, PairComparison
 from evalstone.report.composites import composite_lines
 from evalstone.report.evidence import RunView
+from evalstone.report.floors import floor_rows
 from evalstone.report.layout import FOLD_ABOVE, Row, leaf_estimates, table_rows
 from evalstone.report.numbers import counted, is_proportion, shown_interval, shown_p, shown_value
 from evalstone.report.report_contents import CalibrationCurve, ReportContents
@@ -67,6 +68,8 @@ def results_section(contents: ReportContents) -> list[Block]:
     views = contents.views
     rows = table_rows(views, primary_only=len(views) > 1)
     blocks: list[Block] = [Heading("Results"), _one_run(rows) if len(views) == 1 else _side_by_side(rows, views)]
+    if len(views) == 1:
+        blocks += _floors(rows)
     if lines := composite_lines(views):
         blocks.append(Bullets(tuple(lines)))
     blocks += _values_figure(views)
@@ -194,6 +197,13 @@ def _side_by_side(rows: Sequence[Row], views: Sequence[RunView]) -> Table:
         made.append(TableRow(texts, row.depth, row.is_group))
     headers = ("task", "metric", *(view.label for view in views), "n", "chance")
     return Table(headers, tuple(made), n_text=2)
+
+
+def _floors(rows: Sequence[Row]) -> list[Block]:
+    """Return what answering without the question scores, beside each value."""
+    headers, known = floor_rows(rows)
+    made = [TableRow((Cell(row.label), *map(Cell, cells)), row.depth, row.is_group) for row, cells in known]
+    return [Heading("Floors", 3), Table(("task", *headers), tuple(made))] if made else []
 
 
 def _name(row: Row) -> Cell:

@@ -17,6 +17,7 @@ from evalstone.records import Estimate, JsonValue
 from evalstone.report.cells import Sized, chance_cell, interval_text, label_cell, metric_cell, plain_table
 from evalstone.report.composites import composite_lines
 from evalstone.report.evidence import RunView
+from evalstone.report.floors import floor_notes, floors_table
 from evalstone.report.layout import Row, leaf_estimates, table_rows
 from evalstone.report.many_runs import side_by_side
 from evalstone.report.numbers import counted, is_proportion, shown_value
@@ -50,6 +51,8 @@ def run_table(views: Sequence[RunView], *, unfold: bool = False) -> RenderableTy
         parts: list[RenderableType] = [heading(views[0]), *([_one_run(rows, width)] if rows else [])]
         if width < WIDE and (calibration := _calibration(rows)):
             parts.append(calibration)
+        if (floors := floors_table(rows)) is not None:
+            parts.append(floors)
         return Group(*parts, *below)
 
     return Sized(laid_out)
@@ -284,7 +287,7 @@ def _notes(cell: Estimate) -> list[str]:
         notes.append(f"{cell.n_unparsed:,} without an answer that could be read, counted wrong")
     if details.get("n_tied"):
         notes.append(f"{counted(details['n_tied'], 'tie')} for the best choice, credit shared")
-    return notes
+    return [*notes, *floor_notes(cell)]
 
 
 def _calibrated(row: Row) -> bool:

@@ -31,7 +31,7 @@ class PromptSpread:
     low: float  # of the mean: both samples and templates could have been others
     high: float
     spread: float  # largest minus smallest mean
-    spread_low: float  # bootstrap over samples, 95%
+    spread_low: float  # basic bootstrap over samples, 95%: resampled spreads are too large by as much as the spread is
     spread_high: float
     null_spread: float  # mean spread if templates made no difference
     null_high: float  # its 95% quantile
@@ -57,7 +57,8 @@ def prompt_spread(scores: NDArray[Any], *, draws: int = 2000, name: Sequence[obj
     Var(mean) = σ²_item / n + σ²_template / K + σ²_rest / (n K), from a two-way layout without repeats.
 
     Shapes: scores [samples, templates]. Raises: DataError unless there are two of each.
-    Source: Searle, Casella and McCulloch 1992, section 4.3 (variances); Pitman 1938 (shuffling within samples).
+    Source: Searle, Casella and McCulloch 1992, section 4.3 (variances); Pitman 1938 (shuffling within samples);
+    Davison and Hinkley 1997, section 5.2 (basic bootstrap).
     """
     table = np.asarray(scores, dtype=np.float64)
     if table.ndim != 2 or min(table.shape) < 2 or not np.isfinite(table).all():
@@ -72,7 +73,7 @@ def prompt_spread(scores: NDArray[Any], *, draws: int = 2000, name: Sequence[obj
     null = np.array([np.ptp(generator.permuted(table, axis=1).mean(axis=0)) for _ in range(draws)])
     picks = generator.integers(0, n, size=(min(draws, 1000), n))
     resampled = np.array([np.ptp(table[pick].mean(axis=0)) for pick in picks])
-    low, high = (float(end) for end in np.quantile(resampled, [0.025, 0.975]))
+    low, high = (2.0 * spread - float(end) for end in np.quantile(resampled, [0.975, 0.025]))
     mean = float(means.mean())
     return PromptSpread(
         means=tuple(means.tolist()),
@@ -80,7 +81,7 @@ def prompt_spread(scores: NDArray[Any], *, draws: int = 2000, name: Sequence[obj
         low=mean - z * stderr,
         high=mean + z * stderr,
         spread=spread,
-        spread_low=min(low, spread),
+        spread_low=min(max(low, 0.0), spread),
         spread_high=max(high, spread),
         null_spread=float(null.mean()),
         null_high=float(np.quantile(null, 0.95)),
