@@ -44,6 +44,10 @@ def evaluate(model: Any, tasks: str | Sequence[str] = (), **options: Unpack[Eval
     result = execute(prepared, answering, store, observe=options.get("observe"), command=options.get("command"))
     run = Run(store, result.run_id, result, prepared.selection.notes)
     run.summarise(prepared)
+    if options.get("question_blind"):
+        from evalstone.api.floors import add_question_blind
+
+        add_question_blind(run, answering, prepared, options.get("notify") or (lambda _: None))
     return run
 
 
