@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 from evalstone.api.evaluate import prepare_run
 from evalstone.api.options import EvaluateOptions
+from evalstone.api.power import PowerLine, WantedPower, power_of_plan
 from evalstone.records import RunPlan, WorkEstimate
 from evalstone.runner.plan import chunks_of
 
@@ -29,19 +30,29 @@ class PlannedRun:
     plan: RunPlan
     notes: tuple[str, ...]
     chunks: tuple[PlannedChunk, ...]
+    power: tuple[PowerLine, ...] = ()  # where a difference was asked for
 
 
 def plan_run(
     model: Any,
     tasks: str | Sequence[str],
     told: Callable[[TaskNames], None] | None = None,
+    wanted: WantedPower | None = None,
     **options: Unpack[EvaluateOptions],
 ) -> PlannedRun:
     """Render and tokenise everything `evaluate` would ask, and return what that takes; nothing is asked or stored.
 
+    Args:
+        model: as `evaluate` takes it.
+        tasks: names, groups, suites, globs or task files.
+        told: called with the names of tasks before they are looked at.
+        wanted: which difference the run should be able to show; None: that is not looked at.
+        options: as `evaluate`.
+
     Raises: as `evaluate`.
     """
     answering, prepared = prepare_run(model, tasks, options)
+    power = power_of_plan(prepared, wanted) if wanted is not None else []
     chunks: list[PlannedChunk] = []
     for bound in chunks_of(prepared.bound):
         names = tuple(one.plan.name for one in bound)
@@ -54,4 +65,4 @@ def plan_run(
         requests = [request for one in bound for request in one.requests(render)]
         leaked = sum(request.n_leaked_shots > 0 for request in requests)
         chunks.append(PlannedChunk(names, len(requests), leaked, answering.estimate(requests)))
-    return PlannedRun(prepared.plan, prepared.selection.notes, tuple(chunks))
+    return PlannedRun(prepared.plan, prepared.selection.notes, tuple(chunks), tuple(power))

@@ -9,27 +9,45 @@ from evalstone.cli.output import json_option, print_json, print_rich
 from evalstone.cli.run_options import evaluate_options, model_arguments, run_options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from evalstone.api.planning import PlannedRun
+    from evalstone.api.power import PowerLine, WantedPower
 
 SHOWN_TOO_LONG = 10
 
 
 @click.command()
 @run_options
+@click.option("--mde", type=float, metavar="POINTS", help="Say how many samples a difference of so many points needs.")
+@click.option(
+    "--disagreement",
+    type=float,
+    default=0.2,
+    show_default=True,
+    metavar="SHARE",
+    help="With --mde: share of answers on which the two models are expected to differ.",
+)
 @json_option
-def plan(as_json: bool, **given: Any) -> None:
+def plan(as_json: bool, mde: float | None, disagreement: float, **given: Any) -> None:
     """Say what a run would take: samples, tokens before and after sharing, memory, time, prompts too long.
 
-    Takes the same options as `run`; asks the model nothing.
+    Takes the same options as `run`; asks the model nothing. With --mde also: which differences it can show.
     """
     from evalstone.api.planning import plan_run
+    from evalstone.api.power import WantedPower
 
     kind, arguments = model_arguments(given)
-    planned = plan_run(kind, given["tasks"], model_args=arguments, **evaluate_options(given))
+    wanted = None if mde is None else WantedPower(mde / 100, disagreement)
+    planned = plan_run(kind, given["tasks"], model_args=arguments, wanted=wanted, **evaluate_options(given))
     if as_json:
-        print_json({"run_key": planned.plan.key, "notes": planned.notes, "chunks": [asdict(c) for c in planned.chunks]})
+        power = [asdict(line) for line in planned.power]
+        chunks = [asdict(chunk) for chunk in planned.chunks]
+        print_json({"run_key": planned.plan.key, "notes": planned.notes, "chunks": chunks, "power": power})
         return
     print_plan(planned)
+    if wanted is not None:
+        print_power(planned.power, wanted)
 
 
 def print_plan(planned: "PlannedRun") -> None:
@@ -71,6 +89,35 @@ def print_plan(planned: "PlannedRun") -> None:
             f"{len(too_long)} of {n_all} prompts too long for the model: {', '.join(too_long[:SHOWN_TOO_LONG])}{more}"
         )
     click.echo(f"run key {planned.plan.key}")
+
+
+def print_power(lines: "Sequence[PowerLine]", wanted: "WantedPower") -> None:
+    """Print which difference each task, group and composite can show, and what the one asked for needs."""
+    from evalstone.report.cells import plain_table
+
+    table = plain_table()
+    table.add_column("can show, in points", overflow="fold")
+    for name in ("samples", "paired", "unpaired", f"{100 * wanted.difference:g} needs,\npaired", "unpaired"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for line in lines:
+        shown = [_points(line.paired), _points(line.unpaired), _needed(line.n, line.n_paired),
+                 _needed(line.n, line.n_unpaired)]  # fmt: skip
+        note = f": {line.note}" if line.note else "" if line.kind == "task" else f" ({line.kind})"
+        table.add_row(line.name + note, f"{line.n:,}", *shown)
+    print_rich("", table)
+    click.echo(
+        f"Smallest true differences found 4 times in 5 by a two-sided test at 5%. Paired: both models on these "
+        f"samples, disagreeing on {wanted.disagreement:.0%} of the answers (`compare` measures it). Unpaired: against "
+        "a figure from as many other samples, at 50% accuracy. + marks more samples than this run asks."
+    )
+
+
+def _points(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def _needed(n: int, needed: int | None) -> str:
+    return "-" if needed is None else f"{needed:,}{'+' if needed > n else ' '}"
 
 
 def _shared(asked: int, distinct: int) -> str:
