@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from tools import make_bbh, make_mmlu, make_nous_bigbench
+from tools import make_bbh, make_gauntlet, make_mmlu, make_nous_bigbench
 
 from tests.conftest import ROOT
 from tests.fixtures import make_rows
@@ -206,6 +206,15 @@ def test_the_nous_tasks_are_what_their_program_writes(shared_dir: Path) -> None:
         assert (TASKS / "nous_bigbench" / name).read_text(encoding="utf-8") == text
 
 
+def test_the_gauntlet_is_what_its_program_writes() -> None:
+    """The Gauntlet's tasks and its suite are those of tools/make_gauntlet.py: 31 benchmarks in five categories."""
+    for place, text in make_gauntlet.files().items():
+        assert (LIBRARY / place).read_text(encoding="utf-8") == text, f"{place}: run tools/make_gauntlet.py"
+    members = content(LIBRARY / "suites" / "gauntlet-v0.3.yaml")["members"]
+    assert len(members) == 31
+    assert len({member["column"] for member in members}) == 5
+
+
 def test_fixtures_are_what_their_program_writes() -> None:
     """The fixture rows in the repository are those of make_rows, twenty per split."""
     for path, names in make_rows.files().items():
@@ -258,6 +267,24 @@ def test_mc2_is_the_share_of_probability_on_true_answers() -> None:
         results = [(math.log(p) + shift, False) for p in (0.5, 0.25, 0.25)]
         assert truth.process_results_mc2(row, results) == {"acc": pytest.approx(0.75)}
         assert truth.process_results_mc2_2023(row, results) == {"acc": pytest.approx(0.5)}  # the third counts as false
+
+
+@pytest.mark.parametrize(
+    ("answer", "named", "reasoned"),
+    [
+        ("The 7!", 1.0, 0.0),
+        ("7 kites, of course", 1.0, 1.0),
+        (" 3 + 4. The answer is 5. The answer is 7 kites", 0.0, 1.0),
+        ("seven", 1.0, 0.0),
+        ("", 0.0, 0.0),
+    ],
+)
+def test_the_gauntlet_reads_the_beginning_of_an_answer(answer: str, named: float, reasoned: float) -> None:
+    """A name of the right answer must stand first, past case and articles; a number after the last "The answer is"."""
+    answers = module("gauntlet/answers")
+    row = {"answer": "7", "aliases": ["Seven"]}
+    assert answers.begins_with_a_name(row, [answer]) == {"prefix_match": named}
+    assert answers.ends_with_the_number(row, [answer]) == {"prefix_match": reasoned}
 
 
 def test_wikitext_is_joined_again() -> None:

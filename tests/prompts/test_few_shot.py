@@ -74,6 +74,19 @@ def test_the_scheme_of_2023_shuffles_first() -> None:
     assert first == drawn[:2]
 
 
+def test_the_gauntlet_draws_other_rows_of_the_same_split() -> None:
+    """Each sample gets as many other rows as asked for, or as there are; the draws go on from sample to sample."""
+    rules = DrawRules(3, 1234, scheme="others")
+    samples = samples_of(POOL)
+    drawn = draw_shots(samples, 12, POOL, rules)
+    assert all(len(set(shots)) == 3 and sample.index not in shots for sample, shots in zip(samples, drawn, strict=True))
+    assert set(random.Random(1234).sample(range(12), 3)) == {0, 1, 7}
+    assert sorted(drawn[0]) == [1, 7, 9]  # the first sample is not its own shot
+    assert draw_shots(samples[:4], 12, POOL, rules) == drawn[:4]
+    few = draw_shots(samples_of(POOL[:3]), 3, POOL[:3], rules)
+    assert [sorted(shots) for shots in few] == [[1, 2], [0, 2], [0, 1]]
+
+
 def test_a_small_pool_is_an_error() -> None:
     """More shots than rows is a plan that cannot be carried out."""
     with pytest.raises(PlanError, match="13 shots are to be drawn from 12 rows"):

@@ -1,7 +1,8 @@
-"""Which shots a sample gets. Four published schemes, each repeated draw by draw, and one of our own.
+"""Which shots a sample gets. Five published schemes, each repeated draw by draw, and one of our own.
 
 `sequential` is lm-evaluation-harness 0.4: one generator over the samples in document order. `shuffled` is its 2023
 ancestor: the samples are shuffled first and the same generator goes on to draw. `first_n` takes the pool's beginning.
+`others` is the Eval Gauntlet: any rows of the asked split but the sample's own, in the order of a Python set.
 `per-sample` is ours: every sample draws by its own name, from a pool without rows equal to it.
 """
 
@@ -23,7 +24,7 @@ class DrawRules:
 
     n_shots: int
     seed: int
-    scheme: Literal["sequential", "shuffled", "per-sample"] = "sequential"
+    scheme: Literal["sequential", "shuffled", "others", "per-sample"] = "sequential"
     sampler: Literal["default", "first_n"] = "default"
     exclude: bool = False  # one more is drawn, so that the sample itself can be dropped
     forbid_leaks: bool = False
@@ -51,6 +52,8 @@ def draw_shots(samples: Sequence[Sample], n_total: int, pool: Sequence[Any], rul
         return [fixed or _first(pool, sample.row, rules.n_shots) for sample in samples]
     if rules.scheme == "per-sample":
         return [_draw_by_name(sample, pool, rules) for sample in samples]
+    if rules.scheme == "others":
+        return list(_draw_others(samples, len(pool), rules))
     return list(_draw_in_order(samples, n_total, pool, rules))
 
 
@@ -79,6 +82,24 @@ def _draw_in_order(samples: Sequence[Sample], n_total: int, pool: Sequence[Any],
                 if len(others) < rules.n_shots:
                     raise _too_few(rules.n_shots, len(others))
                 drawn = generator.sample(others, rules.n_shots)
+        yield tuple(drawn)
+
+
+def _draw_others(samples: Sequence[Sample], n_rows: int, rules: DrawRules) -> Iterator[Shots]:
+    """Draw among all rows of the asked split; one's own is replaced by another, a small split gives fewer shots.
+
+    Source: mosaicml/llm-foundry 8c8dd48f `get_fewshot_sample_idxs`: a set, whose order is that of its hash table.
+    """
+    generator = mersenne(rules.seed)
+    positions = range(n_rows)
+    for sample in samples:
+        drawn = set(generator.sample(positions, min(n_rows - 1, rules.n_shots)))
+        if sample.index in drawn:
+            drawn.remove(sample.index)
+            other = generator.choice(positions)
+            while other in drawn or other == sample.index:
+                other = generator.choice(positions)
+            drawn.add(other)
         yield tuple(drawn)
 
 

@@ -6,7 +6,7 @@ probable scores exactly chance, whatever the order of the gold answers. Both com
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ METRICS = (
     "acc",
     "acc_norm",
     "acc_bytes",
+    "acc_tokens",
     "acc_mutual_info",
     "exact_match",
     "f1",
@@ -43,6 +44,7 @@ class _Answer:
     unconditional: Floats | None
     choices: tuple[str, ...]
     gold: int | tuple[int, ...]
+    n_tokens: tuple[int, ...] | None = None
 
     @property
     def gold_set(self) -> frozenset[int]:
@@ -57,6 +59,7 @@ def score_choices(
     choices: Sequence[str],
     gold: Gold,
     metrics: Iterable[str] = ("acc", "acc_norm"),
+    n_tokens: Sequence[int] | None = None,
 ) -> dict[str, ScoreValue]:
     """Score one multiple-choice sample.
 
@@ -72,11 +75,14 @@ def score_choices(
         choices: the texts, without the delimiter before them: lengths are theirs, in characters and UTF-8 bytes.
         gold: index, text, or a list of indices of which any is right.
         metrics: names out of `METRICS`.
+        n_tokens: of each choice, as the model counts them; needed for acc_tokens only.
 
     Units: nats. Raises: NonFiniteLogits for a log-likelihood that is no number; MalformedSample where counts differ.
     Source: lm-evaluation-harness 0.4.13, `ConfigurableTask.process_results`; ties after HELM (1/#tied).
     """
-    answer = _checked(nats, greedy, unconditional, choices, gold)
+    answer = replace(
+        _checked(nats, greedy, unconditional, choices, gold), n_tokens=None if n_tokens is None else tuple(n_tokens)
+    )
     probabilities = softmax(answer.nats)
     plain = _accuracy(answer, answer.nats, np.ones(len(answer.choices)))
     result: dict[str, ScoreValue] = {}
@@ -203,6 +209,15 @@ def _normalised(answer: _Answer, lengths: Iterable[int]) -> ScoreValue:
         return _accuracy(answer, answer.nats / divisors, divisors)
 
 
+def _token_counts(answer: _Answer) -> tuple[int, ...]:
+    if answer.n_tokens is None or len(answer.n_tokens) != len(answer.choices) or min(answer.n_tokens) < 1:
+        raise MalformedSample(
+            f"acc_tokens divides by the number of tokens of each choice; the model said {answer.n_tokens} "
+            f"for {len(answer.choices)} choices"
+        )
+    return answer.n_tokens
+
+
 def _mutual_information(answer: _Answer) -> ScoreValue:
     if answer.unconditional is None:
         raise MalformedSample(
@@ -220,6 +235,8 @@ def _metric(metric: str, answer: _Answer, plain: ScoreValue, probabilities: Floa
             return _normalised(answer, (len(choice) for choice in answer.choices))
         case "acc_bytes":
             return _normalised(answer, (len(choice.encode()) for choice in answer.choices))
+        case "acc_tokens":
+            return _normalised(answer, _token_counts(answer))
         case "acc_mutual_info":
             return _mutual_information(answer)
         case "f1" | "mcc":

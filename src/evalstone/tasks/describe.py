@@ -188,7 +188,8 @@ def made_up_outputs(request: Request) -> tuple[Output, ...]:
             text = ask.text if isinstance(ask, RollingAsk) else ask.continuation
             nats = -len(text) / 4.0 - 0.5 * ask.index
             greedy = ask.index == 0 if isinstance(ask, LoglikelihoodAsk) else None
-            outputs.append(Output(request.id, ask.index, total_nats=nats, is_greedy=greedy))
+            n_tokens = max(1, len(text) // 4)
+            outputs.append(Output(request.id, ask.index, total_nats=nats, is_greedy=greedy, n_tokens=n_tokens))
     return tuple(outputs)
 
 

@@ -20,8 +20,9 @@ class Profile:
     add_bos: bool | None = None  # None: as the tokenizer does by default
     seed: int = 1234  # of the few-shot draw
     # sequential: one generator over the samples in order; shuffled: the samples are shuffled first, by the same
-    # generator; per-sample: each sample draws by its own name, so it does not depend on which others are asked
-    draw: Literal["sequential", "shuffled", "per-sample"] = "sequential"
+    # generator; others: sequential, among the other rows of the asked split; per-sample: each sample draws by its own
+    # name, so it does not depend on which others are asked
+    draw: Literal["sequential", "shuffled", "others", "per-sample"] = "sequential"
     leaks: Literal["allow", "forbid"] = "allow"  # allow: counted; forbid: taken out of the pool before the draw
     numerics: str | None = None  # None: float32
 
@@ -35,6 +36,7 @@ PROFILES: dict[str, Profile] = {
         ),
         Profile("open-llm-v2", "Open LLM Leaderboard, 2024 (harness 0.4.3)", add_bos=False),
         Profile("nous", "Nous and YALL suites (harness fork add-agieval)", add_bos=False, seed=42, draw="shuffled"),
+        Profile("gauntlet-v0.3", "Mosaic Eval Gauntlet v0.3 (llm-foundry 8c8dd48f)", draw="others"),
         Profile("evalstone", "our own rules: no leaks, shots by sample", draw="per-sample", leaks="forbid"),
     )
 }

@@ -56,10 +56,11 @@ class SampleScorer:
         if failure is not None:
             return self._failed(request, failure)
         pipelines, _, _ = self._load()
+        lengths = {output.ask_index: output.n_tokens for output in outputs}
         scores: list[Score] = []
         for pipeline in pipelines:
             try:
-                scores += self._filtered(request, sample, answers, pipeline)
+                scores += self._filtered(request, sample, answers, pipeline, lengths)
             except ModelError as error:
                 return self._failed(request, str(error))
             except MalformedSample as error:
@@ -77,7 +78,12 @@ class SampleScorer:
         )
 
     def _filtered(
-        self, request: Request, sample: Sample, answers: Mapping[int, list[Any]], pipeline: Pipeline
+        self,
+        request: Request,
+        sample: Sample,
+        answers: Mapping[int, list[Any]],
+        pipeline: Pipeline,
+        lengths: Mapping[int, int],
     ) -> list[Score]:
         writes = self.task.output_type == "generate_until"
         results = [
@@ -93,7 +99,7 @@ class SampleScorer:
         if process is not None:
             values = self._own_values(process, sample, results)
         else:
-            values = self._values(request, sample, results, functions)
+            values = self._values(request, sample, results, functions, lengths)
         return [
             Score(request.id, name, value.value, pipeline.name, status, value.parts, value.detail)
             for name, value in values.items()
@@ -110,12 +116,17 @@ class SampleScorer:
             raise MalformedSample(f"its scoring function failed: {type(error).__name__}: {error}") from error
 
     def _values(
-        self, request: Request, sample: Sample, results: Sequence[Any], functions: Mapping[str, Callable[..., Any]]
+        self,
+        request: Request,
+        sample: Sample,
+        results: Sequence[Any],
+        functions: Mapping[str, Callable[..., Any]],
+        lengths: Mapping[int, int],
     ) -> dict[str, ScoreValue]:
         metrics = [metric.name for metric in self.task.metrics]
         match self.task.output_type:
             case "multiple_choice":
-                return self._choices(request, sample, results, metrics)
+                return self._choices(request, sample, results, metrics, lengths)
             case "loglikelihood":
                 return score_loglikelihood(results[0][0], results[0][1], _known(metrics, ("perplexity", "acc")))
             case "loglikelihood_rolling":
@@ -131,7 +142,12 @@ class SampleScorer:
                 )
 
     def _choices(
-        self, request: Request, sample: Sample, results: Sequence[Any], metrics: Sequence[str]
+        self,
+        request: Request,
+        sample: Sample,
+        results: Sequence[Any],
+        metrics: Sequence[str],
+        lengths: Mapping[int, int],
     ) -> dict[str, ScoreValue]:
         asks = [ask for ask in request.asks if isinstance(ask, LoglikelihoodAsk)]
         conditional = [result for ask, result in zip(asks, results, strict=True) if ask.role == "choice"]
@@ -144,6 +160,7 @@ class SampleScorer:
             choices,
             gold,
             metrics,
+            [lengths[ask.index] for ask in asks if ask.role == "choice"],
         )
 
     def _choices_and_gold(self, sample: Sample) -> tuple[list[str], Any]:

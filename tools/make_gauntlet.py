@@ -1,0 +1,164 @@
+"""Write the Eval Gauntlet's task files and its suite from the table of its version 0.3.
+
+Run as `python tools/make_gauntlet.py`. Benchmarks, shots, baselines, categories and what stands between question and
+answer are those of mosaicml/llm-foundry 8c8dd48f, `scripts/eval/yamls/tasks_v0.3.yaml` and `eval_gauntlet_v0.3.yaml`.
+"""
+
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import yaml
+
+LIBRARY = Path(__file__).resolve().parents[1] / "src" / "evalstone" / "library"
+FOLDER = LIBRARY / "tasks" / "gauntlet"
+JEOPARDY = ("american_history", "literature", "science", "word_origins", "world_history")
+MMLU = "mmlu"  # in the library already, by subject
+ANSWER = "\nAnswer:"
+
+
+class Benchmark(NamedTuple):
+    """One line of the Gauntlet."""
+
+    name: str
+    kind: Literal["choices", "words", "schema", "written", "own"]
+    shots: int
+    chance: float
+    after: str = ""  # what the prompt ends with, after the question
+
+
+CATEGORIES: dict[str, tuple[Benchmark, ...]] = {
+    "world knowledge": (
+        Benchmark("jeopardy", "words", 3, 0, ANSWER),
+        Benchmark("bigbench_qa_wikidata", "words", 3, 0),
+        Benchmark("arc_easy", "choices", 3, 0.25, ANSWER),
+        Benchmark("arc_challenge", "choices", 3, 0.25, ANSWER),
+        Benchmark(MMLU, "own", 5, 0.25),
+        Benchmark("triviaqa_sm_sub", "written", 3, 0),
+    ),
+    "commonsense reasoning": (
+        Benchmark("copa", "choices", 0, 0.5),
+        Benchmark("siqa", "choices", 3, 0.5),
+        Benchmark("commonsense_qa", "choices", 0, 0.25),
+        Benchmark("piqa", "choices", 0, 0.5, ANSWER),
+        Benchmark("openbook_qa", "choices", 10, 0.25),
+        Benchmark("bigbench_strange_stories", "choices", 0, 0.5),
+        Benchmark("bigbench_strategy_qa", "choices", 0, 0.5),
+    ),
+    "language understanding": (
+        Benchmark("lambada_openai", "words", 0, 0),
+        Benchmark("hellaswag", "choices", 0, 0.25),
+        Benchmark("winograd", "schema", 3, 0.5),
+        Benchmark("winogrande", "schema", 5, 0.5),
+    ),
+    "symbolic problem solving": (
+        Benchmark("bigbench_elementary_math_qa", "choices", 1, 0.25),
+        Benchmark("bigbench_dyck_languages", "words", 5, 0),
+        Benchmark("bigbench_operators", "words", 3, 0),
+        Benchmark("simple_arithmetic_withspaces", "words", 5, 0),
+        Benchmark("simple_arithmetic_nospaces", "words", 5, 0),
+        Benchmark("gsm8k", "written", 0, 0),
+        Benchmark("svamp", "written", 5, 0),
+        Benchmark("agi_eval_lsat_ar", "choices", 5, 0.25),
+    ),
+    "reading comprehension": (
+        Benchmark("squad", "words", 3, 0),
+        Benchmark("boolq", "choices", 0, 0.5, ANSWER),
+        Benchmark("coqa", "words", 0, 0),
+        Benchmark("agi_eval_lsat_rc", "choices", 5, 0.25),
+        Benchmark("agi_eval_lsat_lr", "choices", 5, 0.25),
+        Benchmark("agi_eval_sat_en", "choices", 5, 0.25),
+    ),
+}
+METRIC = {"choices": "acc_tokens", "words": "acc", "schema": "acc", "written": "prefix_match", "own": "acc"}
+QUESTION = {"choices": "query", "words": "context", "written": "context"}
+NOTE = """Chance is taken off and the rest rescaled, nothing clipped; a category is the unweighted mean of its
+benchmarks, the number the mean of five categories. A missing benchmark refuses the whole: the Gauntlet itself drops
+its category without a word. Rows: scripts/eval/local_data of mosaicml/llm-foundry, each file as mosaicml/llm-
+foundry/<benchmark>/test.jsonl in the data folder; they are trimmed copies, so no score compares with the benchmarks
+they are named after. MMLU is the library's own, with the shots of its dev split; the prompts of all the others
+equal those of llm-foundry 8c8dd48f on fixture rows. The Gauntlet tokenises question and answer apart, here they are
+tokenised together."""
+
+
+def task_file(one: Benchmark) -> dict[str, Any]:
+    """Return the task of a benchmark."""
+    made: dict[str, Any] = {"include": f"_{one.kind}.yaml", "task": f"gauntlet_{one.name}", "dataset_name": one.name}
+    if one.shots:
+        made["num_fewshot"] = one.shots
+    if one.name in {"gsm8k", "svamp"}:
+        made["include"] = "_reasoned.yaml"
+        made["doc_to_text"] = f"{'Question: ' if one.name == 'svamp' else ''}{{{{context.strip()}}}}\n\nA:"
+    elif one.after:
+        made["doc_to_text"] = f"{{{{{QUESTION[one.kind]}.strip()}}}}{one.after}"
+    return made
+
+
+def jeopardy_files(one: Benchmark) -> dict[str, dict[str, Any]]:
+    """Return Jeopardy's five categories and the group of them."""
+    made = {}
+    for category in JEOPARDY:
+        own = {"task": f"gauntlet_jeopardy_{category}", "process_docs": f"!function rows.{category}"}
+        made[f"gauntlet_jeopardy_{category}.yaml"] = task_file(one) | own
+    group = {"group": "gauntlet_jeopardy", "task": [name.removesuffix(".yaml") for name in made]}
+    metric = {"metric": "acc", "aggregation": "mean", "weight_by_size": False}
+    return made | {"gauntlet_jeopardy.yaml": {**group, "aggregate_metric_list": [metric], "metadata": {"version": 0.3}}}
+
+
+def member(one: Benchmark, column: str) -> dict[str, Any]:
+    """Return a benchmark's line in the suite."""
+    name = one.name if one.kind == "own" else f"gauntlet_{one.name}"
+    return {"task": name, "shots": one.shots, "metric": METRIC[one.kind], "chance": one.chance, "column": column}
+
+
+def text_of(content: dict[str, Any]) -> str:
+    """Return a file's text; a function's name is written with its tag."""
+    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110)
+    return "".join(
+        line.replace("'!function ", "!function ").replace("'\n", "\n") if "'!function " in line else line
+        for line in text.splitlines(keepends=True)
+    )
+
+
+def suite_text() -> str:
+    """Return the suite's file."""
+    head = {"name": "gauntlet-v0.3", "aliases": ["gauntlet", "eval-gauntlet"], "version": "1",
+            "title": "Mosaic Eval Gauntlet v0.3", "profile": "gauntlet-v0.3"}  # fmt: skip
+    members = [member(one, column) for column, ones in CATEGORIES.items() for one in ones]
+    lines = [yaml.safe_dump(one, default_flow_style=True, sort_keys=False, width=1000).strip() for one in members]
+    tail = {"normalise": "chance", "clip": False, "missing": "refuse", "group_by": "column", "aggregate": "mean",
+            "reproduced": False}  # fmt: skip
+    note = "\n".join(f"  {line}" for line in NOTE.split("\n"))
+    return "".join(
+        (
+            yaml.safe_dump(head, sort_keys=False, width=1000),
+            "members:\n",
+            *(f"  - {line}\n" for line in lines),
+            yaml.safe_dump(tail, sort_keys=False),
+            f"note: >-\n{note}\n",
+        )
+    )
+
+
+def files() -> dict[Path, str]:
+    """Return every file that is made, by its place below the library."""
+    made: dict[str, dict[str, Any]] = {}
+    for ones in CATEGORIES.values():
+        for one in ones:
+            if one.name == "jeopardy":
+                made |= jeopardy_files(one)
+            elif one.kind != "own":
+                made[f"gauntlet_{one.name}.yaml"] = task_file(one)
+    place = FOLDER.relative_to(LIBRARY)
+    texts = {place / name: text_of(content) for name, content in made.items()}
+    return texts | {Path("suites", "gauntlet-v0.3.yaml"): suite_text()}
+
+
+def main() -> None:
+    """Write them."""
+    for place, text in files().items():
+        (LIBRARY / place).parent.mkdir(parents=True, exist_ok=True)
+        (LIBRARY / place).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
