@@ -34,7 +34,12 @@ def test_every_model_name_of_lm_eval_is_answered() -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("vllm", "--model hf"), ("openai-completions", "HTTP"), ("hugingface", "huggingface"), ("gpt2/x", "pretrained=")],
+    [
+        ("sglang", "--model hf"),
+        ("openai-completions", "HTTP"),
+        ("hugingface", "huggingface"),
+        ("gpt2/x", "pretrained="),
+    ],
 )
 def test_other_names_are_refused_with_a_way_on(name: str, message: str) -> None:
     """An unknown kind of model says what to do."""

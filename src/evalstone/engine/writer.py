@@ -69,8 +69,12 @@ def changes(name: str, value: Any, table: dict[str, Any]) -> bool:
 
 
 def defaults_of(model: Any) -> GenerationDefaults:
-    """Return what the model's generation_config says, as far as it can change a greedy or sampled answer."""
-    config = getattr(model, "generation_config", None)
+    """Return what the generation_config of a loaded model says."""
+    return defaults_of_config(getattr(model, "generation_config", None))
+
+
+def defaults_of_config(config: Any) -> GenerationDefaults:
+    """Return what a generation_config says, as far as it can change a greedy or sampled answer."""
     values = dict(config.to_dict()) if config is not None else {}
     eos = values.get("eos_token_id")
     ids = [] if eos is None else eos if isinstance(eos, list) else [eos]

@@ -17,6 +17,7 @@ MODELS: Registry[Factory] = Registry(
         **dict.fromkeys(
             ("hf", "huggingface", "hf-auto", "hf-causal", "hf-causal-experimental"), "evalstone.models.create:local"
         ),
+        "vllm": "evalstone.models.create:vllm",
         **dict.fromkeys(("fake", "dummy"), "evalstone.models.create:fake"),
     },
 )
@@ -25,7 +26,6 @@ MODELS: Registry[Factory] = Registry(
 ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(
         (
-            "vllm",
             "vllm-vlm",
             "sglang",
             "sglang-generate",
@@ -111,6 +111,17 @@ def local(arguments: Mapping[str, Any]) -> Model:
     if not isinstance(n_workers, int) or n_workers < 1:
         raise UsageError(f"workers={n_workers!r}; expected a whole number from 1")
     return LocalModel(local_arguments(values), n_workers=n_workers)
+
+
+def vllm(arguments: Mapping[str, Any]) -> Model:
+    """Return a model that vLLM runs.
+
+    Raises: UsageError.
+    """
+    from evalstone.models.vllm import VllmModel
+    from evalstone.models.vllm_arguments import vllm_arguments
+
+    return VllmModel(vllm_arguments(arguments))
 
 
 def fake(arguments: Mapping[str, Any]) -> Model:

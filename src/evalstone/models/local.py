@@ -26,6 +26,7 @@ from evalstone.models.render import ChatRenderer
 from evalstone.models.tokenizer import TokenizerSource, load_tokenizer
 from evalstone.models.tokenizer_facts import tokenizer_facts
 from evalstone.models.tokens import Encoder
+from evalstone.models.vllm_engine import VllmEngine
 from evalstone.models.workers import EnginePool
 from evalstone.models.writing import (
     Writing,
@@ -75,7 +76,7 @@ class LocalModel:
         self.arguments = arguments
         self.n_workers = 1 if loaded else max(n_workers, process_of()[1])
         self._loaded = loaded
-        self._engine: Engine | EnginePool | None = None
+        self._engine: Engine | EnginePool | VllmEngine | None = None
         self._last_info: Mapping[str, JsonValue] = {}
 
     @classmethod
@@ -198,7 +199,7 @@ class LocalModel:
         self._last_info = {**self._last_info, "generation": writing.described()}
         observe = tally.on_window()
         on_step = None if observe is None else as_window(observe, writing.prompts)
-        if isinstance(engine, EnginePool):
+        if isinstance(engine, EnginePool | VllmEngine):  # engines that look for stops themselves
             results = engine.generate(writing.prompts, writing.stops, on_step=on_step)
         else:
             results = engine.generate(writing.prompts, stop=writing.stop_check(), on_step=on_step)
@@ -275,23 +276,21 @@ class LocalModel:
             )
 
     @property
-    def engine(self) -> "Engine | EnginePool":
+    def engine(self) -> "Engine | EnginePool | VllmEngine":
         """The engine with the weights, loaded at first use.
 
         Raises: ModelUnavailable; MissingExtra without torch.
         """
         if self._engine is None:
-            if find_spec("torch") is None or find_spec("transformers") is None:
-                raise MissingExtra("a local model", "hf")
-            if self.n_workers > 1:
-                source, tokenizer = str(self._folders.model), self._tokenizer_source
-                self._engine = EnginePool(source, self._settings(), self.n_workers, tokenizer)
-            else:
-                self._engine = self._load()
+            self._engine = self._started()
             self._last_info = {**asdict(self._engine.info), "n_workers": self.n_workers}
         return self._engine
 
-    def _load(self) -> "Engine":
+    def _started(self) -> "Engine | EnginePool | VllmEngine":
+        if find_spec("torch") is None or find_spec("transformers") is None:
+            raise MissingExtra("a local model", "hf")
+        if self.n_workers > 1:
+            return EnginePool(str(self._folders.model), self._settings(), self.n_workers, self._tokenizer_source)
         from evalstone.engine.engine import Engine
 
         source = self._loaded.model if self._loaded else str(self._folders.model)
@@ -317,7 +316,7 @@ class LocalModel:
     def stream(self, request: Request) -> Iterator[str]:
         """Yield pieces of the text that answers the request's first generate ask, stops and thoughts left out.
 
-        Workers write it in one piece.
+        Workers and vLLM write it in one piece.
         Raises: UsageError if it has none; PromptTooLong or another ModelError where there is no answer.
         """
         ask = first_text_ask(request)
@@ -326,7 +325,7 @@ class LocalModel:
         if work.known:
             raise failure_of(work.known[0])
         engine = self.engine
-        if isinstance(engine, EnginePool):
+        if isinstance(engine, EnginePool | VllmEngine):
             for output in self.answer([once]):
                 yield text_of(output)
         else:
