@@ -10,7 +10,7 @@ from evalstone.api.comparison import compare_stored
 from evalstone.api.importing import import_run
 from evalstone.cli.main import main
 from evalstone.errors import DataError
-from evalstone.interop.imported import imported_run
+from evalstone.interop.imported_lm_eval import imported_run
 from evalstone.records import LoglikelihoodAsk
 from evalstone.store import Store
 from tests.interop.test_lm_eval_files import results_in

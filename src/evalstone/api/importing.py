@@ -1,4 +1,4 @@
-"""Other people's runs in our store: lm-eval's results, and runs that were exported from another store."""
+"""Other people's runs in our store: other tools' logs, and runs that were exported from another store."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ class Imported:
 
 
 def import_run(store: str | None, path: str | Path, *, command: str | None = None) -> Imported:
-    """Store the run in a results file of lm-eval (or a folder with one, its samples too), or an exported run.
+    """Store the run in another tool's files (lm-eval, lighteval, Inspect, HELM, simple-evals), or an exported run.
 
     Raises: DataError, and nothing is stored, where the files are not as they are written.
     """
@@ -27,10 +27,10 @@ def import_run(store: str | None, path: str | Path, *, command: str | None = Non
         opened = Store.open(store)
         run_id, is_new = read_run_file(opened, Path(path))
         return Imported(Run(opened, run_id), is_new)
-    from evalstone.interop.imported import imported_run
+    from evalstone.interop.read_imported import read_imported
     from evalstone.interop.store_imported import store_imported
 
-    found = imported_run(path)  # all of it is read before anything is written
+    found = read_imported(path)  # all of it is read before anything is written
     opened = Store.open(store)
     run_id, is_new = store_imported(opened, found, command=command)
     return Imported(Run(opened, run_id), is_new, found.notes)

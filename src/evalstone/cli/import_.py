@@ -13,9 +13,11 @@ from evalstone.cli.output import json_option, print_json, print_rich, store_opti
 @store_option
 @json_option
 def import_(path: Path, store: str | None, as_json: bool) -> None:
-    """Store a run made elsewhere: PATH is lm-eval's results file or a folder with one, or an exported .evalstone file.
+    """Store a run made elsewhere, so that it shows and compares like our own, marked as imported.
 
-    lm-eval's samples files of the same time are read too; without them the run can be shown but not compared.
+    PATH is lm-eval's or lighteval's results file, or a folder with one (their samples or details of the same time are
+    read too; without them the run can be shown but not compared); Inspect's .eval log or a folder of them; HELM's run
+    folder or a suite's; simple-evals' _allresults.json; or an exported .evalstone file.
     """
     from evalstone.api.importing import import_run
 

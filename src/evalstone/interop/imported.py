@@ -1,38 +1,41 @@
-"""A run of lm-eval as records of ours: plan, requests, outputs and scores, ready to be stored.
+"""A run that another tool made, as records of ours, ready to be stored.
 
-What the files hold is kept and nothing is made up: prompts and answers come from the samples files, scores are theirs,
-and what a file does not say (tokens, hashes of weights) stays unknown. The plan's model is of the kind `imported` and
-carries the hash of each file, so the same files are the same run, and nobody takes it for one of ours.
+What the tool's files hold is kept and nothing is made up: what they do not say (tokens, hashes of weights) stays
+unknown. The plan's model is of the kind `imported` and carries the hash of each file, so the same files are the same
+run, and nobody takes it for one of ours. `imported_lm_eval` fills `ImportedRun` by itself, since lm-eval's files hold
+nearly what ours do; the readers of other tools give a `ForeignRun`, and `imported_of` does the rest.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from evalstone.errors import DataError
-from evalstone.interop.read_lm_eval import read_lm_eval, results_file, samples_file, samples_of
+from evalstone.errors import EvalstoneError
 from evalstone.records import (
     Ask,
     Estimate,
     GenerateAsk,
+    GenerationSettings,
     JsonValue,
     LoglikelihoodAsk,
     ModelIdentity,
     Output,
     Request,
-    RollingAsk,
     RunPlan,
     Sample,
     Score,
+    ScoreStatus,
     TaskPlan,
     content_hash,
 )
-from evalstone.report.evidence import GroupSummaryInput, RunEvidence, TaskSummaryInput
-from evalstone.report.summarise import BOOTSTRAP_ITERS, summarise
-from evalstone.tasks.generation import settings_of
+from evalstone.report.evidence import GroupSummaryInput, ScoreRow, TaskSummaryInput
+from evalstone.report.summarise import summarise
+from evalstone.scoring.choices import score_choices
+
+__all__ = ["KIND", "NORMAL_95", "UNKNOWN", "ForeignChoice", "ForeignRun", "ForeignSample", "ImportedRun", "StatedValue",
+           "digest", "disagreements", "facts_from", "imported_of"]  # fmt: skip
 
 KIND = "imported"
 UNKNOWN = "unknown (imported)"
@@ -55,234 +58,99 @@ class ImportedRun:
     notes: tuple[str, ...] = ()  # where summing the samples again does not give the file's number
 
 
-@dataclass(slots=True)
-class _Read:
-    """What the samples files of all tasks hold, as it is gathered."""
+@dataclass(frozen=True, slots=True)
+class ForeignChoice:
+    """One choice whose log-likelihood a file gives."""
 
-    requests: dict[str, Request] = field(default_factory=dict)
-    samples: dict[str, Sample] = field(default_factory=dict)
-    outputs: list[Output] = field(default_factory=list)
-
-
-def imported_run(path: str | Path) -> ImportedRun:
-    """Return the run in a results file of lm-eval (or the latest in a folder), with its samples where they are.
-
-    Raises: DataError, in one line, where a file is missing or is not what lm-eval writes.
-    """
-    file = results_file(Path(path))
-    try:
-        evidence = read_lm_eval(file)
-        results = json.loads(file.read_text(encoding="utf-8"))
-        return _imported(file, results, evidence)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(
-            f"{file} or its samples are not as lm-eval writes them: {type(error).__name__}: {error}; nothing was stored"
-        ) from error
+    text: str
+    nats: float
+    is_greedy: bool | None = None
 
 
-def _imported(file: Path, results: Mapping[str, Any], evidence: RunEvidence) -> ImportedRun:
-    read = _Read()
-    origin = {file.name: _digest(file)}
-    for task in evidence.tasks:
-        logged = samples_file(file, task.name)
-        if logged.is_file():
-            origin[logged.name] = _digest(logged)
-        for line in samples_of(file, task.name):
-            _add_line(read, task, line)
-    scores = tuple(
-        Score(f"{row.task}/{row.sample_index}/0", row.metric, row.value, row.filter, row.status, row.parts, row.detail)
-        for row in evidence.rows
-    )
-    estimates, notes = _estimates(evidence, results)
+@dataclass(frozen=True, slots=True)
+class ForeignSample:
+    """One sample of another tool's log."""
+
+    task: str
+    index: int
+    row: Mapping[str, JsonValue]  # what makes it this question; its hash pairs it with other runs of the tool
+    prompt: str
+    target: str
+    scores: Mapping[str, float | None]  # by metric; None where nothing came
+    answers: tuple[str, ...] = ()  # written ones, a repeat each
+    choices: tuple[ForeignChoice, ...] = ()
+    gold: int | None = None  # which choice is right
+    n_choices: int | None = None  # of a written answer that is a letter
+    n_shots: int = 0
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatedValue:
+    """One number as the file itself gives it."""
+
+    task: str
+    metric: str
+    value: float
+    stderr: float | None = None
+    n: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignRun:
+    """A run of another tool, as its reader found it."""
+
+    tool: str
+    model: str
+    tasks: tuple[TaskSummaryInput, ...]
+    samples: tuple[ForeignSample, ...]
+    stated: tuple[StatedValue, ...]
+    files: tuple[Path, ...]
+    version: str | None = None
+    date: str | None = None
+    dtype: str = "dtype unknown"
+    config: Mapping[str, JsonValue] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def imported_of(run: ForeignRun) -> ImportedRun:
+    """Return another tool's run as records of ours, its numbers summed again from its samples."""
+    names = [file.name for file in run.files]
+    origin = {
+        name if names.count(name) == 1 else f"{file.parent.name}/{name}": digest(file)
+        for name, file in zip(names, run.files, strict=True)
+    }
+    requests = [_request(sample) for sample in run.samples]
+    pairs = list(zip(requests, run.samples, strict=True))
+    rows = [row for sample in run.samples for row in _rows(sample)]
+    with_samples = {row.task for row in rows}
+    summed = summarise(rows, [task for task in run.tasks if task.name in with_samples], bootstrap_iters=0)
+    stated = [_stated(one) for one in run.stated]
+    known = {(one.task, one.metric, one.filter) for one in summed}
+    source = {"tool": run.tool, "version": run.version, "date": run.date, "files": origin, "config": dict(run.config)}
+    facts = facts_from(run.tasks, (), {task.name: {} for task in run.tasks}, origin=run.tool)
     return ImportedRun(
-        plan=_plan(results, evidence, origin, read),
+        plan=_plan(run, origin),
         origin=origin,
-        requests=tuple(read.requests.values()),
-        samples=tuple(read.samples.values()),
-        outputs=tuple(read.outputs),
-        scores=scores,
-        estimates=estimates,
-        extra={**facts_from(evidence.tasks, evidence.groups, results["configs"]), "imported": _source(results, origin)},
-        notes=notes,
+        requests=tuple(requests),
+        samples=tuple(Sample(one.task, one.index, one.row, content_hash(dict(one.row))) for one in run.samples),
+        outputs=tuple(output for request, sample in pairs for output in _outputs(request, sample)),
+        scores=tuple(
+            Score(f"{r.task}/{r.sample_index}/0", r.metric, r.value, r.filter, r.status, r.parts, r.detail)
+            for r in rows
+        ),
+        estimates=(*summed, *(one for one in stated if (one.task, one.metric, one.filter) not in known)),
+        extra={**facts, "imported": source},
+        notes=(*run.notes, *disagreements(summed, stated)),
     )
 
 
-def _digest(file: Path) -> str:
+def digest(file: Path) -> str:
+    """Return `sha256:<hex>` of a file."""
     return "sha256:" + sha256(file.read_bytes()).hexdigest()
 
 
-def _source(results: Mapping[str, Any], origin: Mapping[str, str]) -> dict[str, JsonValue]:
-    return {
-        "tool": "lm-eval",
-        "version": results.get("lm_eval_version"),
-        "date": results.get("date"),
-        "files": dict(origin),
-        "config": results.get("config") or {},
-    }
-
-
-def _plan(results: Mapping[str, Any], evidence: RunEvidence, origin: Mapping[str, str], read: _Read) -> RunPlan:
-    config = results.get("config") or {}
-    shas: dict[str, list[str]] = {}
-    for sample in read.samples.values():
-        shas.setdefault(sample.task, []).append(sample.sha256)
-    n_parameters = config.get("model_num_parameters")
-    dtype = str(config.get("model_dtype") or "unknown").removeprefix("torch.")
-    model = ModelIdentity(
-        name=str(results.get("model_name") or results.get("model_name_sanitized") or "unknown"),
-        kind=KIND,
-        content_hash=None,
-        tokenizer_hash=None,
-        template_hash=results.get("chat_template_sha"),
-        dtype=dtype,
-        numerics="float32" if dtype == "float32" else "model-dtype",  # lm-eval scores in the model's own dtype
-        max_length=results.get("max_length"),
-        n_parameters=n_parameters if isinstance(n_parameters, int) and n_parameters > 0 else None,
-        revision=config.get("model_revision"),
-        options=(("files", dict(origin)),),
-    )
-    tasks = tuple(
-        TaskPlan(
-            name=task.name,
-            version=task.version,
-            spec_hash=UNKNOWN,
-            dataset_hash=content_hash(shas[task.name]) if task.name in shas else UNKNOWN,
-            num_fewshot=task.num_fewshot,
-            n_samples=len(shas.get(task.name, ())) or _n_effective(results, task.name),
-            generation=results["configs"][task.name].get("generation_kwargs"),
-        )
-        for task in evidence.tasks
-    )
-    return RunPlan(
-        model=model,
-        profile=f"lm-eval-{results.get('lm_eval_version') or 'unknown'}",
-        tasks=tasks,
-        seed=int(config.get("fewshot_seed") or 1234),
-        limit=config.get("limit"),
-        apply_chat_template=bool(results.get("chat_template_sha")),
-        fewshot_as_multiturn=bool(results.get("fewshot_as_multiturn")),
-        system_instruction=results.get("system_instruction"),
-    )
-
-
-def _n_effective(results: Mapping[str, Any], task: str) -> int:
-    counts = (results.get("n-samples") or {}).get(task, {})
-    return int(counts.get("effective") or results["results"].get(task, {}).get("sample_len") or 0)
-
-
-# ------------------------------------------------------------------------------------------ samples
-
-
-def _add_line(read: _Read, task: TaskSummaryInput, line: Mapping[str, Any]) -> None:
-    """Add one sample's request and answers; a second line of it (another filter) adds none."""
-    index = int(line["doc_id"])
-    sha = content_hash(line["doc"])
-    place = f"{task.name}/{index}/0"
-    if place in read.requests:
-        return
-    arguments = list((line.get("arguments") or {}).values())
-    answers = list(line.get("resps") or ())
-    if len(arguments) != len(answers):
-        raise DataError(
-            f"sample {index} of {task.name} has {len(arguments)} requests and {len(answers)} answers; expected as many"
-        )
-    first = str(arguments[0]["arg_0"]) if arguments else ""
-    asks = tuple(
-        _ask(task, number, one, first, len(given))
-        for number, (one, given) in enumerate(zip(arguments, answers, strict=True))
-    )
-    is_rolling = task.output_type == "loglikelihood_rolling"
-    read.requests[place] = Request(
-        task=task.name,
-        sample_index=index,
-        sample_sha256=sha,
-        segments=("",) if is_rolling else (first,),
-        asks=asks,
-        target=str(line.get("target", "")),
-        n_shots=task.num_fewshot,
-    )
-    read.samples[place] = Sample(task.name, index, line["doc"], sha)
-    for ask, given in zip(asks, answers, strict=True):
-        read.outputs += [_output(place, ask, repeat, answer) for repeat, answer in enumerate(given)]
-
-
-def _ask(task: TaskSummaryInput, index: int, arguments: Mapping[str, Any], first: str, n_repeats: int) -> Ask:
-    context = str(arguments["arg_0"])
-    if task.output_type == "loglikelihood_rolling":
-        return RollingAsk(index, context)
-    if task.output_type == "generate_until":
-        return GenerateAsk(index, settings_of(task.name, dict(arguments["arg_1"]), max(n_repeats, 1)))
-    return LoglikelihoodAsk(
-        index,
-        str(arguments["arg_1"]),
-        None if context == first else (context,),
-        "choice" if context == first else "unconditional",
-    )
-
-
-def _output(request_id: str, ask: Ask, repeat: int, answer: Any) -> Output:
-    if isinstance(ask, GenerateAsk):
-        return Output(request_id, ask.index, repeat, text=str(answer))
-    nats, greedy = answer if isinstance(answer, list | tuple) else (answer, None)
-    try:
-        value = float(nats)
-    except (TypeError, ValueError):
-        return Output(
-            request_id, ask.index, repeat, error=f"the file holds no answer: {nats!r}", error_kind="Permanent"
-        )
-    return Output(request_id, ask.index, repeat, value, None if greedy is None else str(greedy) == "True")
-
-
-# ----------------------------------------------------------------------------------------- estimates
-
-
-def _estimates(evidence: RunEvidence, results: Mapping[str, Any]) -> tuple[tuple[Estimate, ...], tuple[str, ...]]:
-    """Return the run's estimates, summed again from its samples where the files hold them, and what disagrees."""
-    iterations = int((results.get("config") or {}).get("bootstrap_iters") or 0)
-    with_samples = {row.task for row in evidence.rows}
-    tasks = [task for task in evidence.tasks if task.name in with_samples]
-    complete = with_samples == {task.name for task in evidence.tasks}
-    summed = summarise(
-        evidence.rows, tasks, evidence.groups if complete else (), bootstrap_iters=min(iterations, BOOTSTRAP_ITERS)
-    )
-    known = {(one.task, one.metric, one.filter) for one in summed}
-    stated = list(_stated(evidence, results))
-    notes = tuple(_disagreements(summed, stated))
-    return (*summed, *(one for one in stated if (one.task, one.metric, one.filter) not in known)), notes
-
-
-def _stated(evidence: RunEvidence, results: Mapping[str, Any]) -> list[Estimate]:
-    """Return the numbers of the results file itself, with the interval its standard error gives."""
-    found = []
-    directions = {
-        (task.name, metric.name): metric.higher_is_better for task in evidence.tasks for metric in task.metrics
-    }
-    for name, entry in {**results["results"], **(results.get("groups") or {})}.items():
-        for key, value in entry.items():
-            metric, _, name_of_filter = str(key).partition(",")
-            if not name_of_filter or metric.endswith("_stderr") or not isinstance(value, int | float):
-                continue
-            error = entry.get(f"{metric}_stderr,{name_of_filter}")
-            stderr = float(error) if isinstance(error, int | float) else None
-            found.append(
-                Estimate(
-                    task=name,
-                    metric=metric,
-                    filter=name_of_filter,
-                    value=float(value),
-                    low=None if stderr is None else value - NORMAL_95 * stderr,
-                    high=None if stderr is None else value + NORMAL_95 * stderr,
-                    method="normal, from the file's standard error" if stderr is not None else "none in the file",
-                    n=int(entry.get("sample_len") or 0),
-                    stderr=stderr,
-                    higher_is_better=directions.get((name, metric), True),
-                    details={"lm_eval_value": float(value), "lm_eval_stderr": stderr},
-                )
-            )
-    return found
-
-
-def _disagreements(summed: Sequence[Estimate], stated: Sequence[Estimate]) -> list[str]:
+def disagreements(summed: Sequence[Estimate], stated: Sequence[Estimate]) -> list[str]:
     """Return a line for each number that its samples do not give again."""
     own = {(one.task, one.metric, one.filter): one for one in summed}
     lines = []
@@ -300,7 +168,11 @@ def _disagreements(summed: Sequence[Estimate], stated: Sequence[Estimate]) -> li
 
 
 def facts_from(
-    tasks: Sequence[TaskSummaryInput], groups: Sequence[GroupSummaryInput], configs: Mapping[str, Any]
+    tasks: Sequence[TaskSummaryInput],
+    groups: Sequence[GroupSummaryInput],
+    configs: Mapping[str, Any],
+    *,
+    origin: str = "lm-eval",
 ) -> dict[str, JsonValue]:
     """Return what a stored run remembers of its tasks, in the form that `report.task_facts` reads back."""
     return {
@@ -313,7 +185,7 @@ def facts_from(
                 "n_total": task.n_total,
                 "chance": task.chance,
                 "primary_metric": task.primary_metric,
-                "origin": "lm-eval",
+                "origin": origin,
                 "source": None,
                 "metrics": [
                     {
@@ -347,3 +219,108 @@ def facts_from(
             for group in groups
         ],
     }
+
+
+def _stated(one: StatedValue) -> Estimate:
+    """Return the file's own number with the interval that its standard error gives."""
+    half = None if one.stderr is None else NORMAL_95 * one.stderr
+    return Estimate(
+        task=one.task,
+        metric=one.metric,
+        filter="none",
+        value=one.value,
+        low=None if half is None else one.value - half,
+        high=None if half is None else one.value + half,
+        method="none in the file" if half is None else "normal, from the file's standard error",
+        n=one.n,
+        stderr=one.stderr,
+        details={"lm_eval_value": one.value, "lm_eval_stderr": one.stderr},
+    )
+
+
+def _request(sample: ForeignSample) -> Request:
+    asks: tuple[Ask, ...] = tuple(LoglikelihoodAsk(i, choice.text) for i, choice in enumerate(sample.choices))
+    if not asks and (sample.answers or sample.error):
+        asks = (GenerateAsk(0, GenerationSettings(repeats=max(1, len(sample.answers)))),)
+    return Request(
+        task=sample.task,
+        sample_index=sample.index,
+        sample_sha256=content_hash(dict(sample.row)),
+        segments=(sample.prompt,),
+        asks=asks,
+        target=sample.target,
+        n_shots=sample.n_shots,
+    )
+
+
+def _outputs(request: Request, sample: ForeignSample) -> Iterator[Output]:
+    if sample.error is not None:
+        for ask in request.asks:
+            yield Output(request.id, ask.index, error=sample.error, error_kind="Permanent")
+        return
+    for index, choice in enumerate(sample.choices):
+        yield Output(request.id, index, 0, choice.nats, choice.is_greedy)
+    for repeat, answer in enumerate(() if sample.choices else sample.answers):
+        yield Output(request.id, 0, repeat, text=answer)
+
+
+def _rows(sample: ForeignSample) -> Iterator[ScoreRow]:
+    """Yield the scores of a sample as its file gives them, and for choices what their log-likelihoods tell besides."""
+    sha = content_hash(dict(sample.row))
+    own = _choice_scores(sample)
+    known: JsonValue = None if sample.n_choices is None else {"n_choices": sample.n_choices}
+    for metric, value in sample.scores.items():
+        scored = own.get(metric)
+        yield ScoreRow(
+            sample.task,
+            sample.index,
+            sha,
+            metric,
+            value,
+            status=ScoreStatus.FAILED if value is None else ScoreStatus.SCORED,
+            detail=scored.detail if scored is not None and scored.value == value else known,
+            n_shots=sample.n_shots,
+        )
+    for metric in ("brier", "confidence") if own else ():
+        yield ScoreRow(sample.task, sample.index, sha, metric, own[metric].value, parts=own[metric].parts)
+
+
+def _choice_scores(sample: ForeignSample) -> dict[str, Any]:
+    """Score a multiple choice again from its log-likelihoods; empty where the file does not hold enough."""
+    if sample.gold is None or len(sample.choices) < 2:
+        return {}
+    nats = [choice.nats for choice in sample.choices]
+    greedy = [bool(choice.is_greedy) for choice in sample.choices]
+    texts = [choice.text.strip() for choice in sample.choices]
+    try:
+        return dict(score_choices(nats, greedy, None, texts, sample.gold, ["acc", "acc_norm"]))
+    except (EvalstoneError, ValueError):  # a sample that was logged otherwise keeps its scores and tells no more
+        return {}
+
+
+def _plan(run: ForeignRun, origin: Mapping[str, str]) -> RunPlan:
+    shas: dict[str, list[str]] = {}
+    for sample in run.samples:
+        shas.setdefault(sample.task, []).append(content_hash(dict(sample.row)))
+    model = ModelIdentity(
+        name=run.model,
+        kind=KIND,
+        content_hash=None,
+        tokenizer_hash=None,
+        template_hash=None,
+        dtype=run.dtype,
+        numerics="numerics unknown",
+        options=(("files", dict(origin)),),
+    )
+    tasks = tuple(
+        TaskPlan(
+            name=task.name,
+            version=task.version,
+            spec_hash=UNKNOWN,
+            dataset_hash=content_hash(shas[task.name]) if task.name in shas else UNKNOWN,
+            num_fewshot=task.num_fewshot,
+            n_samples=len(shas.get(task.name, ())) or task.n_total or 0,
+        )
+        for task in run.tasks
+    )
+    return RunPlan(model=model, profile=f"{run.tool}-{run.version}" if run.version else run.tool, tasks=tasks)

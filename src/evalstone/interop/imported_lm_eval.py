@@ -1,0 +1,261 @@
+"""A run of lm-eval as records of ours: its prompts and answers are those of its samples files, its scores theirs."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evalstone.errors import DataError
+from evalstone.interop.imported import (
+    KIND,
+    NORMAL_95,
+    UNKNOWN,
+    ImportedRun,
+    digest,
+    disagreements,
+    facts_from,
+)
+from evalstone.interop.read_lm_eval import read_lm_eval, results_file, samples_file, samples_of
+from evalstone.records import (
+    Ask,
+    Estimate,
+    GenerateAsk,
+    JsonValue,
+    LoglikelihoodAsk,
+    ModelIdentity,
+    Output,
+    Request,
+    RollingAsk,
+    RunPlan,
+    Sample,
+    Score,
+    TaskPlan,
+    content_hash,
+)
+from evalstone.report.evidence import RunEvidence, TaskSummaryInput
+from evalstone.report.summarise import BOOTSTRAP_ITERS, summarise
+from evalstone.tasks.generation import settings_of
+
+
+@dataclass(slots=True)
+class _Read:
+    """What the samples files of all tasks hold, as it is gathered."""
+
+    requests: dict[str, Request] = field(default_factory=dict)
+    samples: dict[str, Sample] = field(default_factory=dict)
+    outputs: list[Output] = field(default_factory=list)
+
+
+def imported_run(path: str | Path) -> ImportedRun:
+    """Return the run in a results file of lm-eval (or the latest in a folder), with its samples where they are.
+
+    Raises: DataError, in one line, where a file is missing or is not what lm-eval writes.
+    """
+    file = results_file(Path(path))
+    try:
+        evidence = read_lm_eval(file)
+        results = json.loads(file.read_text(encoding="utf-8"))
+        return _imported(file, results, evidence)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(
+            f"{file} or its samples are not as lm-eval writes them: {type(error).__name__}: {error}; nothing was stored"
+        ) from error
+
+
+def _imported(file: Path, results: Mapping[str, Any], evidence: RunEvidence) -> ImportedRun:
+    read = _Read()
+    origin = {file.name: digest(file)}
+    for task in evidence.tasks:
+        logged = samples_file(file, task.name)
+        if logged.is_file():
+            origin[logged.name] = digest(logged)
+        for line in samples_of(file, task.name):
+            _add_line(read, task, line)
+    scores = tuple(
+        Score(f"{row.task}/{row.sample_index}/0", row.metric, row.value, row.filter, row.status, row.parts, row.detail)
+        for row in evidence.rows
+    )
+    estimates, notes = _estimates(evidence, results)
+    return ImportedRun(
+        plan=_plan(results, evidence, origin, read),
+        origin=origin,
+        requests=tuple(read.requests.values()),
+        samples=tuple(read.samples.values()),
+        outputs=tuple(read.outputs),
+        scores=scores,
+        estimates=estimates,
+        extra={**facts_from(evidence.tasks, evidence.groups, results["configs"]), "imported": _source(results, origin)},
+        notes=notes,
+    )
+
+
+def _source(results: Mapping[str, Any], origin: Mapping[str, str]) -> dict[str, JsonValue]:
+    return {
+        "tool": "lm-eval",
+        "version": results.get("lm_eval_version"),
+        "date": results.get("date"),
+        "files": dict(origin),
+        "config": results.get("config") or {},
+    }
+
+
+def _plan(results: Mapping[str, Any], evidence: RunEvidence, origin: Mapping[str, str], read: _Read) -> RunPlan:
+    config = results.get("config") or {}
+    shas: dict[str, list[str]] = {}
+    for sample in read.samples.values():
+        shas.setdefault(sample.task, []).append(sample.sha256)
+    n_parameters = config.get("model_num_parameters")
+    dtype = str(config.get("model_dtype") or "unknown").removeprefix("torch.")
+    model = ModelIdentity(
+        name=str(results.get("model_name") or results.get("model_name_sanitized") or "unknown"),
+        kind=KIND,
+        content_hash=None,
+        tokenizer_hash=None,
+        template_hash=results.get("chat_template_sha"),
+        dtype=dtype,
+        numerics="float32" if dtype == "float32" else "model-dtype",  # lm-eval scores in the model's own dtype
+        max_length=results.get("max_length"),
+        n_parameters=n_parameters if isinstance(n_parameters, int) and n_parameters > 0 else None,
+        revision=config.get("model_revision"),
+        options=(("files", dict(origin)),),
+    )
+    tasks = tuple(
+        TaskPlan(
+            name=task.name,
+            version=task.version,
+            spec_hash=UNKNOWN,
+            dataset_hash=content_hash(shas[task.name]) if task.name in shas else UNKNOWN,
+            num_fewshot=task.num_fewshot,
+            n_samples=len(shas.get(task.name, ())) or _n_effective(results, task.name),
+            generation=results["configs"][task.name].get("generation_kwargs"),
+        )
+        for task in evidence.tasks
+    )
+    return RunPlan(
+        model=model,
+        profile=f"lm-eval-{results.get('lm_eval_version') or 'unknown'}",
+        tasks=tasks,
+        seed=int(config.get("fewshot_seed") or 1234),
+        limit=config.get("limit"),
+        apply_chat_template=bool(results.get("chat_template_sha")),
+        fewshot_as_multiturn=bool(results.get("fewshot_as_multiturn")),
+        system_instruction=results.get("system_instruction"),
+    )
+
+
+def _n_effective(results: Mapping[str, Any], task: str) -> int:
+    counts = (results.get("n-samples") or {}).get(task, {})
+    return int(counts.get("effective") or results["results"].get(task, {}).get("sample_len") or 0)
+
+
+# ------------------------------------------------------------------------------------------ samples
+
+
+def _add_line(read: _Read, task: TaskSummaryInput, line: Mapping[str, Any]) -> None:
+    """Add one sample's request and answers; a second line of it (another filter) adds none."""
+    index = int(line["doc_id"])
+    sha = content_hash(line["doc"])
+    place = f"{task.name}/{index}/0"
+    if place in read.requests:
+        return
+    arguments = list((line.get("arguments") or {}).values())
+    answers = list(line.get("resps") or ())
+    if len(arguments) != len(answers):
+        raise DataError(
+            f"sample {index} of {task.name} has {len(arguments)} requests and {len(answers)} answers; expected as many"
+        )
+    first = str(arguments[0]["arg_0"]) if arguments else ""
+    asks = tuple(
+        _ask(task, number, one, first, len(given))
+        for number, (one, given) in enumerate(zip(arguments, answers, strict=True))
+    )
+    is_rolling = task.output_type == "loglikelihood_rolling"
+    read.requests[place] = Request(
+        task=task.name,
+        sample_index=index,
+        sample_sha256=sha,
+        segments=("",) if is_rolling else (first,),
+        asks=asks,
+        target=str(line.get("target", "")),
+        n_shots=task.num_fewshot,
+    )
+    read.samples[place] = Sample(task.name, index, line["doc"], sha)
+    for ask, given in zip(asks, answers, strict=True):
+        read.outputs += [_output(place, ask, repeat, answer) for repeat, answer in enumerate(given)]
+
+
+def _ask(task: TaskSummaryInput, index: int, arguments: Mapping[str, Any], first: str, n_repeats: int) -> Ask:
+    context = str(arguments["arg_0"])
+    if task.output_type == "loglikelihood_rolling":
+        return RollingAsk(index, context)
+    if task.output_type == "generate_until":
+        return GenerateAsk(index, settings_of(task.name, dict(arguments["arg_1"]), max(n_repeats, 1)))
+    return LoglikelihoodAsk(
+        index,
+        str(arguments["arg_1"]),
+        None if context == first else (context,),
+        "choice" if context == first else "unconditional",
+    )
+
+
+def _output(request_id: str, ask: Ask, repeat: int, answer: Any) -> Output:
+    if isinstance(ask, GenerateAsk):
+        return Output(request_id, ask.index, repeat, text=str(answer))
+    nats, greedy = answer if isinstance(answer, list | tuple) else (answer, None)
+    try:
+        value = float(nats)
+    except (TypeError, ValueError):
+        return Output(
+            request_id, ask.index, repeat, error=f"the file holds no answer: {nats!r}", error_kind="Permanent"
+        )
+    return Output(request_id, ask.index, repeat, value, None if greedy is None else str(greedy) == "True")
+
+
+# ----------------------------------------------------------------------------------------- estimates
+
+
+def _estimates(evidence: RunEvidence, results: Mapping[str, Any]) -> tuple[tuple[Estimate, ...], tuple[str, ...]]:
+    """Return the run's estimates, summed again from its samples where the files hold them, and what disagrees."""
+    iterations = int((results.get("config") or {}).get("bootstrap_iters") or 0)
+    with_samples = {row.task for row in evidence.rows}
+    tasks = [task for task in evidence.tasks if task.name in with_samples]
+    complete = with_samples == {task.name for task in evidence.tasks}
+    summed = summarise(
+        evidence.rows, tasks, evidence.groups if complete else (), bootstrap_iters=min(iterations, BOOTSTRAP_ITERS)
+    )
+    known = {(one.task, one.metric, one.filter) for one in summed}
+    stated = list(_stated(evidence, results))
+    notes = tuple(disagreements(summed, stated))
+    return (*summed, *(one for one in stated if (one.task, one.metric, one.filter) not in known)), notes
+
+
+def _stated(evidence: RunEvidence, results: Mapping[str, Any]) -> list[Estimate]:
+    """Return the numbers of the results file itself, with the interval its standard error gives."""
+    found = []
+    directions = {
+        (task.name, metric.name): metric.higher_is_better for task in evidence.tasks for metric in task.metrics
+    }
+    for name, entry in {**results["results"], **(results.get("groups") or {})}.items():
+        for key, value in entry.items():
+            metric, _, name_of_filter = str(key).partition(",")
+            if not name_of_filter or metric.endswith("_stderr") or not isinstance(value, int | float):
+                continue
+            error = entry.get(f"{metric}_stderr,{name_of_filter}")
+            stderr = float(error) if isinstance(error, int | float) else None
+            found.append(
+                Estimate(
+                    task=name,
+                    metric=metric,
+                    filter=name_of_filter,
+                    value=float(value),
+                    low=None if stderr is None else value - NORMAL_95 * stderr,
+                    high=None if stderr is None else value + NORMAL_95 * stderr,
+                    method="normal, from the file's standard error" if stderr is not None else "none in the file",
+                    n=int(entry.get("sample_len") or 0),
+                    stderr=stderr,
+                    higher_is_better=directions.get((name, metric), True),
+                    details={"lm_eval_value": float(value), "lm_eval_stderr": stderr},
+                )
+            )
+    return found

@@ -1,0 +1,177 @@
+"""Reading HELM's run folders: run_spec.json, scenario_state.json, per_instance_stats.json and stats.json.
+
+Only what measures answers comes over; HELM also keeps the number of tokens, the time and the like as statistics, and
+values under perturbed inputs. Several train trials of an instance become one score, their mean, as HELM averages them.
+Source: crfm-helm 0.5, https://crfm-helm.readthedocs.io
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalstone.errors import DataError
+from evalstone.interop.imported import ForeignRun, ForeignSample, StatedValue
+from evalstone.interop.log_files import json_object, one_model
+from evalstone.report.evidence import MetricInput, TaskSummaryInput
+from evalstone.statistics.aggregate import LOWER_IS_BETTER
+
+__all__ = ["helm_folders", "read_helm"]
+
+BOOKKEEPING = re.compile(
+    r"num_|finish_reason_|inference_|training_|prompt_truncated|max_prob|batch_size|logprob|perplexity|bits_per_byte|"
+    r"predicted_index"
+)
+OF_MODEL = {"model", "model_deployment"}  # arguments of a run's name that say nothing of its task
+MAIN_SPLIT = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """One run of HELM: one scenario, one model."""
+
+    path: Path
+    spec: Mapping[str, Any]
+    states: Sequence[Mapping[str, Any]]
+    per_instance: Sequence[Mapping[str, Any]]
+    stats: Sequence[Mapping[str, Any]]
+
+    @property
+    def task(self) -> str:
+        """The run's name without its model, so that two models' runs are of the same task."""
+        name, _, arguments = str(self.spec["name"]).partition(":")
+        kept = [one for one in arguments.split(",") if one and one.partition("=")[0] not in OF_MODEL]
+        return f"{name}:{','.join(kept)}" if kept else name
+
+    @property
+    def split(self) -> str:
+        """The split whose values count: the test split where there is one."""
+        found = {str(state["instance"].get("split", MAIN_SPLIT)) for state in self.states}
+        return MAIN_SPLIT if MAIN_SPLIT in found or not found else min(found)
+
+
+def helm_folders(path: Path) -> list[Path]:
+    """Return the run folders at or below a path, none where there are none."""
+    if path.name == "run_spec.json":
+        return [path.parent]
+    return sorted(file.parent for file in path.rglob("run_spec.json")) if path.is_dir() else []
+
+
+def read_helm(path: Path) -> ForeignRun:
+    """Return the run in a folder of HELM, or in a suite's folder with runs of one model.
+
+    Raises: DataError where a file is missing or is not HELM's, or the runs are of several models.
+    """
+    folders = [_folder(place) for place in helm_folders(path)]
+    model = one_model([str(folder.spec["adapter_spec"]["model"]) for folder in folders], path)
+    samples = [sample for folder in folders for sample in _samples(folder)]
+    return ForeignRun(
+        tool="helm",
+        model=model,
+        tasks=tuple(_task(folder) for folder in folders),
+        samples=tuple(samples),
+        stated=tuple(value for folder in folders for value in _stated(folder)),
+        files=tuple(file for folder in folders for file in sorted(folder.path.glob("*.json"))),
+        config={folder.task: dict(folder.spec["adapter_spec"]) for folder in folders},
+    )
+
+
+def _folder(path: Path) -> _Folder:
+    state = json_object(path / "scenario_state.json")
+    return _Folder(
+        path,
+        json_object(path / "run_spec.json"),
+        [one for one in state["request_states"] if not one["instance"].get("perturbation")],
+        _list(path / "per_instance_stats.json"),
+        _list(path / "stats.json"),
+    )
+
+
+def _list(file: Path) -> list[dict[str, Any]]:
+    try:
+        loaded = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file} cannot be read: {error}; expected HELM's list of statistics") from error
+    if not isinstance(loaded, list):
+        raise DataError(f"{file} holds a {type(loaded).__name__}; expected HELM's list of statistics")
+    return loaded
+
+
+def _measured(stats: Sequence[Mapping[str, Any]], split: str) -> dict[str, float]:
+    """Return the values that measure answers, by name: of this split, on inputs as they are."""
+    return {
+        str(one["name"]["name"]): float(one["mean"])
+        for one in stats
+        if one["name"].get("split", split) == split
+        and not one["name"].get("perturbation")
+        and not BOOKKEEPING.match(str(one["name"]["name"]))
+        and "@" not in str(one["name"]["name"])
+        and isinstance(one.get("mean"), int | float)
+    }
+
+
+def _task(folder: _Folder) -> TaskSummaryInput:
+    adapter = folder.spec["adapter_spec"]
+    shots = [int(state.get("num_train_instances") or 0) for state in folder.states]
+    return TaskSummaryInput(
+        name=folder.task,
+        metrics=tuple(
+            MetricInput(name, higher_is_better=name not in LOWER_IS_BETTER)
+            for name in _measured(folder.stats, folder.split)
+        ),
+        output_type="generate_until",
+        num_fewshot=max(shots, default=int(adapter.get("max_train_instances") or 0)),
+    )
+
+
+def _stated(folder: _Folder) -> Iterator[StatedValue]:
+    n = len({state["instance"]["id"] for state in folder.states})
+    for name, value in _measured(folder.stats, folder.split).items():
+        yield StatedValue(folder.task, name, value, None, n)
+
+
+# -------------------------------------------------------------------------------------------- samples
+
+
+def _samples(folder: _Folder) -> Iterator[ForeignSample]:
+    scores: dict[str, dict[str, list[float]]] = {}
+    for one in folder.per_instance:
+        if not one.get("perturbation"):
+            for name, value in _measured(one["stats"], folder.split).items():
+                scores.setdefault(str(one["instance_id"]), {}).setdefault(name, []).append(value)
+    states: dict[str, list[Mapping[str, Any]]] = {}
+    for state in folder.states:
+        if state["instance"].get("split", folder.split) == folder.split:
+            states.setdefault(str(state["instance"]["id"]), []).append(state)
+    for index, (instance, own) in enumerate(states.items()):
+        means = {name: sum(values) / len(values) for name, values in scores.get(instance, {}).items()}
+        yield _sample(folder, index, own, means)
+
+
+def _sample(
+    folder: _Folder, index: int, states: Sequence[Mapping[str, Any]], scores: Mapping[str, float]
+) -> ForeignSample:
+    first = states[0]
+    references = first["instance"].get("references") or ()
+    right = [str(one["output"]["text"]) for one in references if "correct" in (one.get("tags") or ())]
+    failed = [state for state in states if not (state.get("result") or {}).get("success", True)]
+    by_reference = any(state.get("reference_index") is not None for state in states)
+    said = [(state.get("result") or {}).get("completions") or () for state in states]
+    return ForeignSample(
+        task=folder.task,
+        index=index,
+        row={
+            "input": first["instance"]["input"],
+            "references": [{"text": one["output"]["text"], "tags": list(one.get("tags") or ())} for one in references],
+        },
+        prompt=str((first.get("request") or {}).get("prompt") or first["instance"]["input"].get("text", "")),
+        target=" or ".join(right),
+        scores=dict(scores),
+        # where each reference is a request of its own, its log-likelihood is mixed with the prompt's: not taken over
+        answers=() if by_reference else tuple(str(one[0].get("text", "")) for one in said if one),
+        n_choices=len(first.get("output_mapping") or ()) or None,
+        n_shots=int(first.get("num_train_instances") or 0),
+        error=str(failed[0]["result"].get("error") or "the request failed") if failed and not scores else None,
+    )

@@ -1,0 +1,223 @@
+"""Reading Inspect's logs: `.eval` archives (and its JSON logs), one task each.
+
+A sample's epochs become repeats of one request, and its score is the one that Inspect reduced them to. Letter grades
+become numbers as Inspect's own `value_to_float` has it.
+Source: inspect_ai 0.3, https://inspect.aisi.org.uk/eval-logs.html
+"""
+
+import json
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalstone.errors import DataError
+from evalstone.interop.imported import ForeignRun, ForeignSample, StatedValue
+from evalstone.interop.log_files import json_object, one_model, zip_member
+from evalstone.report.evidence import MetricInput, TaskSummaryInput
+
+__all__ = ["inspect_logs", "read_inspect"]
+
+GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+MEANS = ("accuracy", "mean")  # metrics of Inspect that are the mean over samples
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """One log, read."""
+
+    file: Path
+    header: Mapping[str, Any]
+    samples: Sequence[Mapping[str, Any]]  # one per epoch
+    reductions: Sequence[Mapping[str, Any]]
+
+    @property
+    def task(self) -> str:
+        """The task's name."""
+        return str(self.header["eval"]["task"])
+
+
+def inspect_logs(path: Path) -> list[Path]:
+    """Return the logs at a path, none where it is not Inspect's; a folder's `.eval` files, the latest of each task."""
+    if path.is_dir():
+        return sorted(path.glob("*.eval"))
+    if path.suffix == ".eval":
+        return [path]
+    if path.suffix == ".json" and path.is_file():
+        found = json_object(path)
+        return [path] if {"eval", "plan", "samples"} <= set(found) else []
+    return []
+
+
+def read_inspect(path: Path) -> ForeignRun:
+    """Return the run in a log, or in a folder of logs of one model.
+
+    Raises: DataError where a file is no log, or the logs are of several models.
+    """
+    logs = list({log.task: log for log in map(_log, inspect_logs(path))}.values())
+    model = one_model([str(log.header["eval"]["model"]) for log in logs], path)
+    first = logs[0].header["eval"]
+    return ForeignRun(
+        tool="inspect_ai",
+        version=(first.get("packages") or {}).get("inspect_ai"),
+        date=first.get("created"),
+        model=model,
+        tasks=tuple(_task(log) for log in logs),
+        samples=tuple(sample for log in logs for sample in _samples(log)),
+        stated=tuple(value for log in logs for value in _stated(log)),
+        files=tuple(log.file for log in logs),
+        config={log.task: dict(log.header["eval"].get("config") or {}) for log in logs},
+        notes=tuple(
+            f"{log.task}: the log ends with status {log.header['status']}, so it may not hold every sample"
+            for log in logs
+            if log.header.get("status") != "success"
+        ),
+    )
+
+
+def _log(file: Path) -> _Log:
+    if file.suffix == ".json":
+        whole = json_object(file)
+        return _Log(file, whole, whole.get("samples") or (), whole.get("reductions") or ())
+    try:
+        with zipfile.ZipFile(file) as archive:
+            names = archive.namelist()
+            header = json.loads(zip_member(archive, "header.json"))
+            samples = [json.loads(zip_member(archive, name)) for name in names if name.startswith("samples/")]
+            reduced = json.loads(zip_member(archive, "reductions.json")) if "reductions.json" in names else ()
+    except (OSError, zipfile.BadZipFile, KeyError) as error:
+        raise DataError(f"{file} is no log of Inspect: {error}; expected an archive with header.json") from error
+    return _Log(file, header, samples, reduced)
+
+
+def _task(log: _Log) -> TaskSummaryInput:
+    of_dataset = log.header["eval"].get("dataset") or {}
+    return TaskSummaryInput(
+        name=log.task,
+        metrics=tuple(MetricInput(name) for name in _metric_names(log)),
+        output_type="generate_until",
+        alias=log.task.rpartition("/")[2],
+        version=str(log.header["eval"].get("task_version", "N/A")),
+        n_total=of_dataset.get("samples"),
+    )
+
+
+def _metric_names(log: _Log) -> list[str]:
+    """Return the scores' names as the results list them, else as the samples have them."""
+    listed = [_name(log, score) for score in (log.header.get("results") or {}).get("scores") or ()]
+    logged = [name for sample in log.samples for name in _graded(sample)]
+    return list(dict.fromkeys(listed or logged))
+
+
+def _name(log: _Log, score: Mapping[str, Any]) -> str:
+    """Return a score's name, with its reducer where the log has several."""
+    reducers = {one.get("reducer") for one in log.reductions if one.get("reducer")}
+    reducer = score.get("reducer")
+    return f"{score['name']}_{reducer}" if reducer and len(reducers) > 1 else str(score["name"])
+
+
+def _stated(log: _Log) -> Iterator[StatedValue]:
+    for score in (log.header.get("results") or {}).get("scores") or ():
+        values = {name: one.get("value") for name, one in (score.get("metrics") or {}).items()}
+        mean = next((name for name in MEANS if name in values), None)
+        n = int(score.get("scored_samples") or 0)
+        name = _name(log, score)
+        if mean is not None:
+            yield StatedValue(log.task, name, float(values[mean]), values.get("stderr"), n)
+        for other, value in values.items():
+            if other not in {*MEANS, "stderr", "std", "var"} and isinstance(value, int | float):
+                yield StatedValue(log.task, f"{name} {other}", float(value), None, n)
+
+
+# -------------------------------------------------------------------------------------------- samples
+
+
+def _samples(log: _Log) -> Iterator[ForeignSample]:
+    by_id: dict[Any, list[Mapping[str, Any]]] = {}
+    for sample in sorted(log.samples, key=lambda one: int(one.get("epoch", 1))):
+        by_id.setdefault(sample["id"], []).append(sample)
+    reduced = _reduced(log)
+    names = _metric_names(log)
+    order = {one: place for place, one in enumerate((log.header["eval"].get("dataset") or {}).get("sample_ids") or ())}
+    ids = sorted(by_id, key=lambda one: order.get(one, len(order)))
+    for index, sample_id in enumerate(ids):
+        yield _sample(log.task, order.get(sample_id, index), by_id[sample_id], reduced.get(sample_id, {}), names)
+
+
+def _sample(
+    task: str, index: int, epochs: Sequence[Mapping[str, Any]], reduced: Mapping[str, float], names: Sequence[str]
+) -> ForeignSample:
+    first = epochs[0]
+    grades = [_graded(epoch) for epoch in epochs]
+    errors = [str(epoch["error"].get("message") or epoch["error"]) for epoch in epochs if epoch.get("error")]
+    target = first.get("target")
+    choices = first.get("choices") or ()
+    scores: dict[str, float | None] = {}
+    for name in names:
+        known = [one[name] for one in grades if name in one]
+        scores[name] = reduced.get(name, sum(known) / len(known) if known else None)
+    failed = all(value is None for value in scores.values())
+    return ForeignSample(
+        task=task,
+        index=index,
+        row={"input": first["input"], "choices": list(choices), "target": target},
+        prompt=_prompt(first),
+        target=", ".join(map(str, target)) if isinstance(target, list) else str(target or ""),
+        scores=scores,
+        answers=tuple(str((epoch.get("output") or {}).get("completion") or "") for epoch in epochs),
+        n_choices=len(choices) or None,
+        error=errors[0] if errors and failed else None,
+    )
+
+
+def _prompt(sample: Mapping[str, Any]) -> str:
+    """Return what was put to the model before it first answered."""
+    texts = []
+    for message in sample.get("messages") or ():
+        if message.get("role") == "assistant":
+            break
+        texts.append(_text(message.get("content")))
+    return "\n\n".join(texts) or _text(sample["input"])
+
+
+def _text(content: Any) -> str:
+    """Return the text of a message: a string, or parts of which some are text."""
+    if isinstance(content, str):
+        return content
+    parts = [_text(part.get("content", part.get("text", ""))) for part in content or () if isinstance(part, Mapping)]
+    return "\n".join(part for part in parts if part)
+
+
+def _graded(sample: Mapping[str, Any]) -> dict[str, float]:
+    """Return a sample's scores as numbers, by name; those of several values under each value's name."""
+    found: dict[str, float] = {}
+    for scorer, score in (sample.get("scores") or {}).items():
+        found |= _numbers(scorer, score.get("value"))
+    return found
+
+
+def _reduced(log: _Log) -> dict[Any, dict[str, float]]:
+    """Return what the epochs of each sample were reduced to, by sample and score."""
+    found: dict[Any, dict[str, float]] = {}
+    for reduction in log.reductions:
+        name = _name(log, {"name": reduction["scorer"], "reducer": reduction.get("reducer")})
+        for one in reduction.get("samples") or ():
+            found.setdefault(one.get("sample_id"), {}).update(_numbers(name, one.get("value")))
+    return found
+
+
+def _numbers(name: str, value: Any) -> dict[str, float]:
+    if isinstance(value, Mapping):
+        return {key: number for part, one in value.items() for key, number in _numbers(str(part), one).items()}
+    if isinstance(value, bool | int | float):
+        return {name: float(value)}
+    if isinstance(value, str):
+        grade = GRADES.get(value, GRADES.get(value.lower()))
+        if grade is not None:
+            return {name: grade}
+        try:
+            return {name: float(value)}
+        except ValueError:
+            return {}
+    return {}

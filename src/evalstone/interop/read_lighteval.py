@@ -1,0 +1,161 @@
+"""Reading lighteval's results JSON and its details, one Parquet file per task.
+
+A details row holds the document, what the model answered and what each metric made of it. A metric over the whole
+corpus has nothing to sum again; its value in the results file stands as it is.
+Source: lighteval 0.13, https://huggingface.co/docs/lighteval/saving-and-reading-results
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evalstone.errors import DataError
+from evalstone.interop.imported import ForeignChoice, ForeignRun, ForeignSample, StatedValue
+from evalstone.interop.log_files import json_object
+from evalstone.report.evidence import MetricInput, TaskSummaryInput
+
+__all__ = ["is_lighteval", "read_lighteval"]
+
+OVER_ALL = "all"  # lighteval's mean over all tasks, whatever they measure
+
+
+def is_lighteval(path: Path) -> bool:
+    """Return whether a path is lighteval's results file, a details file, or a folder with either."""
+    if path.is_dir():
+        return _results_in(path) is not None or any(path.rglob("details_*.parquet"))
+    if path.suffix == ".parquet":
+        return path.name.startswith("details_")
+    return path.suffix == ".json" and path.is_file() and "config_general" in json_object(path)
+
+
+def read_lighteval(path: Path) -> ForeignRun:
+    """Return the run in lighteval's files: the latest of a folder, with the details of the same time.
+
+    Raises: DataError where a file is not as lighteval writes it.
+    """
+    results_file = path if path.suffix == ".json" else _results_in(path) if path.is_dir() else None
+    details = _details_of(results_file, path)
+    results: Mapping[str, Any] = json_object(results_file) if results_file is not None else {}
+    samples = [sample for file in details for sample in _samples(file)]
+    general = results.get("config_general") or {}
+    config = general.get("model_config") or {}
+    return ForeignRun(
+        tool="lighteval",
+        version=str(general["lighteval_sha"]) if general.get("lighteval_sha") not in {None, "?"} else None,
+        date=results_file.stem.partition("_")[2] if results_file is not None else None,
+        model=str(general.get("model_name") or config.get("model_name") or "unknown"),
+        dtype=str(config.get("dtype") or "dtype unknown").removeprefix("torch."),
+        tasks=tuple(_tasks(results, samples)),
+        samples=tuple(samples),
+        stated=tuple(_stated(results, samples)),
+        files=(*([results_file] if results_file is not None else []), *details),
+        config={key: value for key, value in general.items() if key != "model_config"},
+    )
+
+
+def _results_in(folder: Path) -> Path | None:
+    """Return the latest results file below a folder, if it is lighteval's."""
+    latest = max(folder.rglob("results_*.json"), key=lambda file: file.name, default=None)
+    return latest if latest is not None and "config_general" in json_object(latest) else None
+
+
+def _details_of(results: Path | None, path: Path) -> list[Path]:
+    """Return the details of the same time as the results: beside them, or where lighteval puts them."""
+    if results is None:
+        return sorted(path.rglob("details_*.parquet")) if path.is_dir() else [path]
+    stamp = results.stem.partition("_")[2]
+    places = [results.parent]
+    parts = list(results.parts)
+    if "results" in parts:
+        place = len(parts) - 1 - parts[::-1].index("results")
+        places.append(Path(*parts[:place], "details", *parts[place + 1 : -1]))
+    return sorted({file for place in places if place.is_dir() for file in place.rglob(f"details_*_{stamp}.parquet")})
+
+
+def _tasks(results: Mapping[str, Any], samples: Sequence[ForeignSample]) -> Iterator[TaskSummaryInput]:
+    configs = results.get("config_tasks") or {}
+    listed = [name for name in results.get("results") or () if name != OVER_ALL]
+    for name in dict.fromkeys([*listed, *(sample.task for sample in samples)]):
+        config = configs.get(name) or {}
+        own = [sample for sample in samples if sample.task == name]
+        directions = {str(one["metric_name"]): one for one in config.get("metrics") or () if "metric_name" in one}
+        metrics = dict.fromkeys(metric for sample in own for metric in sample.scores)
+        shots = config.get("num_fewshots")
+        yield TaskSummaryInput(
+            name=name,
+            metrics=tuple(
+                MetricInput(metric, higher_is_better=bool(directions.get(metric, {}).get("higher_is_better", True)))
+                for metric in metrics
+            ),
+            output_type="multiple_choice" if any(sample.choices for sample in own) else "generate_until",
+            alias=name.rpartition("|")[0] or name,
+            version=str((results.get("versions") or {}).get(name, config.get("version", "N/A"))),
+            num_fewshot=int(shots if shots is not None else _shots_in(name)),
+        )
+
+
+def _shots_in(name: str) -> int:
+    """Return the shots that a task's full name ends in (`arc:challenge|25`)."""
+    tail = name.rpartition("|")[2]
+    return int(tail) if tail.isdigit() else 0
+
+
+def _stated(results: Mapping[str, Any], samples: Sequence[ForeignSample]) -> Iterator[StatedValue]:
+    for task, entry in (results.get("results") or {}).items():
+        n = sum(sample.task == task for sample in samples)
+        for metric, value in entry.items():
+            if task == OVER_ALL or metric.endswith("_stderr") or not isinstance(value, int | float):
+                continue
+            stderr = entry.get(f"{metric}_stderr")
+            yield StatedValue(task, metric, float(value), stderr if isinstance(stderr, int | float) else None, n)
+
+
+# -------------------------------------------------------------------------------------------- samples
+
+
+def _samples(file: Path) -> Iterator[ForeignSample]:
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(file)
+    if not {"doc", "metric", "model_response"} <= set(table.column_names):
+        raise DataError(
+            f"{file} has the columns {', '.join(table.column_names)}; expected doc, metric and model_response, "
+            "as lighteval writes them from version 0.10 on"
+        )
+    rows = sorted(table.to_pylist(), key=lambda row: _place(row["doc"]))
+    for index, row in enumerate(rows):
+        yield _sample(index, row["doc"], row["metric"], row["model_response"])
+
+
+def _place(doc: Mapping[str, Any]) -> tuple[int, str]:
+    """Return a document's place in its data set, by its id."""
+    text = str(doc.get("id", ""))
+    return (int(text), "") if text.isdigit() else (0, text)
+
+
+def _sample(
+    index: int, doc: Mapping[str, Any], metric: Mapping[str, Any], response: Mapping[str, Any]
+) -> ForeignSample:
+    texts = [str(choice) for choice in doc.get("choices") or ()]
+    nats = response.get("logprobs") or ()
+    greedy = response.get("argmax_logits_eq_gold") or ()
+    gold = doc.get("gold_index")
+    golds = [gold] if isinstance(gold, int) else [one for one in gold or () if isinstance(one, int)]
+    known = len(nats) == len(texts) and len(texts) > 1
+    return ForeignSample(
+        task=str(doc["task_name"]),
+        index=index,
+        row={"query": doc["query"], "choices": texts, "gold_index": gold},
+        prompt=str(response.get("input") or doc["query"]),
+        target=" or ".join(texts[one].strip() for one in golds if 0 <= one < len(texts)),
+        scores={name: float(value) for name, value in metric.items() if isinstance(value, bool | int | float)},
+        answers=tuple(map(str, response.get("text") or ())),
+        choices=tuple(
+            ForeignChoice(text, float(value), bool(greedy[place]) if place < len(greedy) else None)
+            for place, (text, value) in enumerate(zip(texts, nats, strict=True))
+        )
+        if known
+        else (),
+        gold=golds[0] if len(golds) == 1 else None,
+        n_shots=len(doc.get("fewshot_samples") or ()),
+    )

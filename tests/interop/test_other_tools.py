@@ -1,0 +1,315 @@
+"""Logs that Inspect, lighteval, HELM and simple-evals wrote themselves (`logs/README.md`), in our store."""
+
+import json
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evalstone.api.comparison import compare_stored
+from evalstone.api.importing import import_run
+from evalstone.cli.main import main
+from evalstone.errors import DataError
+from evalstone.interop.log_files import zip_member
+from evalstone.interop.read_imported import read_imported
+from evalstone.report.blocks import Paragraph
+from evalstone.report.document import document_blocks
+from evalstone.report.report_contents import report_contents
+from evalstone.store import Store
+
+LOGS = Path(__file__).parent / "logs"
+TOOLS = {
+    "inspect": LOGS / "inspect",
+    "lighteval": LOGS / "lighteval",
+    "helm": LOGS / "helm",
+    "simple_evals": next((LOGS / "simple_evals").iterdir()),
+}
+Numbers = dict[tuple[str, str], float]
+
+
+def loaded(file: Path) -> Any:
+    """Return a file's JSON."""
+    return json.loads(file.read_text())
+
+
+def member(log: Path, name: str) -> Any:
+    """Return the JSON of one member of an Inspect log."""
+    with zipfile.ZipFile(log) as archive:
+        return json.loads(zip_member(archive, name))
+
+
+def inspect_numbers(place: Path) -> Numbers:
+    """Return what Inspect's headers say."""
+    headers = [member(log, "header.json") for log in place.glob("*.eval")]
+    return {
+        (header["eval"]["task"], score["name"]): score["metrics"]["accuracy"]["value"]
+        for header in headers
+        for score in header["results"]["scores"]
+    }
+
+
+def lighteval_numbers(place: Path) -> Numbers:
+    """Return what lighteval's results file says."""
+    results = loaded(next(place.rglob("results_*.json")))["results"]
+    return {
+        (task, metric): value
+        for task, entry in results.items()
+        for metric, value in entry.items()
+        if task != "all" and not metric.endswith("_stderr")
+    }
+
+
+def helm_numbers(place: Path) -> Numbers:
+    """Return the matches that HELM's stats.json says."""
+    stats = loaded(place / "simple_mcqa" / "stats.json")
+    return {
+        ("simple_mcqa", one["name"]["name"]): one["mean"]
+        for one in stats
+        if one["name"]["name"].endswith("exact_match") and "perturbation" not in one["name"]
+    }
+
+
+def simple_evals_numbers(place: Path) -> Numbers:
+    """Return simple-evals' score."""
+    return {("mmlu", "score"): loaded(place)["score"]}
+
+
+NUMBERS: dict[str, Callable[[Path], Numbers]] = {
+    "inspect": inspect_numbers,
+    "lighteval": lighteval_numbers,
+    "helm": helm_numbers,
+    "simple_evals": simple_evals_numbers,
+}
+SIZES = {
+    "inspect": {"capitals": 6, "sums": 5},
+    "lighteval": {"balls|0": 8, "dogs|0": 6},
+    "helm": {"simple_mcqa": 5},
+    "simple_evals": {"mmlu": 5},
+}
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_summing_the_samples_again_gives_the_tools_own_numbers(tool: str, tmp_path: Path) -> None:
+    """Every number that a tool's files state of samples comes out of those samples again, and nothing disagrees."""
+    found = import_run(str(tmp_path / "store.sqlite"), TOOLS[tool])
+    expected = NUMBERS[tool](TOOLS[tool])
+    assert found.notes == ()
+    assert len(set(expected.values())) > (0 if tool in {"helm", "simple_evals"} else 1)
+    for (task, metric), value in expected.items():
+        estimate = found.run.estimate(task, metric)
+        assert estimate.details["lm_eval_value"] == pytest.approx(value, rel=1e-9), (task, metric)
+        assert estimate.n == SIZES[tool][task]
+        assert estimate.low is not None
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_an_import_is_whole_marked_and_the_same_run_again(
+    tool: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every sample has its prompt and an answer, the store verifies clean, and the list of runs says imported."""
+    store = str(tmp_path / "store.sqlite")
+    run = import_run(store, TOOLS[tool]).run
+    for task, size in SIZES[tool].items():
+        records = run.samples(task)
+        assert len(records) == size
+        for record in records:
+            assert record.request.prompt.strip()
+            assert record.outputs
+            assert record.request.target
+    assert run.verify() == []
+    again = import_run(store, TOOLS[tool])
+    assert (again.is_new, again.run.id) == (False, run.id)
+    assert main(["ls", "runs", "--store", store]) == 0
+    assert "imported" in capsys.readouterr().out
+
+
+def other_model(tool: str, folder: Path) -> Path:
+    """Return a copy of a tool's files, by another model whose first answer of a task was worth something else."""
+    if tool == "inspect":
+        return as_json_log(folder, "capitals", model="mockllm/other", first={"choice": {"value": "I"}})
+    place = folder / TOOLS[tool].name
+    if tool == "simple_evals":
+        found = loaded(TOOLS[tool])
+        found["htmls"][0] = found["htmls"][0].replace("<p>Score: 1.0</p>", "<p>Score: 0.0</p>")
+        place.with_name("mmlu_other_20261121_190000_allresults.json").write_text(json.dumps({**found, "score": 0.4}))
+        return place.with_name("mmlu_other_20261121_190000_allresults.json")
+    shutil.copytree(TOOLS[tool], place)
+    if tool == "helm":
+        file = place / "simple_mcqa" / "per_instance_stats.json"
+        stats = loaded(file)
+        for one in stats[0]["stats"]:
+            if one["name"]["name"] == "exact_match":
+                one["mean"] = 0.0
+        file.write_text(json.dumps(stats))
+        spec = place / "simple_mcqa" / "run_spec.json"
+        spec.write_text(spec.read_text().replace("simple/model1", "simple/other"))
+        return place
+    file = next(place.rglob("details_balls*.parquet"))
+    rows = pq.read_table(file).to_pylist()
+    first = next(row for row in rows if row["metric"]["acc"] == 1)
+    first["metric"]["acc"] = 0
+    pq.write_table(pa.Table.from_pylist(rows), file)
+    results = next(place.rglob("results_*.json"))
+    results.write_text(results.read_text().replace('"model_name": "stories260K"', '"model_name": "other"'))
+    return place
+
+
+def as_json_log(folder: Path, task: str, *, model: str, first: dict[str, Any], **changes: Any) -> Path:
+    """Write an Inspect log in its JSON form, as `inspect log dump` gives it, with other scores of its first sample."""
+    log = next(TOOLS["inspect"].glob(f"*_{task}_*"))
+    header = member(log, "header.json")
+    with zipfile.ZipFile(log) as archive:
+        names = sorted(name for name in archive.namelist() if name.startswith("samples/"))
+    samples = [member(log, name) for name in names]
+    samples[0] = {**samples[0], "scores": first, **changes}
+    header["eval"]["model"] = model
+    file = folder / f"{task}.json"
+    file.write_text(json.dumps({**header, "samples": samples}))
+    return file
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_imported_runs_compare_like_our_own(tool: str, tmp_path: Path) -> None:
+    """Two runs of one tool pair on every sample of a task, with the one answer that changed as their only flip."""
+    store = str(tmp_path / "store.sqlite")
+    first = import_run(store, TOOLS[tool]).run
+    second = import_run(store, other_model(tool, tmp_path)).run
+    (pair,) = compare_stored(store, [first.id, second.id], strict_prompts=True).pairs
+    task = next(iter(SIZES[tool]))
+    line = next(line for line in pair.tasks if line.name == task)
+    assert line.n == SIZES[tool][task]
+    assert [flip.is_better for flip in pair.flips] == [False]
+    assert line.difference == pytest.approx(-1 / line.n)
+
+
+def test_numbers_that_the_samples_do_not_give_are_said(tmp_path: Path) -> None:
+    """A total that its samples do not give is imported with a line that says both."""
+    found = import_run(str(tmp_path / "store.sqlite"), other_model("helm", tmp_path))
+    assert [note.partition(":")[0] for note in found.notes] == ["simple_mcqa exact_match"]
+    assert "says 0.4, its samples give 0.2" in found.notes[0]
+
+
+def test_a_sample_that_failed_is_not_a_wrong_answer(tmp_path: Path) -> None:
+    """An Inspect sample that ended in an error is counted as failed and left out of the value."""
+    log = as_json_log(tmp_path, "capitals", model="m", first={}, error={"message": "the connection broke"}, output={})
+    run = import_run(str(tmp_path / "store.sqlite"), log).run
+    estimate = run.estimate("capitals", "choice")
+    assert (estimate.n, estimate.n_failed) == (5, 1)
+    assert estimate.value == pytest.approx(2 / 5)
+    assert run.row.n_failed == 1
+
+
+def test_epochs_are_repeats_of_one_sample(tmp_path: Path) -> None:
+    """Two epochs are two answers to one request, and its score is what Inspect reduced them to."""
+    run = import_run(str(tmp_path / "store.sqlite"), TOOLS["inspect"]).run
+    records = {record.request.sample_index: record for record in run.samples("sums")}
+    assert {len(record.outputs) for record in records.values()} == {2}
+    assert {score.value for record in records.values() for score in record.scores} == {0.5, 1.0}
+
+
+def test_log_likelihoods_of_choices_come_over(tmp_path: Path) -> None:
+    """The choices of lighteval keep their log-likelihoods, and chance, ties and calibration come with them."""
+    run = import_run(str(tmp_path / "store.sqlite"), TOOLS["lighteval"]).run
+    rows = {row["doc"]["id"]: row for row in pq.read_table(next(TOOLS["lighteval"].rglob("*balls*"))).to_pylist()}
+    for record in run.samples("balls|0"):
+        stored = [output.total_nats for output in record.outputs]
+        assert stored == rows[str(record.request.sample_index)]["model_response"]["logprobs"]
+    estimate = run.estimate("balls|0", "acc")
+    assert estimate.chance == 0.25
+    assert estimate.details["brier"] > 0
+
+
+def test_a_report_says_who_made_an_imported_run(tmp_path: Path) -> None:
+    """The method section names the tool, and claims nothing of how its prompts were made."""
+    store = str(tmp_path / "store.sqlite")
+    run = import_run(store, TOOLS["inspect"]).run
+    blocks = document_blocks(report_contents(Store.open(store), [run.id]))
+    text = " ".join(block.text for block in blocks if isinstance(block, Paragraph))
+    assert "by inspect_ai 0.3.285, imported" in text
+    assert "nothing was asked again" in text
+    assert "Language Model Evaluation Harness" not in text
+
+
+def test_totals_alone_show_without_samples(tmp_path: Path) -> None:
+    """simple-evals' file of totals is stored with its numbers and no invented sample."""
+    file = tmp_path / "mmlu_made-up-model_20261121_182800.json"
+    found = loaded(TOOLS["simple_evals"])
+    file.write_text(json.dumps({**found["metrics"], "score": found["score"]}))
+    run = import_run(str(tmp_path / "store.sqlite"), file).run
+    assert run.estimate("mmlu", "score").value == 0.6
+    assert run.row.n_requests == 0
+
+
+def test_logs_of_several_models_are_refused(tmp_path: Path) -> None:
+    """A folder with logs of two models is not made one run."""
+    for name in ("a", "b"):
+        shutil.copytree(TOOLS["helm"] / "simple_mcqa", tmp_path / "suite" / name)
+    spec = tmp_path / "suite" / "b" / "run_spec.json"
+    spec.write_text(spec.read_text().replace("simple/model1", "simple/other"))
+    with pytest.raises(DataError, match=r"2 models \(simple/model1, simple/other\); import them one by one"):
+        read_imported(tmp_path / "suite")
+
+
+def no_archive(folder: Path) -> Path:
+    """Write an Inspect log that is no archive."""
+    (folder / "x.eval").write_text("nothing")
+    return folder / "x.eval"
+
+
+def no_statistics(folder: Path) -> Path:
+    """Copy a HELM folder whose statistics are gone."""
+    shutil.copytree(TOOLS["helm"], folder / "helm")
+    (folder / "helm" / "simple_mcqa" / "stats.json").unlink()
+    return folder / "helm"
+
+
+def no_documents(folder: Path) -> Path:
+    """Write details with other columns."""
+    pq.write_table(pa.table({"prompt": ["a"]}), folder / "details_x_1.parquet")
+    return folder / "details_x_1.parquet"
+
+
+def no_conversations(folder: Path) -> Path:
+    """Write simple-evals' results without their conversations."""
+    file = folder / "mmlu_m_20260101_000000_allresults.json"
+    file.write_text(json.dumps({**loaded(TOOLS["simple_evals"]), "convos": []}))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (no_archive, "is no log of Inspect"),
+        (no_statistics, "stats.json cannot be read"),
+        (no_documents, "expected doc, metric and model_response"),
+        (no_conversations, "5 pages and 0 conversations"),
+        (lambda folder: folder / "nowhere", "there is nothing at"),
+    ],
+)
+def test_bad_files_are_one_line_and_nothing_is_stored(
+    broken: Callable[[Path], Path], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files that are not as their tool writes them end with exit code 3, one line, and no store."""
+    store = str(tmp_path / "store.sqlite")
+    assert main(["import", str(broken(tmp_path)), "--store", store]) == 3
+    error = capsys.readouterr().err.strip()
+    assert len(error.splitlines()) == 1
+    assert said in error
+    assert not Store.exists(store)
+
+
+def test_members_of_any_compression_are_read(tmp_path: Path) -> None:
+    """A deflated archive gives the same bytes as the one in Zstandard that Inspect writes."""
+    log = next(TOOLS["inspect"].glob("*.eval"))
+    with zipfile.ZipFile(log) as archive:
+        header = zip_member(archive, "header.json")
+    with zipfile.ZipFile(tmp_path / "plain.eval", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", header)
+    with zipfile.ZipFile(tmp_path / "plain.eval") as archive:
+        assert zip_member(archive, "header.json") == header
+    assert json.loads(header)["status"] == "success"
