@@ -63,6 +63,7 @@ def test_a_group_of_equal_tasks_needs_half_of_each(tasks: Path) -> None:
     assert together.unpaired == pytest.approx((alone.unpaired or 0) / math.sqrt(2))
     assert together.n == 120
     assert together.n_paired is not None
+    assert together.paired is not None
     assert np.isclose(together.n_paired, 120 * (together.paired / 0.1) ** 2, atol=1)
 
 

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "rescore": ("evalstone.cli.rescore:rescore", "Score stored answers again with another filter or metric."),
     "audit": ("evalstone.cli.audit:audit", "Was the test seen, does the wording decide, is the model calibrated?"),
     "report": ("evalstone.cli.report:report", "Write a report of a stored run, as HTML or Markdown."),
+    "diff-prompts": ("evalstone.cli.diff_prompts:diff_prompts", "Show how the prompts of two stored runs differ."),
     "reproduce": ("evalstone.cli.reproduce:reproduce", "Carry out a stored run again and say what differs."),
     "export": ("evalstone.cli.export:export", "Write a stored run to a file that others read."),
     "import": ("evalstone.cli.import_:import_", "Store a run that lm-eval made, or one that was exported."),
