@@ -21,7 +21,7 @@ from evalstone.records import JsonValue, Message
 from evalstone.registry import nearest
 from evalstone.tasks.bound import BoundTask
 
-__all__ = ["SYSTEM_PROMPTS", "audit_calibration", "audit_contamination", "audit_prompts", "write_json"]
+__all__ = ["SYSTEM_PROMPTS", "audit_calibration", "audit_contamination", "audit_prompts", "check_ending", "write_json"]
 
 Told = Callable[[str], None]
 SYSTEM_PROMPTS = (
@@ -126,13 +126,18 @@ def _render_of(model: Model) -> Render:
     return render
 
 
+def check_ending(path: Path | None) -> None:
+    """Raise UsageError for a file that `write_json` would refuse, before anything is asked."""
+    if path is not None and path.suffix != ".json":
+        raise UsageError(f"'{path.name}' ends in '{path.suffix}'; audits are written as .json")
+
+
 def write_json(path: Path, value: JsonValue) -> Path:
     """Write a result as JSON; undefined is null.
 
     Raises: UsageError for another ending than .json; StoreError if it cannot be written.
     """
-    if path.suffix != ".json":
-        raise UsageError(f"'{path.name}' ends in '{path.suffix}'; audits are written as .json")
+    check_ending(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(value, indent=2, ensure_ascii=False, default=str, allow_nan=False) + "\n")

@@ -36,7 +36,7 @@ NOT_SHOWN = {
     "overlap": "An n-gram in the corpus says that the text lies there, not that the model was trained on it or gained "
     "by it; no hit cannot rule out paraphrases, translations or other corpora.",
     "min-k": "These scores separate seen from unseen texts of one distribution hardly better than chance (Duan et al. "
-    "2024): evidence beside a control, never a verdict.",
+    "2024), and any two distributions differ: evidence beside a control of the same kind, never a verdict.",
 }
 
 
@@ -110,6 +110,8 @@ def audit_contamination(
     unknown = [name for name in settings.tests if name not in TESTS]
     if unknown:
         raise UsageError(f"unknown test '{unknown[0]}'; expected {', '.join(TESTS)}")
+    if settings.corpus is not None:
+        settings.corpus.files()  # a mistyped path is told now, not after the other tests
     control_items = items_of(control_task) if control_task is not None else []
     audit = _Audit(model, settings, control, control_items, Likelihoods(model))
     found: list[ContaminationTest] = []
@@ -127,7 +129,7 @@ def _one_test(audit: _Audit, task: str, test: str, items: Sequence[Item]) -> lis
     run = {"order": _order, "options": _options, "numbers": _numbers, "overlap": _overlap, "min-k": _min_k}[test]
     try:
         return run(audit, task, items)
-    except (DataError, UsageError) as error:
+    except DataError as error:
         return [ContaminationTest(task, test, "", None, len(items), None, notes=(str(error),))]
 
 
@@ -189,7 +191,10 @@ def _overlap(audit: _Audit, task: str, items: Sequence[Item]) -> list[Contaminat
 
 
 def _min_k(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
-    own = membership_scores(audit.model, [item.text for item in items])
+    try:
+        own = membership_scores(audit.model, [item.text for item in items])
+    except UsageError as error:  # this kind of model gives sums only: the other tests still stand
+        raise DataError(str(error)) from error
     beside = membership_scores(audit.model, [item.text for item in audit.control_items])
     listed = tuple((item.index, _score_json(score)) for item, score in zip(items, own, strict=True))
     results = []
@@ -202,7 +207,7 @@ def _min_k(audit: _Audit, task: str, items: Sequence[Item]) -> list[Contaminatio
             apart = compare_means(np.array(controls), np.array(values))
             p = apart.p / 2 if apart.difference > 0 else 1 - apart.p / 2
             interval = f"{apart.low:+.3g} to {apart.high:+.3g}"
-            note = f"{apart.difference:+.3g} ({interval}) beside {len(controls)} control samples"
+            note = f"{name} {apart.difference:+.3g} ({interval}) beside {len(controls)} control samples"
             result = replace(result, p=p, notes=(note,))
         else:
             result = replace(result, notes=("no control samples: nothing to compare with",))

@@ -41,10 +41,10 @@ class Corpus:
 
     path: Path
 
-    def texts(self) -> Iterator[str]:
-        """Yield the texts, one per file, line of JSON or cell.
+    def files(self) -> list[Path]:
+        """Return the files that hold text.
 
-        Raises: UsageError if there is nothing to read; DataError for a file that is not as its name says.
+        Raises: UsageError if there are none.
         """
         if not self.path.exists():
             raise UsageError(f"--corpus '{self.path}' does not exist; expected a file or a folder of text")
@@ -54,7 +54,14 @@ class Corpus:
             raise UsageError(
                 f"--corpus '{self.path}' holds no text; expected .txt, .md, .jsonl, .parquet or .gz of them"
             )
-        for file in known:
+        return known
+
+    def texts(self) -> Iterator[str]:
+        """Yield the texts, one per file, line of JSON or cell.
+
+        Raises: UsageError if there is nothing to read; DataError for a file that is not as its name says.
+        """
+        for file in self.files():
             yield from _texts_of(file)
 
 

@@ -57,6 +57,7 @@ def contamination(model: str, tasks: tuple[str, ...], **given: Any) -> None:
     from evalstone.audit.order_test import OrderSettings
     from evalstone.audit.overlap import Corpus
 
+    auditing.check_ending(given["output"])
     tests = given["tests"] or TESTS
     if "overlap" in given["tests"] and given["corpus"] is None:
         raise UsageError("--test overlap looks into a corpus; name one with --corpus FILE or DIR")
@@ -96,6 +97,7 @@ def prompts(model: str, tasks: tuple[str, ...], **given: Any) -> None:
     from evalstone.audit.prompt_tables import prompts_table
     from evalstone.audit.prompts import rank_changes
 
+    auditing.check_ending(given["output"])
     found = auditing.audit_prompts(
         [model, *given["beside"]],
         tasks,
@@ -127,6 +129,7 @@ def calibration(run: str, tasks: tuple[str, ...], store: str | None, **given: An
     from evalstone.api.stored import open_run
     from evalstone.audit.calibration_tables import calibration_table
 
+    auditing.check_ending(given["output"])
     if given["model"] is None:
         if given["asked"]:
             raise UsageError("--tasks names what a new run is asked; name its model with --model, or leave it out")

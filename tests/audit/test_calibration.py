@@ -1,0 +1,94 @@
+"""The calibration audit of stored runs, and the audit commands as typed."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import evalstone
+from evalstone.api.auditing import audit_calibration
+from evalstone.audit.calibration import ALL, calibration_of
+from evalstone.cli.main import cli, main
+from evalstone.errors import DataError, UnknownName
+from evalstone.randomness import generator_for
+from tests.tasks.folders import task_spec, write_rows, write_task
+
+ROWS = [{"question": f"Number {i}?", "choices": ["a", "b", "c"], "answer": i % 3} for i in range(60)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with two tasks."""
+    write_rows(tmp_path, ROWS, ROWS)
+    for name in ("one", "two"):
+        write_task(tmp_path, task_spec(name))
+    return tmp_path
+
+
+def test_a_calibrated_model_is_not_told_otherwise() -> None:
+    """Answers right as often as the confidence says have an error near its null and a Platt slope near 1."""
+    draw = generator_for("calibrated")
+    confidences = draw.uniform(0.25, 1.0, 3000)
+    pairs = [(float(c), float(draw.random() < c)) for c in confidences]
+    found = calibration_of("made", pairs)
+    assert found.error.p > 0.01
+    assert found.error.value < found.error.null_high * 1.3
+    assert found.platt.slope == pytest.approx(1.0, abs=0.15)
+    assert found.selective[-1] == (1.0, found.accuracy)
+
+
+def test_overconfidence_is_told() -> None:
+    """A model that is 95% sure and 60% right has an error of 35 points."""
+    draw = generator_for("overconfident")
+    pairs = [(0.95, float(draw.random() < 0.6)) for _ in range(500)]
+    found = calibration_of("made", pairs)
+    assert found.error.value == pytest.approx(0.35, abs=0.06)
+    assert found.error.p < 0.01
+
+
+def test_a_stored_run_is_audited_by_task_and_pooled(folder: Path) -> None:
+    """Each task with choices has its curve, and all together one more."""
+    run = evalstone.evaluate("fake", ["one", "two"], include_path=[folder])
+    found = audit_calibration(run)
+    assert [audit.task for audit in found] == ["one", "two", ALL]
+    assert found[-1].n == 120
+    assert [audit.task for audit in audit_calibration(run, ["two"])] == ["two"]
+    with pytest.raises(UnknownName, match="nearest"):
+        audit_calibration(run, ["tow"])
+
+
+def test_too_few_samples_are_refused(folder: Path) -> None:
+    """Ten answers make no curve, and the error says how many are needed."""
+    run = evalstone.evaluate("fake", "one", include_path=[folder], limit=10)
+    with pytest.raises(DataError, match="the most is 10"):
+        audit_calibration(run)
+
+
+def test_audits_write_json_and_print(folder: Path) -> None:
+    """Every audit prints, gives JSON, and writes it with -o; the tests of contamination say what they do not show."""
+    shared = ["--include_path", str(folder), "-q"]
+    place = folder / "out" / "found.json"
+    words = ["audit", "contamination", "fake", "one", "--shards", "4", "--shuffles", "3", *shared, "-o", str(place)]
+    shown = CliRunner().invoke(cli, words, catch_exceptions=False).output
+    assert "Does not show" in shown
+    written = json.loads(place.read_text())
+    assert {test["test"] for test in written} == {"order", "options", "numbers", "min-k"}
+    assert all(test["not_shown"] for test in written)
+    for kind in (["prompts", "fake", "one", *shared], ["calibration", "--model", "fake", "--tasks", "one", *shared]):
+        found = CliRunner().invoke(cli, ["audit", *kind, "--json"], catch_exceptions=False).output
+        json.loads(found)
+        assert CliRunner().invoke(cli, ["audit", *kind], catch_exceptions=False).output
+
+
+def test_mistyped_audits_are_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown test, a corpus that is not there and a wrong ending are usage errors that say what was expected."""
+    model = ["audit", "contamination", "fake", "one", "--include_path", str(folder), "-q"]
+    for more, told in (
+        (["--test", "ordre"], "expected order, options"),
+        (["--test", "overlap"], "--corpus"),
+        (["--test", "overlap", "--corpus", str(folder / "nothing")], "does not exist"),
+        (["--test", "options", "-o", str(folder / "x.txt")], ".json"),
+    ):
+        assert main([*model, *more]) == 2
+        assert told in capsys.readouterr().err

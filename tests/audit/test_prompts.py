@@ -1,0 +1,136 @@
+"""The audit of wording and option order, on models whose habits are known."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evalstone.api.auditing import audit_prompts
+from evalstone.audit.forms import FORMS, put
+from evalstone.audit.option_orders import option_orders, rotated
+from evalstone.audit.prompts import OWN, rank_changes
+from evalstone.errors import DataError
+from evalstone.models.fake import FakeModel
+from evalstone.models.model import OutputCache
+from evalstone.records import LoglikelihoodAsk, Output, Request
+from tests.tasks.folders import task_spec, write_rows, write_task
+
+ROWS = [
+    {"question": f"Which lamp is number {i}?", "choices": [f"red{i}", f"blue{i}", f"green{i}"], "answer": i % 3}
+    for i in range(24)
+]
+
+
+class HabitModel(FakeModel):
+    """Picks by a rule: the first option always, or the right answer wherever letters are asked for."""
+
+    def __init__(self, habit: str) -> None:
+        super().__init__()
+        self.habit = habit
+
+    def answer(self, requests: Sequence[Request], *, cache: OutputCache | None = None, **_: Any) -> Iterator[Output]:
+        """Yield 0 nats for the pick, -5 for the others."""
+        for request in requests:
+            for ask in request.asks:
+                if isinstance(ask, LoglikelihoodAsk):
+                    yield Output(request.id, ask.index, total_nats=0.0 if self._picks(request, ask) else -5.0)
+
+    def _picks(self, request: Request, ask: LoglikelihoodAsk) -> bool:
+        if self.habit == "first":
+            return ask.index == 0
+        right = ROWS[request.sample_index]["choices"][ROWS[request.sample_index]["answer"]]  # type: ignore[index]
+        lines = [line for line in request.prompt.splitlines() if line.endswith(right)]
+        lettered = bool(lines) and not lines[0].startswith("- ")
+        if lettered:
+            return ask.continuation.strip(" ()") in lines[0].split(right)[0]
+        return ask.index == 0
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> str:
+    """Return a task of 24 questions with three options, the right one in every place alike."""
+    write_rows(tmp_path, ROWS, ROWS)
+    return str(write_task(tmp_path, task_spec("lamps")))
+
+
+def test_there_are_more_than_eight_forms_and_each_shows_the_question() -> None:
+    """A dozen forms, each with the question, and with one answer per option that differ."""
+    assert len(FORMS) >= 8
+    assert len({form.name for form in FORMS}) == len(FORMS)
+    for form in FORMS:
+        made = put(form, "Why {o} and {a}?", ["one", "two", "three"])
+        assert made is not None
+        prompt, answers = made
+        assert "Why {o} and {a}?" in prompt
+        assert len(set(answers)) == 3
+        assert all(option in prompt + "".join(answers) for option in ("one", "two", "three"))
+
+
+def test_too_many_options_for_a_forms_markers_are_not_put() -> None:
+    """Ten options have no number of one digit each."""
+    numbers = next(form for form in FORMS if form.markers.startswith("1"))
+    assert put(numbers, "q", [str(i) for i in range(10)]) is None
+
+
+def test_rotation_brings_every_option_to_every_place() -> None:
+    """Over k shifts each option stands once in each place."""
+    turned = [rotated("abcd", shift) for shift in range(4)]
+    assert turned[0] == list("abcd")
+    assert all(sorted(column) == list("abcd") for column in zip(*turned, strict=True))
+
+
+def test_always_the_first_place_is_found_out(task: str) -> None:
+    """A model that always picks the first option is right in a third, in no sample in every order, always at A."""
+    (found,) = audit_prompts([HabitModel("first")], task)
+    orders = found.orders
+    assert orders is not None
+    assert orders.accuracy == pytest.approx(1 / 3)
+    assert orders.circular_accuracy == 0.0
+    assert orders.consistency == 0.0
+    assert orders.picked_share == (1.0, 0.0, 0.0)
+    assert orders.position_p is not None
+    assert orders.position_p < 1e-6
+    assert found.spread.spread == 0.0
+    assert found.spread.p == 1.0
+    assert found.systems  # four system prompts, none of which changes it
+
+
+def test_a_model_that_knows_by_letter_only_spreads(task: str) -> None:
+    """Right under letters and at chance under cloze: the spread is far above its null, and not within the letters."""
+    (found,) = audit_prompts([HabitModel("letters")], task, ())
+    assert found.orders is not None
+    assert found.orders.circular_accuracy == 1.0
+    assert found.orders.position_p == pytest.approx(1.0)
+    assert found.spread.spread == pytest.approx(2 / 3)
+    assert found.spread.p < 0.001
+    assert found.letter_spread is not None
+    assert found.letter_spread.spread == 0.0
+    assert {form.name for form in found.forms} == {OWN, *(form.name for form in FORMS)}
+    assert found.systems == ()
+
+
+def test_models_that_change_places_are_told(task: str) -> None:
+    """Between a model that knows by letter and one that does not, the order depends on the form."""
+    found = audit_prompts([HabitModel("letters"), HabitModel("first")], task, ())
+    (change,) = rank_changes(found)
+    assert change.agreement.n_orders == 2
+    assert change.agreement.best[0] == 1
+
+
+def test_a_task_without_choices_is_refused(tmp_path: Path) -> None:
+    """A generation task has no options to turn round, and the error says so."""
+    write_rows(tmp_path, ROWS, ROWS)
+    spec = task_spec(
+        "written", output_type="generate_until", doc_to_choice=..., metric_list=[{"metric": "exact_match"}]
+    )
+    with pytest.raises(DataError, match="multiple choice"):
+        audit_prompts([FakeModel()], str(write_task(tmp_path, spec)))
+
+
+def test_uneven_numbers_of_options_count_each_sample_in_its_own_orders() -> None:
+    """Samples with two and three options are summarised together."""
+    found = option_orders([[0, 1], [0, 1, 2], [0, 0]], [frozenset({0}), frozenset({0}), frozenset({0})])
+    assert found.circular_accuracy == pytest.approx(2 / 3)
+    assert found.accuracy == pytest.approx(np.mean([1.0, 1.0, 0.5]))
