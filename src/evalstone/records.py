@@ -147,13 +147,13 @@ class Request:
 
     @property
     def prompt(self) -> str:
-        """The context of the first ask: what lm-eval hashes as `prompt_hash`."""
+        """The context of the first ask: what lm-eval hashes as `prompt_hash`; of messages without text, what they say."""
         first = self.asks[0] if self.asks else None
         if isinstance(first, LoglikelihoodAsk) and first.segments is not None:
             return "".join(first.segments)
         if isinstance(first, RollingAsk):
             return first.text
-        return "".join(self.segments)
+        return "".join(self.segments) or "\n".join(message.text for message in self.messages)
 
 
 # ------------------------------------------------------------------------------------- what is answered

@@ -14,7 +14,10 @@ from rich.console import Group, RenderableType
 
 from evalstone.api.demo import demo_model
 from evalstone.api.evaluate import evaluate
+from evalstone.api.explain import explain_task, explanation_view
+from evalstone.api.planning import plan_run
 from evalstone.api.run import Run
+from evalstone.api.task_check import check_task
 from evalstone.errors import UsageError
 from evalstone.models.create import create_model
 from evalstone.models.fake import FakeModel
@@ -177,6 +180,23 @@ def test_what_a_run_without_scores_shows(task_file: Path) -> None:
     assert shown.index("How many legs have 1 dogs?") < shown.index("model: 4") < shown.index("And how many tails?")
     assert "How many legs have 2 dogs?" in shown
     assert "How many legs have 3 dogs?" not in shown
+    assert run.sample_records("talk", only_wrong=True) == []
+    files = run.write_lm_eval_files(task_file.parent / "out", log_samples=True)
+    logged = [json.loads(line) for line in files[1].read_text().splitlines()]
+    assert [(line["doc_id"], line.get("turn", 0)) for line in logged[:3]] == [(0, 0), (0, 1), (1, 0)]
+    assert json.loads(files[0].read_text())["configs"]["talk"]["doc_to_turns"] == "turns"
+
+
+def test_looking_at_a_conversation_needs_no_model(task_file: Path) -> None:
+    """Explain and task check show what the user says first; a plan says that it knows first turns only."""
+    told = explain_task(str(task_file))
+    assert told["prompt"] == ROWS[0]["turns"][0]
+    assert told["request_type"].startswith("a conversation")
+    assert "no metric" in as_text(Group(*explanation_view(told)))
+    assert check_task(str(task_file)).findings == []
+    planned = plan_run("fake", [str(task_file)])
+    assert planned.notes[-1] == "talk: first turns only; later ones rest on the answers"
+    assert planned.chunks[0].n_samples == len(ROWS)
 
 
 def _views(run: Run, limit: int) -> RenderableType:

@@ -160,6 +160,8 @@ def _score_view(found: Mapping[str, JsonValue]) -> Any:
     for metric in found["metrics"]:
         better = "higher" if metric["higher_is_better"] else "lower"
         text.append(f"metric     {metric['name']}: {metric['formula']}; {metric['aggregation']}, {better} is better\n")
+    if not found["metrics"]:
+        return text.append("no metric: answers are stored, and what they are worth is for a judge to say\n")
     worked = found["worked"]
     text.append("Worked on this sample, with made-up answers\n", style="bold")
     for answer in worked["answers"]:

@@ -65,4 +65,6 @@ def plan_run(
         requests = [request for one in bound for request in one.requests(render)]
         leaked = sum(request.n_leaked_shots > 0 for request in requests)
         chunks.append(PlannedChunk(names, len(requests), leaked, answering.estimate(requests)))
-    return PlannedRun(prepared.plan, prepared.selection.notes, tuple(chunks), tuple(power))
+    talks = [one.plan.name for one in prepared.bound if one.is_conversation]
+    first = (f"{', '.join(talks)}: first turns only; later ones rest on the answers",) if talks else ()
+    return PlannedRun(prepared.plan, (*prepared.selection.notes, *first), tuple(chunks), tuple(power))

@@ -17,7 +17,7 @@ DEFAULTS: dict[str, Any] = {
 ORDER = (
     *("task", "task_alias", "tag", "custom_dataset", "dataset_path", "dataset_name", "dataset_kwargs"),
     *("training_split", "validation_split", "test_split", "fewshot_split", "process_docs"),
-    *("doc_to_text", "doc_to_target", "doc_to_image", "doc_to_audio", "unsafe_code", "doc_to_choice"),
+    *("doc_to_text", "doc_to_turns", "doc_to_target", "doc_to_image", "doc_to_audio", "unsafe_code", "doc_to_choice"),
     *("process_results", "use_prompt", "description", "target_delimiter", "fewshot_delimiter", "fewshot_config"),
     *("num_fewshot", "metric_list", "output_type", "generation_kwargs", "repeats", "filter_list"),
     *("should_decontaminate", "doc_to_decontamination_query", "gen_prefix", "metadata"),

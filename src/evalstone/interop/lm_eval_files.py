@@ -28,12 +28,12 @@ def write_lm_eval_files(store: Store, run_id: str, output_path: str | Path, *, l
         output_path: a folder, in which the model gets one of its own, or a path ending in `.json`.
         log_samples: write every sample as well.
 
-    Raises: UsageError if the run has no estimates yet; StoreError if the files cannot be written.
+    Raises: UsageError if the run was not summarised yet; StoreError if the files cannot be written.
     """
     run = store.run(run_id)
     attempts = store.attempts(run.run_id)
     estimates = store.estimates(run.run_id)
-    if not estimates:
+    if not run.extra.get("tasks"):
         raise UsageError(f"run {run.short_id} has no results yet (it is {run.status}); finish it by running it again")
     results = results_mapping(run, estimates, attempts)
     stamp = datetime.now().isoformat().replace(":", "-")  # noqa: DTZ005 - lm-eval's file names hold local time

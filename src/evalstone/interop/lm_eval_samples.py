@@ -47,6 +47,7 @@ def _line(
     answers = [_answers(ask, record.outputs) for ask in request.asks]
     return {
         "doc_id": request.sample_index,
+        **({"turn": request.turn} if request.turn else {}),
         "doc": row,
         "target": request.target,
         "arguments": {

@@ -32,10 +32,12 @@ def deciding_score(record: SampleRecord) -> Score | None:
 def is_wrong(record: SampleRecord) -> bool:
     """Return whether a sample was not answered rightly: wrong, nothing to read in the answer, or no answer at all.
 
-    A metric that is no share (a perplexity) calls nothing wrong.
+    A metric that is no share (a perplexity) calls nothing wrong, and an answer without a score is not judged yet.
     """
     score = deciding_score(record)
-    if score is None or score.status is not ScoreStatus.SCORED:
+    if score is None:
+        return not record.outputs or any(output.error is not None for output in record.outputs)
+    if score.status is not ScoreStatus.SCORED:
         return True
     graded = score.metric in PREFERRED_METRICS[:5] or score.value in {0.0, 1.0}
     return graded and score.value is not None and score.value < 0.5

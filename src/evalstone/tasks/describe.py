@@ -34,6 +34,8 @@ REQUEST_TYPES: dict[str, str] = {
     "generate_until": "a written answer, up to a stop text or a number of tokens",
 }
 
+A_CONVERSATION = "a conversation: a written answer to each turn, which the next turn follows"
+
 FORMULAS: dict[str, str] = {
     "acc": "1 if the choice with the highest log-likelihood is the right one (the first of equal ones), else 0",
     "acc_norm": "as acc, each log-likelihood divided by the number of characters of its choice",
@@ -116,7 +118,7 @@ def describe_task(bound: BoundTask, render: Render | None = None, position: int 
         sample=sample,
         request=request,
         hidden_shots=count_hidden_shots(bound, request, card),
-        request_type=REQUEST_TYPES[bound.task.output_type],
+        request_type=A_CONVERSATION if bound.is_conversation else REQUEST_TYPES[bound.task.output_type],
         filters=tuple(_filter_text(pipeline) for pipeline in bound.task.filters),
         metrics=tuple(_metric_texts(bound.task)),
         worked_outputs=outputs,
