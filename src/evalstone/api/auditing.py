@@ -21,7 +21,15 @@ from evalstone.records import JsonValue, Message
 from evalstone.registry import nearest
 from evalstone.tasks.bound import BoundTask
 
-__all__ = ["SYSTEM_PROMPTS", "audit_calibration", "audit_contamination", "audit_prompts", "check_ending", "write_json"]
+__all__ = [
+    "SYSTEM_PROMPTS",
+    "audit_calibration",
+    "audit_contamination",
+    "audit_prompts",
+    "check_ending",
+    "render_of",
+    "write_json",
+]
 
 Told = Callable[[str], None]
 SYSTEM_PROMPTS = (
@@ -92,7 +100,7 @@ def audit_prompts(
             (text or "none", _without_shots(answering, tasks, {**own, "system_instruction": text or None})[1])
             for text in chosen
         ]
-        render = _render_of(answering) if options.get("apply_chat_template") else None
+        render = render_of(answering) if options.get("apply_chat_template") else None
         for place, one in enumerate(bound):
             systems = [PromptVariant(name, tasks_under[place], render) for name, tasks_under in variants]
             found.append(prompts_of_task(answering, one, systems, told=told))
@@ -119,7 +127,9 @@ def _without_shots(
     return answering, prepared.bound
 
 
-def _render_of(model: Model) -> Render:
+def render_of(model: Model) -> Render:
+    """Return the function that puts messages into a model's chat template."""
+
     def render(messages: Sequence[Message], continue_final: bool) -> str:
         return model.render(messages, continue_final=continue_final)
 

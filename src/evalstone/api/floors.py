@@ -1,13 +1,13 @@
 """The question-blind floor of a run: asked for on request, kept with the run, shown beside its values."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
+from evalstone.api.auditing import render_of
 from evalstone.api.run import Run
 from evalstone.audit.question_blind import question_blind_floor
 from evalstone.errors import DataError
 from evalstone.models.model import Model
-from evalstone.records import Message
 from evalstone.report.from_store import save_summary
 from evalstone.runner.plan import PreparedRun
 
@@ -25,10 +25,6 @@ def add_question_blind(
         prepared: the run's plan and tasks.
         notify: told of each task that cannot be asked so, with the reason.
     """
-
-    def render(messages: Sequence[Message], continue_final: bool) -> str:
-        return model.render(messages, continue_final=continue_final)
-
     extra = dict(run.row.extra)
     found: dict[str, Any] = dict(extra.get("question_blind") or {})
     chat = prepared.options.bind.apply_chat_template
@@ -37,7 +33,7 @@ def add_question_blind(
         if bound.task.output_type != "multiple_choice" or name in found:
             continue
         try:
-            found[name] = question_blind_floor(model, bound, render if chat else None)
+            found[name] = question_blind_floor(model, bound, render_of(model) if chat else None)
         except DataError as error:
             notify(str(error))
     if found != extra.get("question_blind"):

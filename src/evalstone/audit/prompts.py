@@ -94,12 +94,7 @@ def audit_prompts(
     Raises: DataError where the task has no choices, or its questions cannot be told from its prompts.
     """
     items = items_of(bound)
-    usable = [item for item in items if item.has_options]
-    if len(usable) < FEWEST:
-        raise DataError(
-            f"task {bound.plan.name}: question and options can be told apart in {len(usable)} of {len(items)} samples; "
-            "audit prompts takes multiple choice tasks whose rows hold the question"
-        )
+    usable = _usable(items, bound.plan.name)
     metric = "acc_norm" if any(each.name == "acc_norm" for each in bound.metrics) else "acc"
     asked = _Asked(model, usable, metric, told)
     columns = {OWN: asked.own({item.index: item.request for item in usable})}
@@ -122,6 +117,20 @@ def audit_prompts(
         system_spread=prompt_spread(system_table, name=(bound.plan.name, "systems")) if len(system_names) > 1 else None,
         orders=orders,
     )
+
+
+def _usable(items: Sequence[Item], task: str) -> list[Item]:
+    """Return the items that can be put in every form.
+
+    Raises: DataError if there are too few.
+    """
+    usable = [item for item in items if item.has_options]
+    if len(usable) < FEWEST:
+        raise DataError(
+            f"task {task}: question and options can be told apart in {len(usable)} of {len(items)} samples; "
+            "audit prompts takes multiple choice tasks whose rows hold the question"
+        )
+    return usable
 
 
 class _Asked:
