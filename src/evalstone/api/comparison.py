@@ -11,8 +11,13 @@ from evalstone.records import JsonValue
 
 def compare_stored(store: str | None, names: Sequence[str], *, strict_prompts: bool = False) -> Any:
     """Compare stored runs by their names; see `compare_runs`."""
+    return compare_runs(stored_runs(store, names), strict_prompts=strict_prompts)
+
+
+def stored_runs(store: str | None, names: Sequence[str]) -> list[Run]:
+    """Return stored runs by their names."""
     opened = existing_store(store)
-    return compare_runs([Run(opened, opened.run(name).run_id) for name in names], strict_prompts=strict_prompts)
+    return [Run(opened, opened.run(name).run_id) for name in names]
 
 
 def compare_runs(runs: Sequence[Run], *, strict_prompts: bool = False) -> Any:
@@ -31,6 +36,21 @@ def compare_runs(runs: Sequence[Run], *, strict_prompts: bool = False) -> Any:
     if len({run.id for run in runs}) < len(runs):
         raise UsageError("the same run was named twice; a run does not differ from itself")
     return compare_evidence([run_evidence(run.store, run.id) for run in runs], strict_prompts=strict_prompts)
+
+
+def win_rates(runs: Sequence[Run]) -> list[Any]:
+    """Return the win rates of the suites that all runs share and that ask for them (`report.win_rates.WinRates`)."""
+    from evalstone.report.composites import suites_from
+    from evalstone.report.from_store import label_of, run_evidence
+    from evalstone.report.win_rates import BoardRun
+    from evalstone.report.win_rates import win_rates as of_runs
+
+    boards = []
+    for run in runs:
+        suites = tuple(suites_from(run.row.extra))
+        rows = run_evidence(run.store, run.id).rows if any(s.suite.aggregate == "winrate" for s in suites) else ()
+        boards.append(BoardRun(label_of(run.row), run.row.short_id, suites, rows, tuple(run.estimates)))
+    return of_runs(boards)
 
 
 def gate_results(comparison: Any, gates: Sequence[str]) -> list[Any]:
@@ -57,15 +77,20 @@ def junit_report(comparison: Any, results: Sequence[Any]) -> str:
     return junit_xml(comparison, results)
 
 
-def comparison_views(comparison: Any, *, flips: bool = False) -> list[Any]:
-    """Return the comparison for a terminal."""
+def comparison_views(comparison: Any, rates: Sequence[Any] = (), *, flips: bool = False) -> list[Any]:
+    """Return the comparison, and win rates where there are any, for a terminal."""
+    from rich.text import Text
+
     from evalstone.report.compare_tables import comparison_table, flips_table
+    from evalstone.report.win_rates import win_rate_lines
 
-    return [comparison_table(comparison), *([flips_table(comparison)] if flips else [])]
+    lines = [Text(line, style="bold") for line in win_rate_lines(rates)]
+    return [comparison_table(comparison), *([flips_table(comparison)] if flips else []), *lines]
 
 
-def comparison_to_json(comparison: Any) -> JsonValue:
+def comparison_to_json(comparison: Any, rates: Sequence[Any] = ()) -> JsonValue:
     """Return the comparison with stable names."""
     from evalstone.report.compare_tables import comparison_to_json as to_json
+    from evalstone.report.win_rates import win_rates_to_json
 
-    return to_json(comparison)
+    return {**to_json(comparison), "win_rates": win_rates_to_json(rates)}

@@ -41,14 +41,15 @@ def compare(
         return _with_published(store, runs, published, as_json=as_json)
     from evalstone.api import comparison as api
 
-    found = api.compare_stored(store, runs, strict_prompts=strict_prompts)
+    named = api.stored_runs(store, runs)
+    found, rates = api.compare_runs(named, strict_prompts=strict_prompts), api.win_rates(named)
     results = api.gate_results(found, gates)
     if as_json:
-        print_json(api.comparison_to_json(found))
+        print_json(api.comparison_to_json(found, rates))
     elif markdown:
         click.echo(api.comparison_markdown(found))
     else:
-        print_rich(*api.comparison_views(found, flips=flips))
+        print_rich(*api.comparison_views(found, rates, flips=flips))
     for result in results:
         click.echo(result.message, err=True)
     if junit is not None:

@@ -80,14 +80,25 @@ def composite_estimates(
     suites: Sequence[ChosenSuite], rows: SuiteRows, estimates: Sequence[Estimate], confidence: float = 0.95
 ) -> tuple[Estimate, ...]:
     """Return one estimate per suite; its value is None where a member is missing, and `details["why"]` says which."""
-    cells = {(e.task, e.metric, e.filter): e for e in estimates if e.details.get("kind", "task") == "task"}
-    return tuple(_estimate(chosen, rows, cells, confidence) for chosen in suites)
+    return tuple(_estimate(chosen, rows, estimates, confidence) for chosen in suites)
 
 
-def _estimate(chosen: ChosenSuite, rows: SuiteRows, cells: Mapping[_Cell, Estimate], confidence: float) -> Estimate:
+def member_scores(chosen: ChosenSuite, rows: SuiteRows, estimates: Sequence[Estimate]) -> list[MemberScore | None]:
+    """Return a suite's members with what each of their samples did to them; None for one that has no value."""
+    cells = _cells(estimates)
+    pairs = zip(chosen.suite.members, chosen.leaves, strict=True)
+    return [_member_score(member, leaves, rows, cells) for member, leaves in pairs]
+
+
+def _cells(estimates: Sequence[Estimate]) -> dict[_Cell, Estimate]:
+    return {(e.task, e.metric, e.filter): e for e in estimates if e.details.get("kind", "task") == "task"}
+
+
+def _estimate(chosen: ChosenSuite, rows: SuiteRows, estimates: Sequence[Estimate], confidence: float) -> Estimate:
     suite = chosen.suite
+    cells = _cells(estimates)
     pairs = list(zip(suite.members, chosen.leaves, strict=True))
-    members = [_member_score(member, leaves, rows, cells) for member, leaves in pairs]
+    members = member_scores(chosen, rows, estimates)
     try:
         score = score_suite(suite, members, confidence)
         lm_eval = score_suite(suite, [_lm_eval_score(member, leaves, cells) for member, leaves in pairs], confidence)
@@ -259,11 +270,11 @@ def composite_lines(views: Sequence[RunView]) -> list[str]:
 def _line(estimate: Estimate, who: str) -> str:
     details = estimate.details
     known = [f"{c['name']} {shown_value(c['value'], proportion=True)}" for c in details["columns"]]
-    among = "; ".join(part for part in (_how(details), ", ".join(known)) if part)
     mark = "" if details["reproduced"] else " [not reproduced: prompts not shown to equal the board's]"
     if estimate.value is None:
         rest = f"; {', '.join(known)}" if known else ""
         return f"{estimate.task}{who}: no composite, {_short(details['why'])}{rest}"
+    among = "; ".join(part for part in (_how(details), ", ".join(known)) if part)
     interval = shown_interval(estimate.low, estimate.high, proportion=True)
     shown = shown_value(estimate.value, proportion=True) + (f" (95%: {interval})" if interval else "")
     guessing = "" if estimate.chance is None else f"; guessing scores {shown_value(estimate.chance, proportion=True)}"

@@ -53,7 +53,7 @@ def score_suite(suite: Suite, members: Sequence[MemberScore | None], confidence:
     if holes:
         return SuiteScore(None, columns, why=f"no score of {', '.join(holes)}")
     if suite.aggregate == "winrate":
-        return SuiteScore(None, columns, why="a win rate is among several models")
+        return SuiteScore(None, columns, why="a win rate is among several runs: evalstone compare RUN RUN")
     whole, bare = combine_columns(suite, shown), combine_columns(suite, plain)
     if whole is None:
         return SuiteScore(None, columns, why="a geometric mean needs columns that are not negative")
