@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from evalstone.api.evaluate import split_names
 from evalstone.cli.main import main
 from evalstone.errors import StoreError
 from evalstone.store import Store
@@ -217,3 +218,12 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
     assert done.returncode == 4, done.stderr
     assert "Traceback" not in done.stderr
     assert Store.open(str(store)).runs()
+
+
+def test_a_task_file_may_have_spaces_and_commas_in_its_name(tmp_path: Path) -> None:
+    """Names are parted by commas and spaces unless a file of the whole name is there."""
+    path = tmp_path / "my task, new.csv"
+    path.write_text("question,A,B,answer\nIs ice cold?,yes,no,A\n")
+    assert split_names(str(path)) == [str(path)]
+    assert split_names(f"arc_easy,sciq {path.with_name('x')}") == ["arc_easy", "sciq", str(path.with_name("x"))]
+    assert split_names(["a b", "c,", ""]) == ["a", "b", "c"]

@@ -71,7 +71,7 @@ def test_reading_only_makes_nothing(path: Path) -> None:
         assert store.run("last").run_id == run_id
         assert len(list(store.scores(run_id))) == 16
         assert store.verify() == []
-        with pytest.raises(StoreError, match="read only"):
+        with pytest.raises(StoreError, match="may be read and not written"):
             store.open_run(examples.plan(), facts={})
 
 

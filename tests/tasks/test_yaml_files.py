@@ -6,7 +6,7 @@ import pytest
 
 from evalstone.errors import DataError
 from evalstone.tasks.task import FunctionRef
-from evalstone.tasks.yaml_files import read_task_file
+from evalstone.tasks.yaml_files import parse_yaml, read_task_file, repeated_keys
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -62,3 +62,16 @@ def test_a_file_that_is_absent_is_named(tmp_path: Path) -> None:
     """Reading no file is an error of ours."""
     with pytest.raises(DataError, match="cannot read task file"):
         read_task_file(tmp_path / "absent.yaml")
+
+
+def test_a_key_that_stands_twice_is_told(tmp_path: Path) -> None:
+    """Of equal keys the last counts, as in lm-eval; the note names key and lines, at any depth."""
+    path = tmp_path / "twice.yaml"
+    path.write_text("task: a\nmetadata:\n  version: 1\n  version: 2\ntask: b\n")
+    assert parse_yaml(path)["task"] == "b"
+    assert sorted(repeated_keys(path)) == [
+        "twice.yaml: the key 'task' stands in line 1 and again in line 5; the last one counts",
+        "twice.yaml: the key 'version' stands in line 3 and again in line 4; the last one counts",
+    ]
+    path.write_text("task: a\nlist: [{x: 1}, {x: 2}]\nf: !function a.b\n")
+    assert repeated_keys(path) == []

@@ -105,9 +105,17 @@ def first_prompts(model: Any, tasks: str | Sequence[str], **options: Unpack[Eval
 
 
 def split_names(tasks: str | Sequence[str]) -> list[str]:
-    """Return the task names of "a,b c", or of a list of such texts."""
-    texts = [tasks] if isinstance(tasks, str) else list(tasks)
-    return [name for text in texts for name in str(text).replace(",", " ").split()]
+    """Return the task names of "a,b c", or of a list of such texts; a file's name may hold spaces and commas."""
+    texts = [str(text) for text in ([tasks] if isinstance(tasks, str | Path) else tasks)]
+    parts = [part.strip() for text in texts for part in ([text] if _is_file(text) else text.split(","))]
+    return [name for part in parts for name in ([part] if _is_file(part) else part.split())]
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # longer than a path may be, or with a NUL in it
+        return False
 
 
 def open_store(options: EvaluateOptions) -> Store:

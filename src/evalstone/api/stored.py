@@ -9,14 +9,14 @@ from evalstone.store import Problem, RemovedCounts, RunRow, Store
 
 
 def existing_store(store: str | None) -> Store:
-    """Return the store, opened; a mistyped path must not make a new, empty one.
+    """Return the store, opened to be read where it may not be written; a mistyped path must not make an empty one.
 
     Raises: UsageError where there is none.
     """
     if not Store.exists(store):
         where = store_url(store).removeprefix("sqlite:///")
         raise UsageError(f"there is no store at {where}; the first `evalstone run` makes it, --store names another")
-    return Store.open(store)
+    return Store.open_to_read(store)
 
 
 def list_runs(store: str | None, words: Sequence[str] = ()) -> list[RunRow]:

@@ -20,6 +20,12 @@ def print_rich(*renderables: Any) -> None:
     """Print tables and text; plain where the output is no terminal."""
     from rich.console import Console
 
-    console = Console(highlight=False, soft_wrap=False)
+    class OpenConsole(Console):
+        """A console that leaves a closed pipe (`| head`) to the door, which ends quietly with the usual code."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    console = OpenConsole(highlight=False, soft_wrap=False)
     for renderable in renderables:
         console.print(renderable)

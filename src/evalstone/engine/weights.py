@@ -3,6 +3,7 @@
 Foreign exceptions are translated here: whatever goes wrong while loading becomes one clear line with a remedy.
 """
 
+import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -74,26 +75,40 @@ def load_model(path_or_model: Any, settings: EngineSettings) -> LoadedModel:
     )
 
 
+_UNLOADABLE = (
+    *(OSError, ValueError, ImportError, KeyError, RuntimeError, AttributeError, TypeError),
+    *(EOFError, pickle.UnpicklingError),
+)
+
+
 def _from_pretrained(name: str, settings: EngineSettings) -> Any:
     """Return the causal LM, in the dtype asked for, on the CPU."""
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
 
     dtype: Any = settings.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype)
     try:
-        return AutoModelForCausalLM.from_pretrained(
+        model, found = AutoModelForCausalLM.from_pretrained(
             name,
             dtype=dtype,
             revision=settings.revision or "main",
             trust_remote_code=settings.trust_remote_code,
+            output_loading_info=True,
             **settings.model_kwargs,
         )
-    except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
+    except (*_UNLOADABLE, SafetensorError) as error:
         text = str(error).strip()
         first = text.splitlines()[0] if text else type(error).__name__
         raise ModelUnavailable(
             f"model {name!r} cannot be loaded: {first} (expected a folder with config.json and weights, or a Hub id)"
             + _remedy(text, settings)
         ) from error
+    if missing := sorted(found["missing_keys"]):
+        raise ModelUnavailable(
+            f"model {name!r} lacks {len(missing)} of its weights, the first {missing[0]}; they would be made up at "
+            f"random; expected all weights of a {type(model).__name__}"
+        )
+    return model
 
 
 def _remedy(text: str, settings: EngineSettings) -> str:
@@ -104,6 +119,8 @@ def _remedy(text: str, settings: EngineSettings) -> str:
         return "; the repository may be gated: accept its terms and set HF_TOKEN"
     if "model_type" in text or "architectures" in text or "Unrecognized model" in text:
         return "; its config.json must name a model_type that transformers knows"
+    if "deserializ" in text or "PytorchStreamReader" in text or "Ran out of input" in text:
+        return "; a weights file is cut off or damaged: fetch it again"
     return "; check the spelling, the connection, and HF_HUB_OFFLINE"
 
 

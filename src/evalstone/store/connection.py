@@ -20,6 +20,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from evalstone.errors import EvalstoneError, MissingExtra, StoreError
 from evalstone.store import migrate
+from evalstone.store.lost_file import FileId, file_id, rescue
 from evalstone.store.trouble import explain, translated
 
 BUSY_SECONDS = 30.0  # how long to wait for another writer
@@ -62,6 +63,8 @@ class Database:
         self.shown_url = url.render_as_string(hide_password=True)
         self.notices: tuple[str, ...] = ()
         self._lock = threading.RLock()  # one writing transaction per process
+        self._file: FileId | None = None  # which file this is, once it is prepared
+        self._lost: StoreError | None = None
         self._engine = self._make_engine()
 
     @classmethod
@@ -74,6 +77,7 @@ class Database:
         try:
             with translated(database.shown_url):
                 database._prepare()
+                database._file = file_id(Path(database.url.database or "")) if database.is_sqlite else None
         except EvalstoneError:
             database.close()
             raise
@@ -92,6 +96,13 @@ class Database:
             return False
         return True
 
+    @classmethod
+    def may_be_written(cls, url: str) -> bool:
+        """Return whether file and folder of a store may be written; of a server, it says so itself."""
+        parsed = _parsed(url)
+        path = Path(parsed.database or "")
+        return parsed.get_backend_name() != "sqlite" or (os.access(path, os.W_OK) and may_write(path.absolute().parent))
+
     def close(self) -> None:
         """Let go of every connection."""
         self._engine.dispose()
@@ -108,14 +119,24 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """Open the writing transaction; all of it is stored, or nothing.
 
-        Raises: StoreError, also where the store was opened to be read only.
+        Raises: StoreError, also where the store was opened to be read only, or its file was taken away.
         """
         if self.read_only:
-            raise StoreError(f"store {self.shown_url} was opened to be read only; open it without read_only to write")
+            raise StoreError(f"store {self.shown_url} may be read and not written; check its rights, or name another")
         with self._lock, translated(self.shown_url), self._engine.connect() as plain:
             connection = plain.execution_options(evalstone_writes=True)
             with connection.begin():
                 yield connection
+            self._refuse_lost_file(plain)
+
+    def _refuse_lost_file(self, connection: Connection) -> None:
+        """Raise StoreError where the path no longer leads to the file that was just written; save its content once."""
+        path = Path(self.url.database or "").absolute()
+        if self._file is None or file_id(path) == self._file:
+            return
+        if self._lost is None:
+            self._lost = rescue(cast("sqlite3.Connection", connection.connection.driver_connection), path)
+        raise self._lost
 
     def lock_structure(self, connection: Connection) -> None:
         """Keep others from handing out ids or removing texts until this transaction ends.
@@ -157,7 +178,8 @@ class Database:
 
     def _connect(self) -> sqlite3.Connection:
         path = Path(self.url.database or "").absolute()
-        place = path.as_uri() + "?mode=ro" if self.read_only else path.as_uri()
+        mode = "ro" if self.read_only else "rw" if self._file else "rwc"  # one that vanished is not made anew
+        place = f"{path.as_uri()}?mode={mode}"
         if self.read_only and not may_write(path.parent) and not path.with_name(path.name + "-wal").exists():
             place += "&immutable=1"  # nobody is writing, and SQLite may not put its files beside it
         return sqlite3.connect(place, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)

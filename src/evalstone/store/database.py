@@ -41,6 +41,14 @@ class Store:
         """Return whether there is something to read; for a server: whether it answers and holds a store."""
         return Database.exists(settings.store_url(url))
 
+    @classmethod
+    def open_to_read(cls, url: str | None = None) -> Self:
+        """Open a store that is there; one that may not be written (another user's, say) to be read only.
+
+        Raises: as `open`.
+        """
+        return cls.open(url, read_only=not Database.may_be_written(settings.store_url(url)))
+
     @property
     def url(self) -> str:
         """Where the store is, without a password."""

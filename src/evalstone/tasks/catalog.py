@@ -21,7 +21,7 @@ from evalstone.tasks.selecting import Expander, Source
 from evalstone.tasks.suites import ChosenSuite, Suite, is_suite, read_suite
 from evalstone.tasks.task import CatalogEntry, Origin, Selection
 from evalstone.tasks.task_index import IndexedFile, describe_file, index_folder, task_files
-from evalstone.tasks.yaml_files import read_task_file
+from evalstone.tasks.yaml_files import read_task_file, repeated_keys
 
 LIBRARY = Path(__file__).resolve().parents[1] / "library"
 # what our own task files, and no others, may name by dotted path: `!function evalstone.scoring.…`
@@ -303,6 +303,7 @@ class Catalog:
         file = describe_file(read_task_file(path), path.name)
         if file is not None:
             expander.add_source(Source(file, path, origin, trusted))
+            expander.notes += repeated_keys(path)
         elif alone and is_suite(read_task_file(path)):
             self._add_suite(read_suite(path), expander)
         elif alone:

@@ -47,6 +47,8 @@ def parse_yaml(path: Path) -> dict[str, Any]:
             content = loader.get_single_data()
         finally:
             loader.dispose()
+    except yaml.reader.ReaderError as error:
+        raise DataError(f"{path}: a character that YAML does not take, at {error.position}; expected UTF-8") from error
     except yaml.YAMLError as error:
         raise DataError(f"{path}: not valid YAML: {_one_line(error)}") from error
     except DataError as error:
@@ -57,6 +59,29 @@ def parse_yaml(path: Path) -> dict[str, Any]:
     if wrong is not None:
         raise DataError(f"{path}: key {wrong!r} is no text; expected a key such as `task`")
     return content
+
+
+def repeated_keys(path: Path) -> list[str]:
+    """Return a line for each key that stands twice in one mapping of a task file: the last counts, as in lm-eval."""
+    lines = []
+    waiting = [yaml.compose(path.read_bytes(), Loader=_TaskLoader)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        if not isinstance(node, yaml.MappingNode):
+            continue
+        waiting += [value for _, value in node.value]
+        places: dict[str, int] = {}
+        for key, _ in node.value:
+            line = key.start_mark.line + 1
+            if isinstance(key.value, str) and key.value in places:
+                lines.append(
+                    f"{path.name}: the key '{key.value}' stands in line {places[key.value]} and again in line {line}; "
+                    "the last one counts"
+                )
+            places[str(key.value)] = line
+    return lines
 
 
 def _one_line(error: yaml.YAMLError) -> str:

@@ -1,0 +1,42 @@
+"""Weights that are not what they should be are one clear line, and never a score."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from safetensors.torch import load_file, save_file
+
+from evalstone.engine.options import EngineSettings
+from evalstone.engine.weights import load_model
+from evalstone.errors import ModelUnavailable
+
+SMALL = Path(__file__).resolve().parents[2] / "src" / "evalstone" / "library" / "demo_models" / "small"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a copy of a small real model."""
+    return Path(shutil.copytree(SMALL, tmp_path / "model"))
+
+
+def test_a_file_that_was_cut_off_is_told(folder: Path) -> None:
+    """A download that broke off names the model and what to do."""
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100_000])
+    with pytest.raises(ModelUnavailable, match=r"cannot be loaded: .*a weights file is cut off or damaged"):
+        load_model(str(folder), EngineSettings())
+
+
+def test_a_weight_that_is_missing_is_not_made_up(folder: Path) -> None:
+    """transformers fills what is missing with random numbers; a score of those would mean nothing."""
+    weights = folder / "model.safetensors"
+    tensors = load_file(weights)
+    name = next(name for name in tensors if "layers.0" in name)
+    del tensors[name]
+    save_file(tensors, weights, metadata={"format": "pt"})
+    with pytest.raises(ModelUnavailable, match=f"lacks 1 of its weights, the first {name}"):
+        load_model(str(folder), EngineSettings())
