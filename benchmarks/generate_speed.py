@@ -3,7 +3,7 @@
 The model has random weights of a realistic shape. Random weights do not know where to stop, so the head's row of the
 ending token is drawn with a larger spread than the others: it wins now and then, and lengths scatter about those of
 the reference answers (both are printed). All runs happen in one process on the same threads, ours and lm-eval's by
-turns, and seconds are of the processor, so that whatever else the machine does falls on neither.
+turns. Seconds are of the clock; with one thread they are the processor's, so that other programs fall on neither.
 
 Usage: python benchmarks/generate_speed.py MODEL_FOLDER DATA_FOLDER [--load gsm8k|bbh|repeats] [--samples N] [--turns N]
 """
@@ -22,7 +22,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.offline import use_local_data
 
 MAX_TOKENS = 256
-now = time.process_time  # of all threads: what other programs take does not count; with one thread it is wall time
 ENDING_SPREAD = 1.85  # of the ending token's row in the head, times that of the others
 
 
@@ -74,22 +73,29 @@ def ending_model(folder: str) -> tuple[Any, Any]:
     return model, tokenizer
 
 
+def clock() -> float:
+    """Return seconds; threads that wait for each other burn processor time, so that counts for one thread only."""
+    import torch
+
+    return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
+
+
 def time_lm_eval(model: Any, prompts: Sequence[str], kwargs: dict[str, Any], batch: int) -> tuple[float, list[str]]:
     """Return lm-eval's seconds and answers."""
     from lm_eval.api.instance import Instance
 
     requests = [Instance("generate_until", {}, (text, dict(kwargs)), i) for i, text in enumerate(prompts)]
     model.batch_size_per_gpu = batch
-    begin = now()
+    begin = clock()
     answers = model.generate_until(requests, disable_tqdm=True)
-    return now() - begin, list(answers)
+    return clock() - begin, list(answers)
 
 
 def time_ours(model: Any, requests: Sequence[Any]) -> tuple[float, list[Any]]:
     """Return our seconds and outputs, by sample and repeat."""
-    begin = now()
+    begin = clock()
     outputs = list(model.answer(requests))
-    seconds = now() - begin
+    seconds = clock() - begin
     return seconds, sorted(outputs, key=lambda each: (int(each.request_id.split("/")[1]), each.repeat))
 
 

@@ -61,7 +61,7 @@ class Prefill:
         self._head = head
         self._size = window_tokens
         self._device = head.projection.weight.device
-        self._cache = PathCache(capacity=int(prompts.trie.depths.max(initial=-1)) + 1)
+        self._cache = PathCache(int(prompts.trie.depths.max(initial=-1)) + 1, head.n_attention_calls)
         self._cutter = WindowCutter(prompts.trie)
         self._path = np.zeros(self._cache.capacity, dtype=np.int64)  # the open node at each depth
         self._n_read = 0  # distinct prompts whose end has been read
@@ -97,6 +97,10 @@ class Prefill:
     @torch.inference_mode()
     def _read_window(self, window: Window) -> list[ReadPrompt]:
         attention = _KeepingWindow(window, self._cache, self._device)
+        ends = self.prompts.ends
+        first, last = np.searchsorted(ends, [window.first, window.last]).tolist()
+        rows = self._on(ends[first:last] - window.first)
+        attention.asked = rows  # after the last layer's keys and values nothing else is of use
         with window_in_progress(attention):
             output = self._head.run_body(
                 input_ids=self._on(window.tokens)[None],
@@ -106,17 +110,16 @@ class Prefill:
             )
         if attention.n_calls == 0:
             raise UnsupportedAttention("no layer attends through transformers' attention interface")
-        ends = self.prompts.ends
-        first, last = np.searchsorted(ends, [window.first, window.last]).tolist()
         found = []
         if last > first:
-            hidden = output.last_hidden_state[0].index_select(0, self._on(ends[first:last] - window.first))
+            hidden = output.last_hidden_state[0].index_select(0, rows)
             logits = self._head.logits(output, hidden)
             found = [
                 self._take(number, window, attention.seen, logits[number - first]) for number in range(first, last)
             ]
         self._follow(int(ends[last - 1]) + 1 if last else 0, window.last)
         attention.commit()
+        self._head.n_attention_calls = self._cache.n_calls
         self._cutter.pass_by(window)
         return found
 
