@@ -141,3 +141,11 @@ def test_every_lm_eval_filter_name_is_known() -> None:
     registry = pytest.importorskip("lm_eval.api.registry")
     names = set(registry.filter_registry)
     assert names - {"decontaminate"} <= set(FILTERS)
+
+
+def test_a_choice_letter_is_read_from_a_written_answer() -> None:
+    """The stated letter is kept, and where none is named the fallback says so; the letters' number is the task's."""
+    pipeline = build_pipeline("letter", [{"function": "choice_letter", "letters": "ABCD"}, {"function": "take_first"}])
+    assert pipeline.apply_one(["It barks, so the answer is (B)."], {}) == "B"
+    assert pipeline.apply_one(["I cannot say."], {}) == "[invalid]"
+    assert pipeline.apply_one(["The answer is (E)."], {}) == "[invalid]"

@@ -18,6 +18,7 @@ from evalstone.runner.plan import PreparedRun, prepare
 from evalstone.store import Store
 from evalstone.tasks.catalog import Catalog
 from evalstone.tasks.profiles import DEFAULT_PROFILE, find_profile
+from evalstone.tasks.prompting import find_prompting, put_selection
 from evalstone.tasks.task import Selection
 
 
@@ -76,6 +77,8 @@ def choose_tasks(tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[
         if not folder.is_dir():
             raise UsageError(f"include_path '{folder}' is no folder; expected a folder with task files (*.yaml)")
     selection = Catalog.open(include).select(names, partial=options.get("partial", False))
+    if prompting := options.get("prompting"):
+        selection = put_selection(selection, find_prompting(prompting))
     profiles = sorted({chosen.suite.profile for chosen in selection.suites})
     asked = options.get("profile")
     if asked is None and len(profiles) > 1:

@@ -30,6 +30,7 @@ class EvaluateOptions(TypedDict, total=False):
     fewshot_as_multiturn: bool | None  # None: True with a chat template
     system_instruction: str | None
     system_prompt: str | None  # the name of one in the library, in place of system_instruction
+    prompting: str | None  # letter, text or cot: how multiple-choice questions are put; None: as each task says
     prompt_preset: str | None  # a published prompt format, by name or file, in place of the model's own template
     gen_kwargs: Mapping[str, Any]
     metadata: Mapping[str, Any]
@@ -85,6 +86,8 @@ def run_options(options: EvaluateOptions) -> RunOptions:
     extra: list[tuple[str, JsonValue]] = []
     if options.get("gen_kwargs"):
         extra.append(("gen_kwargs", dict(options["gen_kwargs"])))
+    if options.get("prompting"):
+        extra.append(("prompting", options["prompting"]))
     if preset is not None:
         extra.append(("prompt_preset", {"name": preset.name, "template_hash": preset.template_hash}))
     samples = options.get("samples") or {}

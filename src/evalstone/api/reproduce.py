@@ -98,6 +98,7 @@ def _options(plan: RunPlan) -> dict[str, Any]:
         "seed": plan.seed,
         "apply_chat_template": plan.apply_chat_template,
         "fewshot_as_multiturn": plan.fewshot_as_multiturn if plan.apply_chat_template or preset else None,
+        "prompting": extra.get("prompting"),
         "prompt_preset": preset["name"] if preset else None,
         "system_instruction": plan.system_instruction,
         "gen_kwargs": extra.get("gen_kwargs") or {},

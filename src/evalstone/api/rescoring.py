@@ -15,6 +15,7 @@ from evalstone.runner.execute import SCORING_HASH
 from evalstone.runner.rescore import RescoredTask, rescore
 from evalstone.store import RunRow
 from evalstone.tasks.catalog import Catalog
+from evalstone.tasks.prompting import find_prompting, put_task
 from evalstone.tasks.rescoring import read_item, with_scoring
 from evalstone.tasks.task import Task
 
@@ -141,7 +142,10 @@ def _known_tasks(row: RunRow, options: RescoreOptions) -> dict[str, Task]:
         except UnknownName:
             continue  # from a file that was named by its path
     found.update({task.name: task for task in _named_tasks(row, options)})
-    return {name: found[name] for name in row.tasks if name in found}
+    known = [found[name] for name in row.tasks if name in found]
+    if prompting := dict(row.plan.extra).get("prompting"):
+        known = [put_task(task, find_prompting(prompting)) for task in known]
+    return {task.name: task for task in known}
 
 
 def _catalog(options: RescoreOptions) -> Catalog:

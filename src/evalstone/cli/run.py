@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from evalstone.api.run import Run
 
 
+OF_ONE_RUN = (
+    "suite", "output_path", "write_out", "predict_only", "question_blind", "show_config", "check_integrity",
+)  # fmt: skip
+
+
 class ConfiguredCommand(click.Command):
     """A command whose --config file stands as defaults under the command line."""
 
@@ -48,6 +53,11 @@ def _config_path(args: list[str]) -> Path | None:
 @click.option("--show_config", is_flag=True, help="Print the whole configuration after the run.")
 @click.option("--predict_only", "-x", is_flag=True, help="Store answers and print no scores.")
 @click.option("--question_blind", is_flag=True, help="Ask choices without their questions too: a floor.")
+@click.option(
+    "--prompting",
+    metavar="WAYS",
+    help="Put multiple choice as letter, text or cot; several, and several --num_fewshot 0,5, are compared.",
+)
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
 @json_option
 def run(as_json: bool, quiet: bool, **given: Any) -> int:
@@ -60,6 +70,8 @@ def run(as_json: bool, quiet: bool, **given: Any) -> int:
 
     if given["log_samples"] and given["output_path"] is None:
         raise UsageError("--log_samples writes into --output_path; name that folder too")
+    if given["prompting"]:
+        return _run_promptings(given, quiet=quiet, as_json=as_json)
     kind, arguments = model_arguments(given)
     options = {**evaluate_options(given), "question_blind": given["question_blind"]}
     command = shlex.join(["evalstone", *sys.argv[1:]])
@@ -72,6 +84,32 @@ def run(as_json: bool, quiet: bool, **given: Any) -> int:
     _print_run(done, given, as_json=as_json)
     nothing_answered = done.result is not None and 0 < done.result.n_answered_now == done.result.n_failed
     return ModelError.exit_code if nothing_answered else 0
+
+
+def _run_promptings(given: Mapping[str, Any], *, quiet: bool, as_json: bool) -> int:
+    """Put the tasks in every way at every number of shots, and print them side by side."""
+    from evalstone.api.promptings import evaluate_promptings
+
+    refused = [name for name in OF_ONE_RUN if given[name]]
+    if refused:
+        raise UsageError(f"--{refused[0]} does not go with --prompting, which makes several runs; leave one out")
+    shots = given["num_fewshot"]
+    counts = shots if isinstance(shots, tuple) else (0 if shots is None else shots,)
+    kind, arguments = model_arguments(given)
+    options = evaluate_options({**given, "num_fewshot": None})
+    ways = [way.strip() for way in given["prompting"].split(",") if way.strip()]
+    command = shlex.join(["evalstone", *sys.argv[1:]])
+    with ProgressLine(quiet=quiet or as_json) as progress:
+        done = evaluate_promptings(
+            kind, given["tasks"], ways, counts, model_args=arguments, observe=progress, command=command, **options
+        )
+    if as_json:
+        print_json(done.to_json())
+    else:
+        print_rich(done.table())
+        for line in done.remarks():
+            click.echo(line)
+    return 0
 
 
 def _print_run(done: "Run", given: Mapping[str, Any], *, as_json: bool) -> None:

@@ -17,13 +17,25 @@ TRUE = {"true", "1", "yes"}
 FALSE = {"false", "0", "no", "none"}
 NOT_SENT = ("wandb_args", "wandb_config_args", "trackio_args", "hf_hub_log_args")
 
+
+def _shot_counts(_: click.Context, option: click.Parameter, value: Any) -> int | tuple[int, ...] | None:
+    """Return a number of shots, or several where there are commas between, for the ways of --prompting."""
+    if value is None:
+        return None
+    parts = [part.strip() for part in str(value).split(",")]
+    if not all(part.lstrip("-").isdigit() for part in parts):
+        raise click.BadParameter(f"'{value}' is not a valid integer; expected shots such as 5, or 0,5", param=option)
+    return int(parts[0]) if len(parts) == 1 else tuple(map(int, parts))
+
+
 _LM_EVAL: tuple[Callable[[F], F], ...] = (
     click.option("--model", "-M", default="hf", show_default=True, metavar="KIND|DIR",
                  help="Kind of model, or a folder or hub id."),
     click.option("--model_args", "-a", default="", metavar="A=1,B=2", help="pretrained=DIR,dtype=float32,peft=DIR,..."),
     click.option("--tasks", "-t", multiple=True, metavar="NAMES",
                  help="Tasks, groups, suites, globs or files (whose code may run)."),
-    click.option("--num_fewshot", "-f", type=int, metavar="N", help="Shots before each sample (default: the task's)."),
+    click.option("--num_fewshot", "-f", callback=_shot_counts, metavar="N",
+                 help="Shots before each sample (default: the task's)."),
     click.option("--limit", "-L", type=float, metavar="N", help="First N samples of each task, or a fraction below 1."),
     click.option("--samples", "-E", metavar="JSON|FILE", help='Only these positions: \'{"arc_easy": [0, 7]}\'.'),
     click.option("--apply_chat_template", metavar="[NAME]", help="Put prompts through the model's chat template."),
@@ -82,6 +94,9 @@ def evaluate_options(given: Mapping[str, Any]) -> dict[str, Any]:
     Raises: UsageError naming option, value and what was expected.
     """
     refuse_senders(given)
+    if isinstance(given["num_fewshot"], tuple):
+        shown = ",".join(map(str, given["num_fewshot"]))
+        raise UsageError(f"--num_fewshot {shown} asks for several runs, as `run --prompting letter,text` does")
     template = _flag_or_name("--apply_chat_template", given["apply_chat_template"])
     multiturn = given["fewshot_as_multiturn"]
     return {

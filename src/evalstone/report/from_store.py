@@ -11,6 +11,7 @@ from evalstone.report.composites import SuiteRows, composite_estimates, suite_fa
 from evalstone.report.evidence import MetricInput, RunEvidence, RunView, ScoreRow, TaskSummaryInput
 from evalstone.report.floors import ConstantAnswers, with_floors
 from evalstone.report.numbers import counted, short_hash
+from evalstone.report.pairing import PUT_AS
 from evalstone.report.rescored import scoring_of, with_rescored
 from evalstone.report.samples import gold_indices
 from evalstone.report.summarise import AUXILIARY_METRICS, BOOTSTRAP_ITERS, summarise
@@ -25,7 +26,7 @@ from evalstone.tasks.task import Selection
 
 NOT_IN_FILES = frozenset({"tokenizer", "model options", "prompts that are too long", "other settings", "chat template"})
 """What the files of other tools do not say, or say in another form than we do."""
-NAMED_SETTINGS = frozenset({"prompt_preset"})  # of a plan's other settings: compared under names of their own
+NAMED_SETTINGS = frozenset({"prompt_preset", "prompting"})  # compared under names of their own
 CONTEXT_END = 30  # characters of a choice's own context that are shown of it
 
 
@@ -175,8 +176,10 @@ def facts_shown(row: RunRow) -> Iterator[tuple[str, str]]:
 
 def _put_by(plan: RunPlan) -> Iterator[tuple[str, str]]:
     """Yield how prompts were put into text, where it is not as plain text: template or preset, and the system text."""
-    preset = dict(plan.extra).get("prompt_preset")
-    if preset:
+    extra = dict(plan.extra)
+    if prompting := extra.get("prompting"):
+        yield "put as", f"put as {prompting}"
+    if preset := extra.get("prompt_preset"):
         yield "prompt preset", f"prompt preset {preset['name']} ({short_hash(preset['template_hash'])})"
     elif plan.apply_chat_template:
         yield "chat template", "chat template" + (f" ({short_hash(own)})" if (own := plan.model.template_hash) else "")
@@ -249,7 +252,8 @@ def _task_settings(plan: RunPlan, task: TaskPlan) -> dict[str, JsonValue]:
 
 
 def _all_settings(plan: RunPlan) -> dict[str, JsonValue]:
-    model, preset = plan.model, dict(plan.extra).get("prompt_preset")
+    model, extra = plan.model, dict(plan.extra)
+    preset = extra.get("prompt_preset")
     return {
         "model": model.content_hash or model.name,
         "dtype": model.dtype,
@@ -260,6 +264,7 @@ def _all_settings(plan: RunPlan) -> dict[str, JsonValue]:
         "profile": plan.profile,
         "seed of the shots": plan.seed,
         "chat template": model.template_hash if plan.apply_chat_template else None,
+        PUT_AS: extra.get("prompting"),
         "prompt preset": f"{preset['name']} ({short_hash(preset['template_hash'])})" if preset else None,
         "shots as turns": plan.fewshot_as_multiturn if plan.apply_chat_template or preset else None,
         "system instruction": plan.system_instruction,

@@ -15,6 +15,9 @@ from evalstone.records import JsonValue, ScoreStatus
 from evalstone.report.evidence import MetricInput, RunEvidence, ScoreRow, TaskSummaryInput
 
 LOG_SCALE = {"perplexity", "weighted_perplexity"}
+RIGHT_OR_WRONG = frozenset({"acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match"})
+"""Metrics that say of a sample whether its answer is right: one run's may be set against another's."""
+PUT_AS = "questions put as"  # among a run's settings
 PER_SAMPLE = {"mean", "nanmean", "bits_per_byte", "brier_score"} | LOG_SCALE
 EXPECTED_TO_DIFFER = frozenset({"model", "tokenizer"})  # that is what the comparison is about
 Key = tuple[str, int]  # (sample hash, occurrence)
@@ -73,12 +76,16 @@ def pair_task(first: RunEvidence, second: RunEvidence, task: TaskSummaryInput) -
     metric = next((m for m in task.metrics if chosen is not None and m.name == chosen[0]), None)
     if chosen is None or metric is None:
         raise UsageError(f"task {task.name} has no metric that can be compared")
-    ours, theirs = (_keyed(run, task.name, *chosen) for run in (first, second))
+    ours = _keyed(first, task.name, *chosen)
+    theirs, their_metric = _rows_for(second, task.name, chosen, first)
     for run, rows in ((first, ours), (second, theirs)):
         if not rows:
             raise UsageError(f"run {run.label} ({run.run_id}) has no scores of {task.name} {chosen[0]} ({chosen[1]})")
     common = [key for key in ours if key in theirs]
     notes = _coverage(task.name, first, second, (len(ours), len(theirs), len(common)))
+    if their_metric != chosen:
+        shown = f"{chosen[0]} of {first.label} is set against {their_metric[0]} of {second.label}"
+        notes = (*notes, f"{task.name}: {shown}; both say whether an answer is right")
     pairs = tuple(
         Pair(key[0], ours[key], theirs[key]) for key in common if _has_value(ours[key]) and _has_value(theirs[key])
     )
@@ -87,9 +94,24 @@ def pair_task(first: RunEvidence, second: RunEvidence, task: TaskSummaryInput) -
 
 def common_values(runs: Sequence[RunEvidence], task: PairedTask) -> list[list[float]]:
     """Return each run's numbers on the samples of a task that every run has a score of, in one order."""
-    keyed = [_keyed(run, task.task, task.metric.name, task.filter) for run in runs]
+    keyed = [_rows_for(run, task.task, (task.metric.name, task.filter), runs[0])[0] for run in runs]
     common = [key for key in keyed[0] if all(key in rows and _has_value(rows[key]) for rows in keyed)]
     return [[row_value(rows[key]) for key in common] for rows in keyed]
+
+
+def _rows_for(
+    run: RunEvidence, task: str, wanted: tuple[str, str], first: RunEvidence
+) -> tuple[dict[Key, ScoreRow], tuple[str, str]]:
+    """Return a run's rows of what stands for the task in the first run, and which metric and filter they are of.
+
+    Where the two put their questions in different ways, they are of what stands for the task in this run: the same
+    questions answered by letter, by text, or in writing, each scored as right or wrong.
+    """
+    own = next((each.primary for each in run.tasks if each.name == task), None)
+    is_put_alike = run.settings.get(PUT_AS) == first.settings.get(PUT_AS)
+    if is_put_alike or own is None or not {own[0], wanted[0]} <= RIGHT_OR_WRONG:
+        return _keyed(run, task, *wanted), wanted
+    return _keyed(run, task, *own), own
 
 
 def _keyed(run: RunEvidence, task: str, metric: str, name_of_filter: str) -> dict[Key, ScoreRow]:

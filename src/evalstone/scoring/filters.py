@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from evalstone.errors import PlanError, UnknownName
 from evalstone.registry import nearest
+from evalstone.scoring.choice_letter import extract_choice_letter
 
 Row = Mapping[str, Any]
 INVALID = "[invalid]"
@@ -229,6 +230,19 @@ def _punctuation() -> dict[int, None]:
     return {code: None for code in range(sys.maxunicode) if unicodedata.category(chr(code)).startswith("P")}
 
 
+@dataclass(frozen=True)
+class ChoiceLetterFilter(EachResponse):
+    """Keep the letter that an answer names (`choice_letter`), in capitals."""
+
+    letters: str = "ABCDEFGHIJ"
+    fallback: str = INVALID
+
+    def one(self, text: Any) -> str:
+        """Return the letter or the fallback."""
+        found = extract_choice_letter(text if isinstance(text, str) else "", len(self.letters))
+        return self.fallback if found is None else self.letters[found.index]
+
+
 _SPAN_LABELS = {
     "person": "PER",
     "location": "LOC",
@@ -278,6 +292,7 @@ FILTERS: Mapping[str, Callable[..., Filter]] = {
     "take_first_k": TakeFirstKFilter,
     "majority_vote": MajorityVoteFilter,
     "multi_choice_regex": MultiChoiceRegexFilter,
+    "choice_letter": ChoiceLetterFilter,
     "format_span": FormatSpanFilter,
     "custom": CustomFilter,
 }

@@ -20,6 +20,7 @@ from evalstone.prompts.fields import (
 )
 from evalstone.prompts.presets import PromptPreset
 from evalstone.prompts.prompter import ChatOptions, Layout, Prompt, Prompter, Render
+from evalstone.prompts.prompting import instructed, put_layout
 from evalstone.records import (
     Ask,
     GenerateAsk,
@@ -42,7 +43,7 @@ from evalstone.tasks.profiles import DEFAULT_PROFILE, Profile
 from evalstone.tasks.sample_scores import SampleScorer
 from evalstone.tasks.samplers import draw_with_class
 from evalstone.tasks.support import why_not_runnable
-from evalstone.tasks.task import FunctionRef, MetricSpec, PromptSpec, Task
+from evalstone.tasks.task import FunctionRef, MetricSpec, Task
 from evalstone.tasks.task_rows import TaskRows
 
 __all__ = ["BindOptions", "BoundTask", "Render", "bind"]
@@ -81,14 +82,13 @@ class BoundTask:
         self.metrics: tuple[MetricSpec, ...] = task.metrics
         self.n_shots = n_shots_of(task, options)
         columns = frozenset(rows.features)
-        load = loader_of(task)
-        self._layout = layout_of(task.prompt, task.prompt.choice, columns, load, shot=False)
+        self._layout = layout_of(task, columns, shot=False)
         multiple_input = self._layout.choices is not None and isinstance(self._layout.text(rows[0]), int)
         multiple_targets = isinstance(self._layout.target(rows[0]), list)
         self._prompter = Prompter(
             self._layout,
-            layout_of(task.fewshot.prompt, task.prompt.choice, columns, load, shot=True),
-            resolve_loose(load(task.description)),
+            layout_of(task, columns, shot=True),
+            _description_of(task),
             ChatOptions(
                 options.apply_chat_template or self._layout.turns is not None,
                 options.fewshot_as_multiturn,
@@ -337,17 +337,18 @@ def runs_our_way(task: Task) -> bool:
     return task.origin == "evalstone"
 
 
-def layout_of(
-    prompt: PromptSpec, own_choice: Any, columns: frozenset[str], load: Callable[[Any], Any], *, shot: bool
-) -> Layout:
-    """Return how a row with these columns is put, as the sample asked or as a shot.
+def _description_of(task: Task) -> Callable[[Any], Any]:
+    own = resolve_loose(loader_of(task)(task.description))
+    return instructed(own) if task.prompting == "cot" else own
 
-    `load` makes functions of the function names in a task file.
-    """
-    has_choices = own_choice is not None
+
+def layout_of(task: Task, columns: frozenset[str], *, shot: bool) -> Layout:
+    """Return how a row with these columns is put, as the sample asked or as a shot."""
+    prompt, load = task.fewshot.prompt if shot else task.prompt, loader_of(task)
+    has_choices = task.prompt.choice is not None
     choice = load(prompt.choice)
     turns = resolve_turns(load(prompt.turns), columns) if prompt.turns is not None else None
-    return Layout(
+    layout = Layout(
         text=resolve_text(load(prompt.text), columns, has_choices=has_choices) if turns is None else first_turn(turns),
         target=resolve_target(load(prompt.target), columns, has_choices=has_choices),
         choices=resolve_choices(choice, columns) if choice else None,
@@ -356,6 +357,7 @@ def layout_of(
         fewshot_delimiter=prompt.fewshot_delimiter,
         turns=turns,
     )
+    return layout if task.prompting is None else put_layout(layout, task.prompting, shot=shot)
 
 
 def n_shots_of(task: Task, options: BindOptions) -> int:

@@ -14,8 +14,7 @@ from evalstone.errors import PlanError, UnknownName, UsageError
 from evalstone.records import LoglikelihoodAsk, Output, Request, Sample, Score
 from evalstone.registry import nearest
 from evalstone.tasks.bound import layout_of, refuse_unconfirmed_code, sandbox_of, score_in
-from evalstone.tasks.dialect import task_from_spec
-from evalstone.tasks.functions import loader_of
+from evalstone.tasks.prompting import with_spec
 from evalstone.tasks.sample_scores import SampleScorer
 from evalstone.tasks.support import why_not_runnable
 from evalstone.tasks.task import FunctionRef, Task
@@ -64,7 +63,7 @@ def with_scoring(
         changes["metric_list"] = [_metric_item(task, item) for item in metrics]
     if not changes:
         return task
-    return task_from_spec({**task.spec, **changes}, task.source, task.origin, task.trusted)
+    return with_spec(task, {**task.spec, **changes})
 
 
 def _filter_item(task: Task, item: str | Mapping[str, Any]) -> Mapping[str, Any]:
@@ -143,7 +142,7 @@ class StoredScoring:
         refuse_unconfirmed_code(task, confirmed=unsafe_code)
         self.task = task
         self.metrics = task.metrics
-        layout = layout_of(task.prompt, task.prompt.choice, frozenset(row), loader_of(task), shot=False)
+        layout = layout_of(task, frozenset(row), shot=False)
         multiple_input = layout.choices is not None and isinstance(layout.text(row), int)
         multiple_targets = isinstance(layout.target(row), list)
         self._scorer = SampleScorer(task, layout, multiple_input=multiple_input, multiple_targets=multiple_targets)

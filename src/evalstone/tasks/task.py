@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evalstone.datasets import DatasetSpec
+from evalstone.prompts.prompting import Prompting
 from evalstone.records import JsonValue
 from evalstone.tasks.suites import ChosenSuite
 
@@ -135,6 +136,7 @@ class Task:
     tags: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()  # groups through which it was selected, outermost first
     trusted: tuple[Path, ...] = ()  # folders whose code this task may import
+    prompting: Prompting | None = None  # how its choices are put; None: as its file says
 
 
 @dataclass(frozen=True, slots=True)

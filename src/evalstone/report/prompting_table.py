@@ -1,0 +1,158 @@
+"""The same questions put in several ways, side by side: one line per way and number of shots."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from evalstone.records import Estimate, JsonValue
+from evalstone.report.cells import interval_text, plain_table, value_text
+from evalstone.report.comparison import Comparison, Difference
+from evalstone.report.numbers import NOTHING, shown_p
+from evalstone.report.verdict import shown_interval_of, shown_line_difference
+from evalstone.statistics.multiplicity import holm
+
+__all__ = ["PutEstimates", "PutLine", "put_lines", "put_lines_to_json", "put_table"]
+
+
+@dataclass(frozen=True, slots=True)
+class PutEstimates:
+    """One run's estimates, and how its questions were put."""
+
+    prompting: str
+    n_shots: int
+    run_id: str
+    estimates: tuple[Estimate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PutLine:
+    """One way to put a task, or a group of tasks, and how it differs from the first way."""
+
+    name: str  # of the task or group
+    prompting: str
+    n_shots: int
+    run_id: str
+    estimate: Estimate
+    unread: float | None  # share of written answers from which no letter could be read
+    difference: Difference | None = None  # to the first way, on the same samples
+    p_adjusted: float | None = None  # Holm over the lines of this name
+
+
+def put_lines(runs: Sequence[PutEstimates], comparison: Comparison | None) -> list[PutLine]:
+    """Return the lines of each task that stands alone and of each outermost group, in the order of the runs.
+
+    Args:
+        runs: what each way came to.
+        comparison: the second and every later run against the first; None for one run.
+    """
+    names = [estimate.task for estimate in runs[0].estimates if _stands(estimate)]
+    return [line for name in dict.fromkeys(names) for line in _lines_of(name, runs, comparison)]
+
+
+def _stands(estimate: Estimate) -> bool:
+    return not estimate.details.get("path") and estimate.details.get("kind", "task") in {"task", "group"}
+
+
+def _lines_of(name: str, runs: Sequence[PutEstimates], comparison: Comparison | None) -> list[PutLine]:
+    pairs = comparison.pairs if comparison is not None else ()
+    found = [next((line for line in (*pair.groups, *pair.tasks) if line.name == name), None) for pair in pairs]
+    differences = [None, *found]
+    known = [one.p for one in differences if one is not None]
+    adjusted = iter(holm(known)) if known else iter(())
+    p_values = [None if one is None else float(next(adjusted)) for one in differences]
+    return [
+        PutLine(name, run.prompting, run.n_shots, run.run_id, estimate, _unread(name, run), difference, p)
+        for run, difference, p in zip(runs, differences, p_values, strict=True)
+        if (estimate := _main(name, run.estimates)) is not None
+    ]
+
+
+def _main(name: str, estimates: Sequence[Estimate]) -> Estimate | None:
+    of_name = [estimate for estimate in estimates if estimate.task == name]
+    return next((e for e in of_name if e.details.get("primary", True)), of_name[0] if of_name else None)
+
+
+def _unread(name: str, run: PutEstimates) -> float | None:
+    """Return the share of written answers without a letter, over the task or all tasks of the group."""
+    if run.prompting != "cot":
+        return None
+    leaves = [
+        estimate
+        for estimate in run.estimates
+        if estimate.details.get("kind", "task") == "task"
+        and (estimate.task == name or name in estimate.details.get("path", ()))
+    ]
+    n = sum(estimate.n for estimate in leaves)
+    return sum(estimate.n_unparsed for estimate in leaves) / n if n else None
+
+
+def put_table(lines: Sequence[PutLine]) -> RenderableType:
+    """Return the lines for a terminal, one table per task or group."""
+    names = dict.fromkeys(line.name for line in lines)
+    tables = [Group(Text(name, style="bold"), _table([line for line in lines if line.name == name])) for name in names]
+    return Group(
+        *(Padding(table, (0, 1, 1, 1)) for table in tables), Padding(Text(_legend(lines), style="dim"), (0, 1))
+    )
+
+
+def _legend(lines: Sequence[PutLine]) -> str:
+    first = lines[0]
+    metrics = {f"{line.prompting} {line.estimate.metric}": None for line in lines}
+    told = f"{', '.join(metrics)}; "
+    told += f"diff.: to {first.prompting} with {first.n_shots} shots, sample by sample, points; p after Holm."
+    if any(line.unread is not None for line in lines):
+        told += " no letter: written answers that name none, counted wrong."
+    return told
+
+
+def _table(lines: Sequence[PutLine]) -> RenderableType:
+    has_unread = any(line.unread is not None for line in lines)
+    table = plain_table()
+    table.add_column("put as", no_wrap=True)
+    headers = ["shots", "value", "95%\ninterval", "n", *(["no\nletter"] if has_unread else [])]
+    for header in (*headers, "diff.", "95%\ninterval", "p"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for line in lines:
+        unread = [NOTHING if line.unread is None else f"{line.unread:.1%}"] if has_unread else []
+        table.add_row(
+            line.prompting,
+            str(line.n_shots),
+            value_text(line.estimate),
+            interval_text(line.estimate),
+            f"{line.estimate.n:,}",
+            *unread,
+            *_difference_cells(line),
+        )
+    return table
+
+
+def _difference_cells(line: PutLine) -> tuple[str, str, str]:
+    if line.difference is None:
+        return "", "", ""
+    p = line.difference.p if line.p_adjusted is None else line.p_adjusted
+    return shown_line_difference(line.difference), shown_interval_of(line.difference), shown_p(p)
+
+
+def put_lines_to_json(lines: Sequence[PutLine]) -> list[Mapping[str, JsonValue]]:
+    """Return the lines with stable names."""
+    return [
+        {
+            "name": line.name,
+            "prompting": line.prompting,
+            "num_fewshot": line.n_shots,
+            "run_id": line.run_id,
+            "metric": line.estimate.metric,
+            "value": line.estimate.value,
+            "low": line.estimate.low,
+            "high": line.estimate.high,
+            "n": line.estimate.n,
+            "n_failed": line.estimate.n_failed,
+            "share_without_letter": line.unread,
+            "difference": None if line.difference is None else asdict(line.difference),
+            "p_adjusted": line.p_adjusted,
+        }
+        for line in lines
+    ]

@@ -1,0 +1,98 @@
+"""Multiple-choice tasks derived from one: the same rows put by letter, by text, or with reasoning before the letter.
+
+A derived task keeps its name, so that its runs pair sample by sample; its hash says how it is put.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from evalstone.errors import PlanError, UnknownName
+from evalstone.prompts.prompting import COT_STOPS, LETTERS, PROMPTINGS, Prompting
+from evalstone.records import content_hash
+from evalstone.registry import nearest
+from evalstone.tasks.dialect import task_from_spec
+from evalstone.tasks.task import Group, GroupMetric, Selection, Task
+
+__all__ = ["find_prompting", "put_selection", "put_task", "with_spec"]
+
+PROMPTING_VERSION = 1  # raise it when the same task would be put otherwise
+COT_TOKENS = 512
+
+_ACC = {"metric": "acc", "aggregation": "mean", "higher_is_better": True}
+_ACC_NORM = {"metric": "acc_norm", "aggregation": "mean", "higher_is_better": True}
+_EXACT = {"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}
+_LETTER = {"name": "letter", "filter": [{"function": "choice_letter", "letters": LETTERS}, {"function": "take_first"}]}
+_CHANGES: Mapping[Prompting, Mapping[str, Any]] = {
+    "letter": {"metric_list": [_ACC], "target_delimiter": " "},
+    "text": {"metric_list": [_ACC, _ACC_NORM]},
+    "cot": {
+        "output_type": "generate_until",
+        "metric_list": [_EXACT],
+        "filter_list": [
+            {
+                "name": "letter",
+                "filter": [{"function": "choice_letter", "letters": LETTERS}, {"function": "take_first"}],
+            }
+        ],
+        "generation_kwargs": {"until": list(COT_STOPS), "max_gen_toks": COT_TOKENS, "do_sample": False},
+        "target_delimiter": " ",
+        "gen_prefix": None,
+    },
+}
+
+
+def find_prompting(name: str) -> Prompting:
+    """Return the way of that name.
+
+    Raises: UnknownName with the nearest ones.
+    """
+    for known in PROMPTINGS:
+        if name == known:
+            return known
+    raise UnknownName("way to put a question", name, nearest(name, PROMPTINGS), f"known: {', '.join(PROMPTINGS)}")
+
+
+def put_selection(selection: Selection, prompting: Prompting) -> Selection:
+    """Return the selection with every task put in this way.
+
+    Raises: PlanError for a suite, and for tasks that cannot be put so.
+    """
+    if selection.suites:
+        raise PlanError(
+            f"suite {selection.suites[0].suite.name} fixes how its questions are put, and put as {prompting} it would "
+            "be another benchmark; name its tasks with --tasks"
+        )
+    tasks = tuple(put_task(task, prompting) for task in selection.tasks)
+    return replace(selection, tasks=tasks, groups=tuple(_put_group(group, prompting) for group in selection.groups))
+
+
+def put_task(task: Task, prompting: Prompting) -> Task:
+    """Return the task put in this way.
+
+    Raises: PlanError for a task that is no multiple choice, or scores in a way of its own.
+    """
+    if task.output_type != "multiple_choice" or task.python_class is not None:
+        raise PlanError(f"task {task.name} is {task.output_type}; only multiple_choice can be put as {prompting}")
+    if task.process_results is not None:
+        raise PlanError(f"task {task.name} is scored by a function of its own, which knows one way to put it only")
+    spec = {**task.spec, "filter_list": None, "num_fewshot": None, **_CHANGES[prompting]}
+    return with_spec(replace(task, prompting=prompting), spec)
+
+
+def with_spec(task: Task, spec: Mapping[str, Any]) -> Task:
+    """Return the task that `spec` describes, put as `task` is."""
+    made = task_from_spec(spec, task.source, task.origin, task.trusted)
+    if task.prompting is None:
+        return replace(made, groups=task.groups)
+    put = content_hash({"task": made.spec_hash, "put as": task.prompting, "version": PROMPTING_VERSION})
+    return replace(made, groups=task.groups, prompting=task.prompting, spec_hash=put)
+
+
+def _put_group(group: Group, prompting: Prompting) -> Group:
+    """Return the group with the metrics that its tasks now have, weighed as before."""
+    if not group.metrics:
+        return group
+    names = [item["metric"] for item in _CHANGES[prompting]["metric_list"]]
+    by_size = group.metrics[0].weight_by_size
+    return replace(group, metrics=tuple(GroupMetric(name, weight_by_size=by_size) for name in names))

@@ -1,0 +1,89 @@
+"""One task put every way: runs of their own, set side by side."""
+
+import pytest
+
+import evalstone
+from evalstone.api.comparison import compare_runs
+from evalstone.api.promptings import evaluate_promptings
+from evalstone.api.reproduce import reproduce
+from evalstone.api.rescoring import RescoreOptions, rescore_run
+from evalstone.errors import PlanError, UnknownName, UsageError
+from evalstone.models.fake import FakeModel
+from evalstone.report.console import as_text
+
+
+def test_each_way_and_number_of_shots_is_a_run() -> None:
+    """Three ways at two numbers of shots are six runs of the same samples, and each says how it was put."""
+    done = evaluate_promptings(FakeModel(), "demo_facts", ["letter", "text", "cot"], [0, 2], limit=12)
+    assert len({one.run.id for one in done.runs}) == 6
+    hashes = {tuple(sample.request.sample_sha256 for sample in one.run.samples("demo_facts")) for one in done.runs}
+    assert len(hashes) == 1
+    assert [dict(one.run.row.plan.extra)["prompting"] for one in done.runs[::2]] == ["letter", "text", "cot"]
+    assert [one.run.row.plan.tasks[0].num_fewshot for one in done.runs] == [0, 2] * 3
+    assert "put as cot" in str(done.runs[4].run)
+
+
+def test_the_table_has_intervals_unread_answers_and_differences() -> None:
+    """A model that knows 8 of 10 answers writes its letter or a wrong word: the share without a letter is the rest."""
+    done = evaluate_promptings(FakeModel(mode="gold", accuracy=0.8), "demo_facts", ["cot", "text"], [1], limit=40)
+    first, second = done.to_json()["lines"]
+    assert (first["metric"], second["metric"]) == ("exact_match", "acc_norm")
+    assert first["share_without_letter"] == pytest.approx(1 - first["value"])
+    assert (first["low"] < first["value"] < first["high"], second["share_without_letter"]) == (True, None)
+    assert first["difference"] is None
+    assert second["difference"]["difference"] == pytest.approx(second["value"] - first["value"])
+    assert second["difference"]["n"] == 40
+    assert "no" in as_text(done.table())
+
+
+def test_what_is_shown_is_what_is_compared() -> None:
+    """Letters by acc and texts by acc_norm: values, difference, and a note of `compare` speak of the same numbers."""
+    done = evaluate_promptings(FakeModel(), "demo_facts", ["letter", "text"], [0], limit=30)
+    first, second = done.to_json()["lines"]
+    assert second["difference"]["difference"] == pytest.approx(second["value"] - first["value"])
+    notes = compare_runs([one.run for one in done.runs]).pairs[0].notes
+    assert any("acc of" in note and "is set against acc_norm of" in note for note in notes)
+
+
+def test_a_group_is_one_line() -> None:
+    """A group's members are put alike, and the group has its mean and its difference in every way."""
+    done = evaluate_promptings(FakeModel(), "demo_letters", ["letter", "text", "cot"], [0], limit=5)
+    lines = done.to_json()["lines"]
+    assert [(line["name"], line["n"]) for line in lines] == [("demo_letters", 20)] * 3
+    assert all(line["difference"] is not None for line in lines[1:])
+
+
+def test_the_own_way_asks_nothing_new() -> None:
+    """Put as its file has it, a task has the prompts it has, and the answers of that run are used."""
+    own = evalstone.evaluate(FakeModel(), "demo_facts", limit=5)
+    put = evalstone.evaluate(FakeModel(), "demo_facts", limit=5, prompting="text")
+    assert put.id != own.id
+    assert [one.request for one in put.samples("demo_facts")] == [one.request for one in own.samples("demo_facts")]
+    assert all(output.from_cache for sample in put.samples("demo_facts") for output in sample.outputs)
+
+
+def test_a_written_run_is_rescored_and_reproduced() -> None:
+    """A derived run is made again from its plan, and its answers can be scored by the same derived task."""
+    run = evalstone.evaluate(FakeModel(mode="gold"), "demo_facts", limit=5, prompting="cot")
+    assert run.estimate("demo_facts", "exact_match").value == 1.0
+    rescore_run(run, RescoreOptions(metrics=["{metric: exact_match, ignore_case: true}"]))
+    assert run.estimate("demo_facts", "exact_match").value == 1.0
+    letters = evalstone.evaluate(FakeModel(), "demo_facts", limit=5, prompting="letter")
+    assert reproduce(letters).is_reproduced
+
+
+@pytest.mark.parametrize(
+    ("tasks", "ways", "error", "message"),
+    [
+        ("demo_stories", ["letter"], PlanError, "only multiple_choice can be put as letter"),
+        ("demo_truth", ["text"], PlanError, "scored by a function of its own"),
+        ("demo_who", ["letter"], PlanError, "the choices are contexts"),
+        ("suite:gpt4all", ["letter"], PlanError, "suite gpt4all fixes how its questions are put"),
+        ("demo_facts", ["leter"], UnknownName, "nearest: letter"),
+        ("demo_facts", ["letter", "letter"], UsageError, "name each way once"),
+    ],
+)
+def test_what_cannot_be_put_is_refused(tasks: str, ways: list[str], error: type[Exception], message: str) -> None:
+    """Tasks of another kind, suites and mistyped ways are refused with what would do."""
+    with pytest.raises(error, match=message):
+        evaluate_promptings(FakeModel(), tasks, ways, [0], limit=2)
