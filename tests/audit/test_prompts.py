@@ -107,7 +107,8 @@ def test_a_model_that_knows_by_letter_only_spreads(task: str) -> None:
     assert found.spread.p < 0.001
     assert found.letter_spread is not None
     assert found.letter_spread.spread == 0.0
-    assert {form.name for form in found.forms} == {OWN, *(form.name for form in FORMS)}
+    own = "cloze: Answer"  # the task's own wording: asked once
+    assert {form.name for form in found.forms} == {OWN, *(form.name for form in FORMS)} - {own}
     assert found.systems == ()
 
 

@@ -153,12 +153,12 @@ class _Asked:
         return found
 
     def form(self, form: Form) -> dict[int, float] | None:
-        """Return credits under a form; None where it does not fit all samples."""
-        self.told(form.name)
+        """Return credits under a form; None where it does not fit all samples, or is the task's own."""
         made = {item.index: _put(form, item, item.options) for item in self.items}
         whole = {index: request for index, request in made.items() if request is not None}
-        if len(whole) < len(made):
+        if len(whole) < len(made) or all(_is_same(whole[item.index], item.request) for item in self.items):
             return None
+        self.told(form.name)
         nats = self._answer(list(whole.values()))
         metric = "acc" if form.is_lettered else self.metric
         return {
@@ -219,6 +219,14 @@ def _put(form: Form, item: Item, options: Sequence[str], turn: int = 0) -> Reque
     prompt, answers = made
     asks = tuple(LoglikelihoodAsk(index, answer) for index, answer in enumerate(answers))
     return Request(item.request.task, item.index, item.request.sample_sha256, (prompt,), asks, turn=turn)
+
+
+def _is_same(first: Request, second: Request) -> bool:
+    asked = [
+        (one.prompt, [ask.continuation for ask in one.asks if isinstance(ask, LoglikelihoodAsk)])
+        for one in (first, second)
+    ]
+    return asked[0] == asked[1]
 
 
 def _credit(nats: Sequence[float], texts: Sequence[str], gold: frozenset[int], metric: str) -> float:

@@ -75,11 +75,12 @@ def prompt_spread(scores: NDArray[Any], *, draws: int = 2000, name: Sequence[obj
     resampled = np.array([np.ptp(table[pick].mean(axis=0)) for pick in picks])
     low, high = (2.0 * spread - float(end) for end in np.quantile(resampled, [0.975, 0.025]))
     mean = float(means.mean())
+    bounds = (0.0, 1.0) if table.min() >= 0 and table.max() <= 1 else (-math.inf, math.inf)
     return PromptSpread(
         means=tuple(means.tolist()),
         mean=mean,
-        low=mean - z * stderr,
-        high=mean + z * stderr,
+        low=max(mean - z * stderr, bounds[0]),
+        high=min(mean + z * stderr, bounds[1]),
         spread=spread,
         spread_low=min(max(low, 0.0), spread),
         spread_high=max(high, spread),
