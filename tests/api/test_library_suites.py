@@ -1,0 +1,64 @@
+"""Each board of the library, end to end: real rows where they are at hand, the repository's fixture rows elsewhere."""
+
+from pathlib import Path
+
+import pytest
+
+import evalstone
+from evalstone.errors import PlanError
+from evalstone.models.fake import FakeModel
+from evalstone.scoring.run_code import find_sandbox
+from tests.conftest import ROOT
+
+BOARDS = {  # suite -> columns, tasks
+    "agieval": (8, 8),
+    "bbh": (1, 27),
+    "code": (2, 2),
+    "gauntlet-v0.3": (5, 91),
+    "gpt4all": (7, 7),
+    "mmlu-pro": (1, 14),
+    "nous": (4, 34),
+    "open-llm-v1": (6, 62),
+    "open-llm-v2": (6, 39),
+}
+FIXTURES = ROOT / "tests" / "fixtures" / "data"
+
+
+@pytest.fixture(scope="module")
+def rows(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder that links to every data set there is, the real one where there are two."""
+    made = tmp_path_factory.mktemp("rows")
+    for root in (shared_dir / "data", FIXTURES):
+        for dataset in (path for org in root.iterdir() if org.is_dir() for path in org.iterdir()):
+            link = made / dataset.relative_to(root)
+            link.parent.mkdir(exist_ok=True)
+            if not link.exists():
+                link.symlink_to(dataset)
+    return made
+
+
+def test_all_boards_are_here() -> None:
+    """A suite that is added to the library is run by these tests."""
+    assert {path.stem for path in (ROOT / "src" / "evalstone" / "library" / "suites").glob("*.yaml")} == set(BOARDS)
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_board_gives_its_number(name: str, rows: Path) -> None:
+    """Every task is asked, written to and scored; the columns are whole and the composite is a number."""
+    if name == "code" and find_sandbox()[0] is None:
+        pytest.skip(f"no sandbox for written programs: {find_sandbox()[1]}")
+    run = evalstone.evaluate(FakeModel(), suite=name, data_dir=rows, limit=1, bootstrap_iters=0)
+    found = run.estimate(name)
+    assert found.value is not None, found.details["why"]
+    assert (len(found.details["columns"]), len(run.row.plan.tasks)) == BOARDS[name]
+    assert found.n_failed == 0
+
+
+def test_the_gauntlet_refuses_holes() -> None:
+    """Where benchmarks have no rows nothing is averaged over the rest: refused by name, or run without a number."""
+    options = {"data_dir": FIXTURES, "limit": 1, "bootstrap_iters": 0}
+    with pytest.raises(PlanError, match=r"57 of its tasks cannot be asked(.|\n)*mmlu_anatomy: "):
+        evalstone.evaluate(FakeModel(), suite="gauntlet-v0.3", **options)
+    found = evalstone.evaluate(FakeModel(), suite="gauntlet-v0.3", partial=True, **options).estimate("gauntlet-v0.3")
+    assert (found.value, found.details["why"]) == (None, "no score of mmlu")
+    assert "world knowledge" not in {column["name"] for column in found.details["columns"]}
