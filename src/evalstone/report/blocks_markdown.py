@@ -1,5 +1,6 @@
 """A report's blocks as Markdown, with its charts as SVG files in a folder beside it."""
 
+import re
 from collections.abc import Sequence
 from html import escape
 
@@ -36,8 +37,9 @@ def _block(block: Block, folder: str) -> str:
             text = _plain(block.text)
             return f"**{text}**" if block.role == "verdict" else text
         case Bullets():
-            mark = "1." if block.role == "references" else "-"
-            return "\n".join(f"{mark} {_plain(item)}" for item in block.items)
+            numbered = block.role == "references"
+            items = enumerate(block.items, start=1)
+            return "\n".join(f"{f'{number}.' if numbered else '-'} {_plain(item)}" for number, item in items)
         case Tiles():
             return "\n".join(f"- {_plain(t.label)}: **{t.value}** {_plain(t.below)}".rstrip() for t in block.tiles)
         case Table():
@@ -88,4 +90,4 @@ def _example(block: Example) -> str:
 def _plain(text: str) -> str:
     """Return text that Markdown shows as it is: no markup of its own, no line breaks, no end of a table's cell."""
     one_line = " ".join(text.split()) if "\n" in text else text
-    return escape(one_line, quote=False).replace("|", "\\|").replace("*", "\\*").replace("`", "\\`")
+    return re.sub(r"([|*`]|(?<=\])\()", r"\\\1", escape(one_line, quote=False))

@@ -40,6 +40,7 @@ INK = "currentColor"
 FONT = "Arial, Liberation Sans, sans-serif"  # as wide in the browser as where the drawing is laid out
 WIDTH = 540  # pixels of the plot, without its labels
 LONGEST_LABEL = 240  # pixels
+LETTER = 7.0  # pixels of a letter of a label, about
 LONGEST_NAME = 36  # characters of a task's name; the middle goes first, since names often differ at their ends
 TALLEST = 860  # pixels of one part: what an A4 sheet takes below a heading
 ROW = 20  # pixels of one task
@@ -94,7 +95,7 @@ def interval_charts(points: Sequence[IntervalPoint]) -> list[Spec]:
         rows = [_row(point) for point in points if point.task in part]
         chances = {point.task: point.chance for point in points if point.task in part and point.chance is not None}
         chance = alt.Chart(alt.Data(values=[{"task": task, "chance": share} for task, share in chances.items()]))
-        base = alt.Chart(alt.Data(values=rows)).encode(y=_task_axis(alt, part))
+        base = alt.Chart(alt.Data(values=rows)).encode(y=_task_axis(alt, part, tasks))
         of_run = base.encode(
             yOffset=alt.YOffset("run:N", sort=runs, scale=alt.Scale(paddingOuter=0.35)),
             color=alt.Color("run:N", sort=runs, scale=_run_scale(alt, runs, COLOURS), legend=_legend(alt, runs)),
@@ -103,7 +104,7 @@ def interval_charts(points: Sequence[IntervalPoint]) -> list[Spec]:
         shape = alt.Shape("run:N", sort=runs, scale=_run_scale(alt, runs, SHAPES), legend=_legend(alt, runs))
         layers = [
             chance.mark_tick(color=INK, opacity=0.6, thickness=1.5, size=step - 5).encode(
-                x=alt.X("chance:Q", scale=x_scale), y=_task_axis(alt, part)
+                x=alt.X("chance:Q", scale=x_scale), y=_task_axis(alt, part, tasks)
             ),
             of_run.mark_rule(strokeWidth=2, strokeCap="round").encode(x=alt.X("low:Q", scale=x_scale), x2="high:Q"),
             of_run.mark_point(filled=True, size=55, opacity=1).encode(x=x, shape=shape),
@@ -127,13 +128,14 @@ def difference_charts(points: Sequence[DifferencePoint]) -> list[Spec]:
         "verdict:N", scale=alt.Scale(domain=list(VERDICTS), range=["triangle-right", "triangle-left", "circle"])
     )
     specs = []
-    for part in _parts(list(dict.fromkeys(point.task for point in points)), ROW):
+    tasks = list(dict.fromkeys(point.task for point in points))
+    for part in _parts(tasks, ROW):
         rows = [
             {"task": p.task, "gain": 100 * p.gain, "low": 100 * p.low, "high": 100 * p.high, "verdict": p.verdict}
             for p in points
             if p.task in part
         ]
-        base = alt.Chart(alt.Data(values=rows)).encode(y=_task_axis(alt, part))
+        base = alt.Chart(alt.Data(values=rows)).encode(y=_task_axis(alt, part, tasks))
         x = alt.X("gain:Q", title="points", scale=x_scale, axis=alt.Axis(format="+d", tickCount=7))
         zero = alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(color=INK, opacity=0.7, strokeWidth=1.2)
         layers = [
@@ -234,9 +236,11 @@ def _parts(tasks: Sequence[str], step: int) -> list[list[str]]:
     return [list(tasks[start : start + size]) for start in range(0, len(tasks), size)]
 
 
-def _task_axis(alt: Any, tasks: Sequence[str]) -> Any:
-    axis = alt.Axis(labelLimit=LONGEST_LABEL, ticks=False, domain=False, labelPadding=8, grid=False)
-    return alt.Y("task:N", sort=list(tasks), title=None, axis=axis)
+def _task_axis(alt: Any, part: Sequence[str], tasks: Sequence[str]) -> Any:
+    """Return the axis of one part's tasks, as wide as that of all parts, so that they stand in one line."""
+    width = min(LONGEST_LABEL, LETTER * max(map(len, tasks)))
+    axis = alt.Axis(labelLimit=LONGEST_LABEL, minExtent=width, ticks=False, domain=False, labelPadding=8, grid=False)
+    return alt.Y("task:N", sort=list(part), title=None, axis=axis)
 
 
 def _run_scale(alt: Any, runs: Sequence[str], values: Sequence[str]) -> Any:

@@ -80,14 +80,14 @@ def _examples(
     """Return failures of a single run, or of each later run what the first one could."""
     if len(rows) == 1 or comparison is None:
         found = [
-            (f"{view.label}: wrong while surest" if len(views) > 1 else "Wrong while surest",
+            (f"{view.label}: answered wrongly" if len(views) > 1 else "Answered wrongly",
              tuple(failure_examples(store, row.run_id, leaf_estimates(view))))
             for row, view in zip(rows, views, strict=True)
         ]  # fmt: skip
     else:
         found = [
             (f"Right in {pair.labels[0]}, wrong in {pair.labels[1]}",
-             tuple(regression_examples(store, row.run_id, pair)))
+             tuple(regression_examples(store, row.run_id, pair, len(comparison.pairs))))
             for row, pair in zip(rows[1:], comparison.pairs, strict=True)
         ]  # fmt: skip
     return [(heading, examples) for heading, examples in found if examples]

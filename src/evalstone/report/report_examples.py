@@ -14,7 +14,7 @@ __all__ = ["above_chance", "failure_examples", "regression_examples"]
 
 N_TASKS = 3
 PER_TASK = 2
-PER_PAIR = 4
+OF_PAIRS = 6  # in all
 PROMPT_END = 500  # characters
 LONGEST_CHOICE = 160
 LONGEST_ANSWER = 600
@@ -41,8 +41,12 @@ def failure_examples(store: Store, run_id: str, leaves: Sequence[Estimate]) -> l
     return found
 
 
-def regression_examples(store: Store, run_id: str, pair: PairComparison) -> list[Example]:
-    """Return samples that the first run of a pair answered rightly and the second, `run_id`, did not."""
+def regression_examples(store: Store, run_id: str, pair: PairComparison, n_pairs: int = 1) -> list[Example]:
+    """Return samples that the first run of a pair answered rightly and the second, `run_id`, did not.
+
+    With more pairs in the report each gets fewer.
+    """
+    most = max(1, OF_PAIRS // n_pairs)
     found: list[Example] = []
     for task in tasks_by_change(pair):
         lost = {flip.second_index: flip for flip in pair.flips if flip.task == task and not flip.is_better}
@@ -51,9 +55,9 @@ def regression_examples(store: Store, run_id: str, pair: PairComparison) -> list
         records = [r for r in store.samples(run_id, task) if r.request.sample_index in lost and r.request.turn == 0]
         records.sort(key=lambda record: -(_confidence(record) or 0.0))
         found += [_example(record, lost[record.request.sample_index], pair.labels) for record in records[:PER_TASK]]
-        if len(found) >= PER_PAIR:
+        if len(found) >= most:
             break
-    return found[:PER_PAIR]
+    return found[:most]
 
 
 def _example(record: SampleRecord, flip: Flip | None = None, labels: tuple[str, str] = ("", "")) -> Example:

@@ -41,6 +41,7 @@ __all__ = ["calibration_section", "change_section", "headline", "results_section
 
 MOST_TILES = 8
 N_WEAKEST = 5
+MOST_WEAKEST = 3  # runs that get a list of their weakest tasks each
 MANY_TASKS = 4  # from here on a list of the weakest says something
 MOST_SUBJECT_CHARTS = 4
 MARKS: dict[int | None, tuple[Mark, str]] = {None: ("", ""), 0: ("worse", " ▼"), 1: ("better", " ▲")}
@@ -56,7 +57,8 @@ def headline(contents: ReportContents) -> list[Block]:
         facts = [f"run {view.run_id}", *(value for _, value in view.facts), row.updated_at[:10]]
         blocks.append(Paragraph(name + " · ".join(facts), "facts"))
     if contents.comparison is not None:
-        blocks += [Paragraph(pair.verdict, "verdict") for pair in contents.comparison.pairs]
+        verdicts = tuple(pair.verdict for pair in contents.comparison.pairs)
+        blocks.append(Paragraph(verdicts[0], "verdict") if len(verdicts) == 1 else Bullets(verdicts))
     else:
         blocks += [Paragraph(f"Not compared: {contents.not_compared}")] if contents.not_compared else []
     tiles = _tiles(contents)
@@ -97,7 +99,7 @@ def change_section(comparison: Comparison) -> list[Block]:
 def weakest_section(contents: ReportContents) -> list[Block]:
     """Return each run's lowest tasks beside chance, and large groups with all their subjects sorted."""
     blocks: list[Block] = []
-    for view in contents.views:
+    for view in contents.views if len(contents.views) <= MOST_WEAKEST else ():
         leaves = [one for one in leaf_estimates(view) if is_proportion(one) and one.value is not None]
         if len(leaves) < MANY_TASKS:
             continue
@@ -156,7 +158,7 @@ def _value_tile(estimate: Estimate) -> Tile:
 
 
 def _comparison_tiles(comparison: Comparison) -> list[Tile]:
-    """Return each run's overall value, then each later run's difference from the first."""
+    """Return each run's overall value, and of two runs the difference."""
     pairs = [(pair, pair.overall) for pair in comparison.pairs if pair.overall is not None]
     if not pairs:
         return []
@@ -164,7 +166,7 @@ def _comparison_tiles(comparison: Comparison) -> list[Tile]:
     values = [(pairs[0][0].labels[0], first.first), *((pair.labels[1], line.second) for pair, line in pairs)]
     over = f"mean over {counted(len(first.units), 'part')}" if len(first.units) > 1 else first.metric
     tiles = [Tile(label, shown_value(value, proportion=True), over) for label, value in values]
-    return [*tiles, *(_difference_tile(line, pair) for pair, line in pairs)]
+    return [*tiles, *([_difference_tile(first, pairs[0][0])] if len(pairs) == 1 else [])]
 
 
 def _difference_tile(line: Difference, pair: PairComparison) -> Tile:
