@@ -170,6 +170,8 @@ def facts_shown(row: RunRow) -> Iterator[tuple[str, str]]:
         )
         yield "limit", f"first {size}"
     yield from _put_by(plan)
+    if row.extra.get("rescored"):
+        yield "scored again", "scored again after the run"
     if row.status != "finished":
         yield "status", row.status
 
