@@ -53,6 +53,9 @@ format: $(DEV_STAMP)
 
 bench: $(DEV_STAMP)
 	$(BIN)/python benchmarks/bench.py $(if $(QUICK),--quick)
+	$(BIN)/python benchmarks/generate_speed.py --load gsm8k --samples $(if $(QUICK),16,64)
+	$(BIN)/python benchmarks/generate_speed.py --load bbh --samples $(if $(QUICK),16,64)
+	$(if $(QUICK),,$(BIN)/python benchmarks/growth.py)
 
 docs: $(DEV_STAMP)
 	$(BIN)/python tools/write_cli_page.py

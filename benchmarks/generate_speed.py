@@ -5,11 +5,15 @@ ending token is drawn with a larger spread than the others: it wins now and then
 the reference answers (both are printed). All runs happen in one process on the same threads, ours and lm-eval's by
 turns. Seconds are of the clock; with one thread they are the processor's, so that other programs fall on neither.
 
-Usage: python benchmarks/generate_speed.py MODEL_FOLDER DATA_FOLDER [--load gsm8k|bbh|repeats] [--samples N] [--turns N]
+Peak memory is taken from two more processes, each with one side alone.
+
+Usage: python benchmarks/generate_speed.py [--shape m25|m135] [--load gsm8k|bbh|repeats] [--samples N] [--turns N]
 """
 
 import argparse
 import gc
+import resource
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -19,7 +23,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.bench import add_places, make_models
 from benchmarks.offline import use_local_data
+from evalstone.settings import thread_count
 
 MAX_TOKENS = 256
 ENDING_SPREAD = 1.85  # of the ending token's row in the head, times that of the others
@@ -99,30 +105,55 @@ def time_ours(model: Any, requests: Sequence[Any]) -> tuple[float, list[Any]]:
     return seconds, sorted(outputs, key=lambda each: (int(each.request_id.split("/")[1]), each.repeat))
 
 
+def peak_gb(only: str) -> float:
+    """Return the peak memory of this command with one side alone, in a process of its own."""
+    command = [sys.executable, __file__, *sys.argv[1:], "--only", only, "--turns", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(done.stdout.rsplit("peak ", 1)[1].split()[0])
+
+
 def arguments() -> argparse.Namespace:
     """Return what the command line says."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("model")
-    parser.add_argument("data", type=Path)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", default="m25")
     parser.add_argument("--load", choices=LOADS, default="gsm8k")
     parser.add_argument("--samples", type=int, default=64)
     parser.add_argument("--turns", type=int, default=1)
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--slots", type=int)
+    parser.add_argument("--batch", type=int, default=8, help="of lm-eval")
+    parser.add_argument("--slots", type=int, help="of ours")
     parser.add_argument("--repeats", type=int, default=64, help="of the load `repeats`")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--only-ours", action="store_true")
+    parser.add_argument("--threads", type=int, default=thread_count())
+    parser.add_argument("--only", choices=("ours", "lm-eval"))
+    add_places(parser)
     return parser.parse_args()
 
 
-def main() -> None:
-    """Time one load by turns."""
-    given = arguments()
-    use_local_data(given.data)
-    import torch
+def our_model(given: argparse.Namespace) -> Any:
+    """Return our model, warm."""
+    from evalstone.models.local import LocalModel
+    from evalstone.records import GenerateAsk, GenerationSettings, Request
+
+    model, tokenizer = ending_model(str(given.models / given.shape))
+    ours = LocalModel.from_loaded(model, tokenizer, n_slots=given.slots)
+    list(ours.answer([Request("warm", 0, "", ("A b",), (GenerateAsk(0, GenerationSettings(2)),))]))
+    return ours
+
+
+def their_model(given: argparse.Namespace) -> Any:
+    """Return lm-eval's model."""
     from lm_eval.models.huggingface import HFLM
 
-    from evalstone.models.local import LocalModel
+    model, tokenizer = ending_model(str(given.models / given.shape))
+    return HFLM(pretrained=model, tokenizer=tokenizer, batch_size=given.batch, backend="causal")
+
+
+def main() -> None:
+    """Time one load by turns, or one side alone."""
+    given = arguments()
+    make_models(given)
+    use_local_data(given.data)
+    import torch
+
     from evalstone.records import GenerateAsk, GenerationSettings, Request
 
     torch.set_num_threads(given.threads)
@@ -130,31 +161,40 @@ def main() -> None:
     if load.repeats > 1:
         load = replace(load, repeats=given.repeats)
     prompts, until, references = build(load, given.samples)
-    theirs_model, tokenizer = ending_model(given.model)
-    ours = LocalModel.from_loaded(ending_model(given.model)[0], tokenizer, n_slots=given.slots)
     drawn: dict[str, Any] = {"do_sample": True, "temperature": 1.0} if load.repeats > 1 else {"do_sample": False}
     ask = GenerateAsk(0, GenerationSettings(MAX_TOKENS, tuple(until), repeats=load.repeats, **drawn))
     requests = [Request("load", i, "", (text,), (ask,)) for i, text in enumerate(prompts)]
-    list(ours.answer([Request("warm", 0, "", ("A b",), (GenerateAsk(0, GenerationSettings(2)),))]))
-    theirs = HFLM(pretrained=theirs_model, tokenizer=tokenizer, batch_size=given.batch, backend="causal")
-    lengths = [len(tokenizer.encode(text)) for text in references]
-    for turn in range(given.turns):
+    kwargs = {"until": until, "max_gen_toks": MAX_TOKENS, **drawn}
+    texts = [prompt for prompt in prompts for _ in range(load.repeats)]
+    ours = None if given.only == "lm-eval" else our_model(given)
+    theirs = None if given.only == "ours" else their_model(given)
+    for _ in range(given.turns):
         gc.collect()
-        our_seconds, outputs = time_ours(ours, requests)
-        n_written = sum(each.n_tokens for each in outputs)
-        reference = sum(lengths) / len(lengths)
-        print(
-            f"turn {turn}: {len(outputs)} answers, {n_written / len(outputs):.0f} tokens each "
-            f"(references: {reference:.0f}); ours {our_seconds:.1f} s, {1e3 * our_seconds / n_written:.2f} ms a token",
-            flush=True,
-        )
-        if not given.only_ours:
-            kwargs = {"until": until, "max_gen_toks": MAX_TOKENS, **drawn}
-            texts = [prompt for prompt in prompts for _ in range(load.repeats)]
+        outputs: list[Any] = []
+        our_seconds = 0.0
+        if ours is not None:
+            our_seconds, outputs = time_ours(ours, requests)
+            tell_ours(ours, outputs, references, our_seconds)
+        if theirs is not None:
             seconds, answers = time_lm_eval(theirs, texts, kwargs, given.batch)
+        if ours is not None and theirs is not None:
             same = sum(each.text == text for each, text in zip(outputs, answers, strict=True))
-            ratio = seconds / our_seconds
-            print(f"  lm-eval {seconds:.1f} s; ratio {ratio:.2f}; same text {same} of {len(answers)}", flush=True)
+            print(f"  lm-eval {seconds:.1f} s; ratio {seconds / our_seconds:.2f}; same text {same} of {len(answers)}")
+    if given.only is None:
+        print(f"  peak memory: lm-eval {peak_gb('lm-eval'):.2f} GB, ours {peak_gb('ours'):.2f} GB")
+    else:
+        print(f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.3f} GB")
+
+
+def tell_ours(ours: Any, outputs: Sequence[Any], references: Sequence[str], seconds: float) -> None:
+    """Print how long our answers took, and how long they are beside the reference answers."""
+    n_written = sum(each.n_tokens for each in outputs)
+    reference = sum(len(ours.tokenizer.encode(text)) for text in references) / len(references)
+    print(
+        f"{len(outputs)} answers, {n_written / len(outputs):.0f} tokens each (references: {reference:.0f}); "
+        f"ours {seconds:.1f} s, {1e3 * seconds / n_written:.2f} ms a token",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":
