@@ -29,6 +29,7 @@ __all__ = ["POLL_SECONDS", "START_SECONDS", "Worker", "WorkerLinks", "folder_of_
 
 POLL_SECONDS = 0.2
 START_SECONDS = 600.0  # for all workers to load the model
+GRACE_SECONDS = 1.0  # for a worker to end by itself: one that is answering does not hear that it should
 
 
 @dataclass(slots=True, eq=False)
@@ -154,7 +155,7 @@ class WorkerLinks:
         self._listener.close()
         for process in self.processes:
             try:
-                process.wait(timeout=5)
+                process.wait(timeout=GRACE_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
