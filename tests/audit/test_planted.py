@@ -1,0 +1,77 @@
+"""The order test on a small transformer trained here: nothing at no copy, more and more with planted copies."""
+
+import random
+from typing import Any
+
+import pytest
+
+from evalstone.audit.items import Item
+from evalstone.audit.likelihoods import Likelihoods
+from evalstone.audit.order_test import OrderSettings, OrderTest, order_test
+from evalstone.models.local import LocalModel
+from evalstone.records import Request
+
+WORDS = [consonant + vowel for consonant in "bdfgklmnprst" for vowel in "aeiou"]
+SETTINGS = OrderSettings(n_shards=10, n_shuffles=6)
+WINDOW, BATCH, STEPS = 40, 16, 160
+N_BASE = 2500  # words of the same language beside the copies
+
+
+def file_of(seed: int, n: int = 40) -> list[Item]:
+    """Return rows of five random words."""
+    draw = random.Random(seed)
+    texts = [" ".join(draw.choices(WORDS, k=5)) for _ in range(n)]
+    return [Item(i, {}, Request("made", i, "", (text,), ()), text) for i, text in enumerate(texts)]
+
+
+def tokenizer() -> Any:
+    """Return a tokenizer of whole words."""
+    tokenizers = pytest.importorskip("tokenizers")
+    transformers = pytest.importorskip("transformers")
+    vocab = {word: number for number, word in enumerate(["<s>", *WORDS])}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<s>"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<s>", eos_token="<s>")
+
+
+def trained(items: list[Item], copies: int) -> LocalModel:
+    """Return a two-layer transformer trained for seconds on random words and `copies` of the file."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    cutter = tokenizer()
+    words = random.Random(1).choices(WORDS, k=N_BASE)
+    stream = cutter(" ".join([*words, *(item.text for _ in range(copies) for item in items)]))["input_ids"]
+    tokens = torch.tensor(stream)
+    config = transformers.LlamaConfig(
+        vocab_size=len(WORDS) + 1, hidden_size=48, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+        max_position_embeddings=64, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = transformers.LlamaForCausalLM(config)
+    model.train()
+    optimiser = torch.optim.AdamW(model.parameters(), lr=4e-3)
+    draw = random.Random(2)
+    for _ in range(STEPS):
+        starts = [draw.randrange(len(tokens) - WINDOW) for _ in range(BATCH)]
+        batch = torch.stack([tokens[start : start + WINDOW] for start in starts])
+        loss = model(input_ids=batch, labels=batch).loss
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    return LocalModel.from_loaded(model.eval(), cutter)
+
+
+def audited(copies: int) -> OrderTest:
+    """Return the order test of a model with so many copies in its training."""
+    items = file_of(3)
+    return order_test(Likelihoods(trained(items, copies)), items, SETTINGS, "planted")
+
+
+def test_planted_copies_are_seen_by_a_transformer() -> None:
+    """Without a copy p is unremarkable; it falls with the number of copies, and the shuffled control sees none."""
+    none, one, four = audited(0), audited(1), audited(4)
+    assert none.found.p > 0.01
+    assert none.found.p > one.found.p > four.found.p
+    assert four.found.p < 1e-5
+    assert four.control.p > 0.01
