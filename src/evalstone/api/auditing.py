@@ -12,7 +12,7 @@ from evalstone.audit.calibration import CalibrationAudit
 from evalstone.audit.calibration import audit_calibration as calibration_of_run
 from evalstone.audit.contamination import ContaminationSettings, ContaminationTest
 from evalstone.audit.contamination import audit_contamination as contamination_of_tasks
-from evalstone.audit.prompts import PromptAudit, PromptVariant
+from evalstone.audit.prompts import PromptAudit, PromptVariant, askable_items
 from evalstone.audit.prompts import audit_prompts as prompts_of_task
 from evalstone.errors import StoreError, UnknownName, UsageError
 from evalstone.models.model import Model
@@ -95,6 +95,8 @@ def audit_prompts(
     for number, model in enumerate(models):
         own: EvaluateOptions = options if number == 0 else {**options, "model_args": {}}
         answering, bound = _without_shots(model, tasks, own)
+        for one in bound if number == 0 else ():
+            askable_items(one)  # a task that cannot be asked so is told now, not after the others
         chosen = system_prompts if len(system_prompts) > 1 else ()
         variants = [
             (text or "none", _without_shots(answering, tasks, {**own, "system_instruction": text or None})[1])

@@ -98,7 +98,10 @@ def twin_test(differences: Sequence[tuple[int, float]]) -> TwinTest:
     Raises: DataError for fewer than ten.
     """
     if len(differences) < FEWEST_ITEMS:
-        raise DataError(f"{len(differences)} samples have such twins; the test needs at least {FEWEST_ITEMS}")
+        raise DataError(
+            f"{len(differences)} samples have a twin (options to put in another order, numbers to replace); the test "
+            f"needs at least {FEWEST_ITEMS}"
+        )
     values = [value for _, value in differences]
     return TwinTest(mean_above_zero(values), sign_test_above_zero(values), tuple(differences))
 

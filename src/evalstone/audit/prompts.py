@@ -22,7 +22,7 @@ from evalstone.statistics.intervals import wilson
 from evalstone.statistics.prompt_spread import PromptSpread, RankAgreement, prompt_spread, rank_agreement
 from evalstone.tasks.bound import BoundTask
 
-__all__ = ["FormScore", "PromptAudit", "PromptVariant", "audit_prompts", "rank_changes"]
+__all__ = ["FormScore", "PromptAudit", "PromptVariant", "askable_items", "audit_prompts", "rank_changes"]
 
 OWN = "as the task has it"
 FEWEST = 2
@@ -93,8 +93,7 @@ def audit_prompts(
 
     Raises: DataError where the task has no choices, or its questions cannot be told from its prompts.
     """
-    items = items_of(bound)
-    usable = _usable(items, bound.plan.name)
+    items, usable = askable_items(bound)
     metric = "acc_norm" if any(each.name == "acc_norm" for each in bound.metrics) else "acc"
     asked = _Asked(model, usable, metric, told)
     columns = {OWN: asked.own({item.index: item.request for item in usable})}
@@ -119,18 +118,19 @@ def audit_prompts(
     )
 
 
-def _usable(items: Sequence[Item], task: str) -> list[Item]:
-    """Return the items that can be put in every form.
+def askable_items(bound: BoundTask) -> tuple[list[Item], list[Item]]:
+    """Return a task's items, and those that can be put in every form; asks nothing.
 
     Raises: DataError if there are too few.
     """
+    items = items_of(bound)
     usable = [item for item in items if item.has_options]
     if len(usable) < FEWEST:
         raise DataError(
-            f"task {task}: question and options can be told apart in {len(usable)} of {len(items)} samples; "
+            f"task {bound.plan.name}: question and options can be told apart in {len(usable)} of {len(items)} samples; "
             "audit prompts takes multiple choice tasks whose rows hold the question"
         )
-    return usable
+    return items, usable
 
 
 class _Asked:
