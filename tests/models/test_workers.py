@@ -23,6 +23,7 @@ from evalstone.models.create import create_model
 from evalstone.models.local import LocalModel
 from evalstone.models.tokenizer import TokenizerSource
 from evalstone.models.work_ranges import ranges_of
+from evalstone.models.worker_links import WorkerLinks
 from evalstone.models.workers import EnginePool
 from tests.models.test_local import answers, folder, opened, real_requests
 
@@ -39,6 +40,12 @@ def random_spans(n: int, *, n_shots: int = 60, vocabulary: int = 500, seed: int 
         question = rng.integers(3, vocabulary, int(rng.integers(5, 60))).tolist()
         lists += [[1, *shots[i % 5], *question, int(rng.integers(3, vocabulary)), int(end)] for end in (1, 2, 3, 4)]
     return SpanBatch.from_lists(lists, [2] * len(lists))
+
+
+def processes_of(pool: EnginePool) -> list[subprocess.Popen[bytes]]:
+    """Return the processes that a pool has started on this machine."""
+    assert isinstance(pool._links, WorkerLinks)
+    return pool._links.processes
 
 
 @settings(max_examples=200, deadline=None)
@@ -97,7 +104,7 @@ def test_a_killed_worker_loses_nothing(two_workers: LocalModel) -> None:
     for result in pool.score(spans, on_window=seen.append):
         results.append(result)
         if len(results) == 1:
-            pool._links.processes[0].send_signal(signal.SIGKILL)
+            processes_of(pool)[0].send_signal(signal.SIGKILL)
     assert sorted(result.index for result in results) == list(range(len(spans)))
     assert all(isinstance(result, SpanScore) for result in results)
     assert len(pool._links.workers) == 1
@@ -107,11 +114,11 @@ def test_a_killed_worker_loses_nothing(two_workers: LocalModel) -> None:
     del given_up  # the worker is still busy with it, and the next call must not see its results
     few = spans.subset(range(8))
     assert sorted(result.index for result in pool.score(few)) == list(range(8))
-    pool._links.processes[1].send_signal(signal.SIGKILL)
+    processes_of(pool)[1].send_signal(signal.SIGKILL)
     with pytest.raises(ModelUnavailable, match="no worker is left"):
         list(pool.score(spans))
     two_workers.close()
-    assert all(process.poll() is not None for process in pool._links.processes)
+    assert all(process.poll() is not None for process in processes_of(pool))
 
 
 @pytest.mark.slow
@@ -119,7 +126,7 @@ def test_a_model_that_does_not_load_is_one_clear_line(tmp_path: Path) -> None:
     """What a worker cannot load is told by the driver, as one process would tell it."""
     (tmp_path / "config.json").write_text('{"model_type": "no such"}')
     with pytest.raises(ModelUnavailable, match=r"cannot be loaded"):
-        EnginePool(str(tmp_path), SETTINGS, 1, TokenizerSource(tmp_path))
+        WorkerLinks(str(tmp_path), SETTINGS, 1, TokenizerSource(tmp_path))
 
 
 def test_a_loaded_model_has_no_workers() -> None:

@@ -20,6 +20,7 @@ from evalstone.models.work_ranges import WrittenUnits, ranges_of_texts
 from evalstone.models.workers import EnginePool
 from evalstone.records import Output, Progress, Request
 from tests.models.test_generation import STORY, answers, asked, folder, prompts
+from tests.models.test_workers import processes_of
 
 DRAWN: dict[str, Any] = {"do_sample": True, "temperature": 1.0, "repeats": 3}
 
@@ -89,7 +90,7 @@ def test_texts_do_not_depend_on_the_number_of_workers(alone: dict[tuple[str, int
     pool = model.engine
     assert isinstance(pool, EnginePool)
     model.close()
-    assert all(process.poll() is not None for process in pool._links.processes)
+    assert all(process.poll() is not None for process in processes_of(pool))
 
 
 def _after_a_kill(model: LocalModel) -> dict[tuple[str, int], Output]:
@@ -100,7 +101,7 @@ def _after_a_kill(model: LocalModel) -> dict[tuple[str, int], Output]:
     for output in model.answer(requests()):
         found[output.request_id, output.repeat] = output
         if len(found) == 2:  # the one that does not fit comes first
-            pool._links.processes[0].send_signal(signal.SIGKILL)
+            processes_of(pool)[0].send_signal(signal.SIGKILL)
     assert len(pool._links.workers) == 1
     return found
 

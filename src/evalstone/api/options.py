@@ -44,6 +44,7 @@ class EvaluateOptions(TypedDict, total=False):
     data_dir: str | Path | None  # local benchmark data
     store: str | Path | Store | None  # file, database URL, or an open store
     workers: int  # processes that answer
+    cluster: str | None  # address of the Ray cluster that they are placed on; None: this machine
     observe: Observer | None  # told how far the run is
     notify: Callable[[str], None] | None  # told, before anything is asked, what was guessed or replaced
     question_blind: bool  # ask multiple choice tasks without their questions too: a floor beside the value

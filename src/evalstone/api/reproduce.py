@@ -61,7 +61,8 @@ def reproduce(run: Run, **options: Any) -> Reproduction:
 
     Args:
         run: the stored run.
-        options: what is this machine's business and no part of a plan: data_dir, include_path, workers, observe.
+        options: what is this machine's business and no part of a plan: data_dir, include_path, workers, cluster,
+            observe.
 
     Raises: UsageError for an imported run, which has no model here; whatever `evaluate` raises.
     """

@@ -77,6 +77,10 @@ _OURS: tuple[Callable[[F], F], ...] = (
     click.option("--too_long", type=click.Choice(["cut", "error"]), default="cut", show_default=True,
                  help="Prompts beyond the model's positions: cut from the left, or refuse."),
     click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes that answer."),
+    click.option("--cluster", metavar="ADDRESS",
+                 help="Place --workers on a Ray cluster: auto, HOST:6379 or ray://HOST:10001. Each takes a GPU, or a "
+                 "share of the CPUs where there are none; every machine has the model at the same path, or it is on "
+                 "the Hub."),
     click.option("--strict_env", is_flag=True, help="Make versions part of the run's identity."),
 )  # fmt: skip
 
@@ -121,6 +125,7 @@ def evaluate_options(given: Mapping[str, Any]) -> dict[str, Any]:
         "data_dir": given["data_dir"],
         "store": given["store"],
         "workers": given["workers"],
+        "cluster": given["cluster"],
         "confirm_unsafe_code": given["confirm_run_unsafe_code"],
     }
 

@@ -97,20 +97,21 @@ def create_model(name: str, model_args: str | Mapping[str, Any] | None = None, *
 
 
 def local(arguments: Mapping[str, Any]) -> Model:
-    """Return a local model, or several processes of it (`workers`).
+    """Return a local model, or several processes of it (`workers`), here or on a Ray cluster (`cluster`).
 
     Raises: UsageError.
     """
     values = dict(arguments)
     n_workers = values.pop("workers", None) or 1
+    cluster = values.pop("cluster", None)
     from evalstone.models.local import LocalModel
 
     if values.get("pretrained") is not None and not isinstance(values["pretrained"], str):
         tokenizer = values.pop("tokenizer", None)
-        return LocalModel.from_loaded(values.pop("pretrained"), tokenizer, workers=n_workers, **values)
+        return LocalModel.from_loaded(values.pop("pretrained"), tokenizer, workers=n_workers, cluster=cluster, **values)
     if not isinstance(n_workers, int) or n_workers < 1:
         raise UsageError(f"workers={n_workers!r}; expected a whole number from 1")
-    return LocalModel(local_arguments(values), n_workers=n_workers)
+    return LocalModel(local_arguments(values), n_workers=n_workers, cluster=cluster)
 
 
 def vllm(arguments: Mapping[str, Any]) -> Model:

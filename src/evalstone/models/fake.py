@@ -33,7 +33,9 @@ from evalstone.registry import nearest
 Mode = Literal["random", "constant", "uniform", "gold"]
 WORDS = ("the", "answer", "is", "a", "b", "c", "d", "yes", "no", "one", "two", "because", "so", "it", "follows")
 NATS_PER_CHARACTER = 1.0  # of "uniform": every character equally likely, so longer is less likely
-IGNORED = frozenset({"pretrained", "add_bos_token", "numerics", "workers", "batch_size", "max_batch_size", "device"})
+IGNORED = frozenset(
+    {"pretrained", "add_bos_token", "numerics", "workers", "cluster", "batch_size", "max_batch_size", "device"}
+)
 IGNORED_TOO = frozenset({"too_long", "dtype", "write_out", "tokenizer", "max_length", "n_threads", "chat_template"})
 
 

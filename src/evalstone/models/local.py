@@ -27,6 +27,7 @@ from evalstone.models.tokenizer import TokenizerSource, load_tokenizer
 from evalstone.models.tokenizer_facts import tokenizer_facts
 from evalstone.models.tokens import Encoder
 from evalstone.models.vllm_engine import VllmEngine
+from evalstone.models.worker_links import WorkerLinks
 from evalstone.models.workers import EnginePool
 from evalstone.models.writing import (
     Writing,
@@ -72,9 +73,17 @@ class LocalModel:
 
     answers = frozenset(AskKind)
 
-    def __init__(self, arguments: LocalArguments, *, loaded: LoadedObjects | None = None, n_workers: int = 1) -> None:
+    def __init__(
+        self,
+        arguments: LocalArguments,
+        *,
+        loaded: LoadedObjects | None = None,
+        n_workers: int = 1,
+        cluster: str | None = None,
+    ) -> None:
         self.arguments = arguments
         self.n_workers = 1 if loaded else max(n_workers, process_of()[1])
+        self._cluster = cluster  # the address of a Ray cluster whose machines answer
         self._loaded = loaded
         self._engine: Engine | EnginePool | VllmEngine | None = None
         self._last_info: Mapping[str, JsonValue] = {}
@@ -91,7 +100,7 @@ class LocalModel:
         """
         from evalstone.models.loaded import identify_loaded, loaded_arguments
 
-        if (options.pop("workers", None) or 1) > 1:
+        if (options.pop("workers", None) or 1) > 1 or options.pop("cluster", None):
             raise UsageError("a model that is loaded already cannot be shared by workers; name its folder instead")
         arguments = loaded_arguments(model, options)
         return cls(arguments, loaded=LoadedObjects(model, tokenizer, identify_loaded(model, tokenizer, arguments)))
@@ -289,8 +298,16 @@ class LocalModel:
     def _started(self) -> "Engine | EnginePool | VllmEngine":
         if find_spec("torch") is None or find_spec("transformers") is None:
             raise MissingExtra("a local model", "hf")
+        if self._cluster is not None:
+            from evalstone.models.cluster_links import ClusterLinks
+            from evalstone.models.cluster_worker import PlacedModel
+
+            content = self.identity.content_hash
+            model = PlacedModel.of(self.arguments, content, self._settings(), self._tokenizer_source)
+            return EnginePool(ClusterLinks(self._cluster, model, self.n_workers))
         if self.n_workers > 1:
-            return EnginePool(str(self._folders.model), self._settings(), self.n_workers, self._tokenizer_source)
+            source = str(self._folders.model)
+            return EnginePool(WorkerLinks(source, self._settings(), self.n_workers, self._tokenizer_source))
         from evalstone.engine.engine import Engine
 
         source = self._loaded.model if self._loaded else str(self._folders.model)

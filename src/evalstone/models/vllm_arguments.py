@@ -114,8 +114,10 @@ def _refuse(values: dict[str, Any]) -> None:
             "data_parallel_size above 1 is not supported: use tensor_parallel_size to spread one model over GPUs, "
             "or run --model hf --workers N, which keeps a copy of the model on each GPU"
         )
-    if values.pop("workers", 1) != 1:
-        raise UsageError("vLLM spreads a model itself: name tensor_parallel_size in --model_args, not --workers")
+    if values.pop("workers", 1) != 1 or values.pop("cluster", None) is not None:
+        raise UsageError(
+            "vLLM spreads a model itself: name tensor_parallel_size in --model_args, not --workers or --cluster"
+        )
     if values.pop("numerics", "float32") != "float32":
         raise UsageError("numerics other than float32 need --model hf: vLLM's log-probabilities are float32")
     if values.pop("truncation_side", "left") != "left":

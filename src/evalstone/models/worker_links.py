@@ -12,20 +12,22 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from evalstone.engine.generation import GenerationDefaults
-from evalstone.engine.options import EngineInfo
+from evalstone.engine.options import EngineInfo, EngineSettings
 from evalstone.errors import ModelUnavailable
-from evalstone.settings import cache_folder, process_of
+from evalstone.models.tokenizer import TokenizerSource
+from evalstone.settings import cache_folder, process_of, thread_count
 
-__all__ = ["POLL_SECONDS", "START_SECONDS", "Worker", "WorkerLinks", "folder_of_launch", "invite"]
+__all__ = ["POLL_SECONDS", "START_SECONDS", "Links", "Worker", "WorkerLinks", "folder_of_launch", "invite"]
 
 POLL_SECONDS = 0.2
 START_SECONDS = 600.0  # for all workers to load the model
@@ -33,12 +35,50 @@ GRACE_SECONDS = 1.0  # for a worker to end by itself: one that is answering does
 
 
 @dataclass(slots=True, eq=False)
-class Worker:
-    """One process at the other end of a connection, and what it said of its engine once that was loaded."""
+class Worker(ABC):
+    """One process elsewhere, and what it said of its engine once that was loaded."""
 
-    connection: Connection
     info: EngineInfo | None = None  # None: still loading
     defaults: GenerationDefaults | None = None
+
+    @abstractmethod
+    def send(self, message: tuple[Any, ...]) -> None:
+        """Tell it something; one that is gone does not hear it, and the next wait says so."""
+
+    def note_loaded(self, message: tuple[Any, ...]) -> None:
+        """Keep what its first message says of its engine.
+
+        Raises: ModelUnavailable if it says that the model cannot be loaded.
+        """
+        if message[0] == "failed":
+            raise ModelUnavailable(str(message[1]))
+        _, self.info, self.defaults = message
+
+
+class Links(Protocol):
+    """The driver's side of workers, wherever they are."""
+
+    n_workers: int
+
+    @property
+    def workers(self) -> Sequence[Worker]:
+        """Those that are left."""
+
+    def messages(self) -> Iterator[tuple[Any, Worker]]:
+        """Yield what workers say within a moment; None from one that is gone."""
+
+    def lost(self, what: str) -> ModelUnavailable:
+        """Return the error that says so, with the last words of the workers."""
+
+    def close(self) -> None:
+        """End all workers."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class _ConnectedWorker(Worker):
+    """A process of this machine at the other end of a connection."""
+
+    connection: Connection
 
     def send(self, message: tuple[Any, ...]) -> None:
         """Tell it something; one that is gone does not hear it, and the next wait says so."""
@@ -47,18 +87,16 @@ class Worker:
 
 
 class WorkerLinks:
-    """Starts workers, waits until each has loaded the model, and carries messages.
+    """Starts workers on this machine, waits until each has loaded the model, and carries messages."""
 
-    `name` is the model's, for messages; `load` is what each worker is told first, with its number behind it.
-    """
-
-    def __init__(self, name: str, load: tuple[Any, ...], n_workers: int) -> None:
-        self._name = name
-        self._load = load
-        self._n_workers = n_workers
+    def __init__(self, source: str, settings: EngineSettings, n_workers: int, tokenizer: TokenizerSource) -> None:
+        self.n_workers = n_workers
+        self._name = source
+        threads = settings.n_threads or max(1, thread_count() // n_workers)
+        self._load = ("load", source, replace(settings, n_threads=threads), tokenizer)
         self._n_welcomed = 0
         self._is_closing = False
-        self.workers: list[Worker] = []
+        self.workers: list[_ConnectedWorker] = []
         self.processes: list[subprocess.Popen[bytes]] = []
         self._arrived: list[Connection] = []
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
@@ -95,7 +133,7 @@ class WorkerLinks:
     def _welcome(self) -> None:
         """Tell workers that have just connected what to load."""
         while self._arrived:
-            worker = Worker(self._arrived.pop())
+            worker = _ConnectedWorker(connection=self._arrived.pop())
             self.workers.append(worker)
             worker.send((*self._load, self._n_welcomed))
             self._n_welcomed += 1
@@ -111,15 +149,13 @@ class WorkerLinks:
             for message, worker in self.messages():
                 if message is None:
                     raise self.lost("a worker ended while it loaded the model")
-                if message[0] == "failed":
-                    raise ModelUnavailable(str(message[1]))
-                _, worker.info, worker.defaults = message
+                worker.note_loaded(message)
             n_ready = sum(worker.info is not None for worker in self.workers)
-            if n_ready == self._n_workers:
+            if n_ready == self.n_workers:
                 return
             died = [process for process in self.processes if process.poll() is not None]
             if died or time.monotonic() > deadline:
-                raise self.lost(f"{n_ready} of {self._n_workers} workers came")
+                raise self.lost(f"{n_ready} of {self.n_workers} workers came")
 
     def lost(self, what: str) -> ModelUnavailable:
         """Return the error that says so, with the last words of the workers."""

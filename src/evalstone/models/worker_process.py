@@ -28,7 +28,7 @@ from evalstone.models.work_ranges import RangeReport
 from evalstone.models.worker_links import POLL_SECONDS, START_SECONDS, folder_of_launch
 from evalstone.settings import process_of
 
-__all__ = ["main", "serve", "serve_if_launched"]
+__all__ = ["main", "serve", "serve_if_launched", "serve_orders"]
 
 
 class _Server:
@@ -120,6 +120,11 @@ class _Sender:
 def serve(connection: Connection) -> None:
     """Do what the driver says until it says close or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle; it tells us, or vanishes
+    serve_orders(connection)
+
+
+def serve_orders(connection: Connection) -> None:
+    """Do what comes through a connection until it says close or is gone; in any thread of any process."""
     _Server(connection).serve()
 
 

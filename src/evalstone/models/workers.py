@@ -1,4 +1,4 @@
-"""Several processes that answer for one run: `--workers N`, or the processes that torchrun or accelerate started.
+"""Several processes that answer for one run: `--workers N`, on one machine or a cluster, or those of a launcher.
 
 The driver tokenises, looks into the cache and writes the store; only tokens travel. Sorted work is cut into contiguous
 ranges, so that a beginning is computed in one place, and each worker takes the next range when it is free. A range
@@ -20,14 +20,12 @@ from evalstone.engine.generation import (
     GenerationPrompt,
     GenerationReport,
 )
-from evalstone.engine.options import EngineInfo, EngineSettings
+from evalstone.engine.options import EngineInfo
 from evalstone.engine.spans import IntArray, SpanBatch, SpanFailure, SpanScore, WindowReport
 from evalstone.errors import ModelUnavailable
 from evalstone.models.stops import StopTexts
-from evalstone.models.tokenizer import TokenizerSource
 from evalstone.models.work_ranges import RangeReport, WorkRange, WrittenUnits, ranges_of, ranges_of_texts, total
-from evalstone.models.worker_links import Worker, WorkerLinks
-from evalstone.settings import thread_count
+from evalstone.models.worker_links import Links, Worker
 
 __all__ = ["EnginePool"]
 
@@ -56,13 +54,11 @@ class _Task:
 class EnginePool:
     """Several engines behind the face of one: `score`, `generate`, `info`, `generation_defaults`, `close`."""
 
-    def __init__(self, source: str, settings: EngineSettings, n_workers: int, tokenizer: TokenizerSource) -> None:
-        self._n_workers = n_workers
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        self._n_workers = links.n_workers
         self._job = 0
         self._given: dict[Worker, _Task] = {}
-        threads = settings.n_threads or max(1, thread_count() // n_workers)
-        load = ("load", source, replace(settings, n_threads=threads), tokenizer)
-        self._links = WorkerLinks(source, load, n_workers)
 
     @property
     def info(self) -> EngineInfo:

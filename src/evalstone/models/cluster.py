@@ -1,0 +1,137 @@
+"""A Ray cluster that answers for one run: joining it, and which worker sits on which of its machines.
+
+Ray only places workers and carries what they say; what they compute is decided by `workers`, so a run on a cluster is
+the run of one process. We join clusters and never start one: on one machine plain processes do the same with less.
+"""
+
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+from urllib.parse import urlsplit
+
+from evalstone.errors import MissingExtra, ModelUnavailable, UsageError
+
+__all__ = ["Node", "Seat", "join", "leave", "nodes_of_cluster", "seats"]
+
+REACH_SECONDS = 10.0  # for an address to take a connection
+START = (
+    "start one with `ray start --head --disable-usage-stats` on one machine and `ray start --address=HOST:6379` on the "
+    "others, with the same Python, Ray and Evalstone on each"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One machine of a cluster, and what Ray may give away on it."""
+
+    key: str  # Ray's own name for it
+    address: str
+    n_cpus: int
+    n_gpus: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """What one worker gets: a part of a machine's processors, and a GPU or none."""
+
+    node: Node
+    n_cpus: int
+    has_gpu: bool = False
+
+
+def join(address: str) -> bool:
+    """Connect this process to the cluster at `address`; return whether it was not connected before.
+
+    Raises: MissingExtra without ray; UsageError for what is no address; ModelUnavailable if there is no such cluster.
+    """
+    _check_address(address)
+    if find_spec("ray") is None:
+        raise MissingExtra("--cluster", "cluster")
+    import ray
+
+    if ray.is_initialized():
+        return False
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="error")
+    except Exception as error:  # Ray raises many kinds; each means that there is no cluster for us
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ModelUnavailable(f"no Ray cluster was found at '{address}' ({first}); {START}") from error
+    _print_news(wanted=False)
+    return True
+
+
+def leave() -> None:
+    """Disconnect this process from the cluster that it joined."""
+    import ray
+
+    ray.shutdown()
+    _print_news(wanted=True)
+
+
+def _print_news(*, wanted: bool) -> None:
+    """Say whether Ray prints what befalls its machines: it would do so among our results, on standard output."""
+    import ray
+
+    ray._private.worker._worker_logs_enabled = wanted  # noqa: SLF001 - there is no public switch
+
+
+def _check_address(address: str) -> None:
+    """Refuse what Ray would take for something else, and what nobody answers: Ray itself waits minutes for that."""
+    if address == "auto":
+        return
+    parts = urlsplit(address if "://" in address else f"//{address}")
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    if parts.scheme not in ("", "ray") or not parts.hostname or port is None:
+        raise UsageError(
+            f"--cluster '{address}' is no address; expected auto (the cluster this machine is part of), HOST:6379, or "
+            "ray://HOST:10001 (from a machine outside); on one machine alone --workers N needs no cluster"
+        )
+    try:
+        socket.create_connection((parts.hostname, port), timeout=REACH_SECONDS).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ModelUnavailable(f"no Ray cluster was found at '{address}' ({reason}); {START}") from error
+
+
+def nodes_of_cluster() -> list[Node]:
+    """Return the machines of the cluster that are alive."""
+    import ray
+
+    found: list[dict[str, Any]] = [node for node in ray.nodes() if node["Alive"]]
+    return [
+        Node(
+            node["NodeID"],
+            node["NodeManagerAddress"],
+            int(node["Resources"].get("CPU", 0)),
+            int(node["Resources"].get("GPU", 0)),
+        )
+        for node in found
+    ]
+
+
+def seats(nodes: Sequence[Node], n_workers: int, device: str) -> list[Seat]:
+    """Return a seat for each worker: a GPU each where the cluster has GPUs, else a share of a machine's processors.
+
+    Raises: UsageError if the cluster has fewer than that, or `device` is one machine's own name.
+    """
+    if device not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"device='{device}' names a device of one machine; with --cluster say cuda, cpu or nothing")
+    on_gpus = device == "cuda" or (device == "auto" and any(node.n_gpus for node in nodes))
+    kind = "GPU" if on_gpus else "CPU"
+    room = {node: node.n_gpus if on_gpus else node.n_cpus for node in nodes}
+    if n_workers > sum(room.values()):
+        has = ", ".join(f"{node.address}: {n}" for node, n in room.items())
+        raise UsageError(
+            f"--workers {n_workers}: each worker takes a {kind}, and the cluster has {sum(room.values())} ({has}); "
+            "ask for fewer, or add machines with `ray start --address=HOST:6379`"
+        )
+    taken = dict.fromkeys(nodes, 0)
+    for _ in range(n_workers):
+        free = [node for node in nodes if taken[node] < room[node]]
+        taken[max(free, key=lambda node: room[node] / (taken[node] + 1))] += 1
+    return [Seat(node, node.n_cpus // n, on_gpus) for node, n in taken.items() for _ in range(n)]

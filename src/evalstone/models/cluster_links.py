@@ -1,0 +1,138 @@
+"""The driver's side of workers on the machines of a Ray cluster: the face of `WorkerLinks`, carried by actors' calls.
+
+Ray ends the actors of a driver that is gone, however it went, and says which call failed when a machine is lost.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evalstone.errors import ModelUnavailable
+from evalstone.models.cluster import Seat, join, leave, nodes_of_cluster, seats
+from evalstone.models.cluster_worker import ClusterWorker, PlacedModel
+from evalstone.models.worker_links import POLL_SECONDS, START_SECONDS, Worker
+
+__all__ = ["ClusterLinks"]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class _SeatedWorker(Worker):
+    """A worker on a machine of the cluster, and the call under way that will return what it says."""
+
+    actor: Any
+    seat: Seat
+    hearing: Any
+
+    def send(self, message: tuple[Any, ...]) -> None:
+        """Tell it something; one that is gone does not hear it, and the next hearing says so."""
+        self.actor.tell.remote(message)
+
+
+class ClusterLinks:
+    """Places workers on a cluster, waits until each has loaded the model, and carries messages."""
+
+    def __init__(self, address: str, model: PlacedModel, n_workers: int) -> None:
+        self.n_workers = n_workers
+        self._name = model.arguments.pretrained
+        self._last_words = ""
+        self.workers: list[_SeatedWorker] = []
+        self._is_ours = join(address)
+        try:
+            for seat in seats(nodes_of_cluster(), n_workers, model.settings.device):
+                self.workers.append(_placed(model, seat))
+            self._wait_for_all()
+        except BaseException:
+            self.close()
+            raise
+
+    def _wait_for_all(self) -> None:
+        """Return once every worker is ready.
+
+        Raises: ModelUnavailable if a worker cannot load the model, dies, or does not come.
+        """
+        deadline = time.monotonic() + START_SECONDS
+        while any(worker.info is None for worker in self.workers):
+            for message, worker in self.messages():
+                if message is None:
+                    raise self.lost("a worker ended while it loaded the model")
+                worker.note_loaded(message)
+            if time.monotonic() > deadline:
+                n_ready = sum(worker.info is not None for worker in self.workers)
+                raise self.lost(f"{n_ready} of {self.n_workers} workers came; the cluster may be busy with other work")
+
+    def messages(self) -> Iterator[tuple[Any, Worker]]:
+        """Yield what workers say within a moment; None from one that is gone."""
+        import ray
+        from ray.exceptions import RayError
+
+        by_call = {worker.hearing: worker for worker in self.workers}
+        if not by_call:
+            time.sleep(POLL_SECONDS)
+            return
+        calls = list(by_call)
+        if ray.wait(calls, num_returns=1, timeout=POLL_SECONDS)[0]:
+            calls = ray.wait(calls, num_returns=len(calls), timeout=0)[0]
+            for call in calls:
+                worker = by_call[call]
+                try:
+                    said = ray.get(call)
+                    worker.hearing = worker.actor.hear.remote()
+                except RayError as error:
+                    self.workers.remove(worker)
+                    self._note_end(worker, error)
+                    yield None, worker
+                    continue
+                yield from ((self._signed(message, worker), worker) for message in said)
+
+    def _signed(self, message: tuple[Any, ...], worker: _SeatedWorker) -> tuple[Any, ...]:
+        """Return a message with the name of the machine in it, where something failed there."""
+        if message[0] != "failed":
+            return message
+        return "failed", f"on node {worker.seat.node.address}: {message[1]}"
+
+    def _note_end(self, worker: _SeatedWorker, error: Exception) -> None:
+        import ray
+
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        self._last_words = f"on node {worker.seat.node.address}: {lines[-1] if lines else type(error).__name__}"
+        ray.kill(worker.actor)  # one that only cannot be reached must not work on
+
+    def lost(self, what: str) -> ModelUnavailable:
+        """Return the error that says so, with the last words of the worker that was lost last."""
+        told = f"; {self._last_words}" if self._last_words else ""
+        return ModelUnavailable(
+            f"{what} (model '{self._name}'){told}; see `ray status`, and run with fewer --workers or more memory"
+        )
+
+    def close(self) -> None:
+        """End all workers, and leave the cluster if it was joined for them."""
+        import ray
+
+        for worker in self.workers:
+            ray.kill(worker.actor)
+        self.workers.clear()
+        if self._is_ours:
+            leave()
+            self._is_ours = False
+
+
+def _placed(model: PlacedModel, seat: Seat) -> _SeatedWorker:
+    """Return a worker in this seat, which starts to load the model."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    device = "cuda" if seat.has_gpu else "cpu"
+    n_threads = model.settings.n_threads or max(1, seat.n_cpus)
+    settings = replace(model.settings, device=device, n_threads=n_threads)
+    actor = (
+        ray.remote(ClusterWorker)
+        .options(
+            num_cpus=seat.n_cpus,
+            num_gpus=int(seat.has_gpu),
+            max_concurrency=2,  # orders are told while the next hearing waits
+            scheduling_strategy=NodeAffinitySchedulingStrategy(seat.node.key, soft=False),
+        )
+        .remote(replace(model, settings=settings))
+    )
+    return _SeatedWorker(actor=actor, seat=seat, hearing=actor.hear.remote())
