@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from evalstone.api.language_model import LanguageModel
+from evalstone.api.option_checks import check_options, check_tasks
 from evalstone.api.options import EvaluateOptions, run_options
 from evalstone.api.run import Run
 from evalstone.errors import UsageError
@@ -54,6 +55,8 @@ def evaluate(model: Any, tasks: str | Sequence[str] = (), **options: Unpack[Eval
 
 def prepare_run(model: Any, tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[Model, PreparedRun]:
     """Return the model and the plan that `evaluate` would carry out, with its tasks bound to data."""
+    check_tasks(tasks)
+    check_options(options)
     selection, settled = choose_tasks(tasks, options)
     answering = model_of(model, settled)
     return answering, prepare(selection, answering, run_options(settled))
@@ -134,9 +137,13 @@ def model_of(model: Any, options: EvaluateOptions) -> Model:
     """
     if isinstance(model, LanguageModel):
         return model.model
-    extra = {name: value for name, value in options.items() if name in ("numerics", "too_long", "cluster") and value}
+    extra: dict[str, Any] = {}
+    if options.get("numerics"):
+        extra["numerics"] = options["numerics"]
     if options.get("workers", 1) > 1:
         extra["workers"] = options["workers"]
+    if options.get("too_long"):
+        extra["too_long"] = options["too_long"]
     if isinstance(options.get("apply_chat_template"), str):
         extra["chat_template"] = options["apply_chat_template"]
     add_bos = find_profile(options.get("profile") or DEFAULT_PROFILE.name).add_bos

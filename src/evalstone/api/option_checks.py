@@ -1,0 +1,44 @@
+"""What a Python caller gave `evaluate`, looked over: a mistyped option must not be passed over in silence."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evalstone.api.options import EvaluateOptions
+from evalstone.errors import UnknownName, UsageError
+from evalstone.registry import nearest
+
+__all__ = ["check_options", "check_tasks"]
+
+_EXPECTED: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "num_fewshot": ((int,), "a whole number"),
+    "limit": ((int, float), "a number"),
+    "seed": ((int,), "a whole number"),
+    "workers": ((int,), "a whole number"),
+    "samples": ((Mapping,), "a mapping of task names to lists of positions"),
+    "gen_kwargs": ((Mapping,), "a mapping"),
+    "metadata": ((Mapping,), "a mapping"),
+    "model_args": ((str, Mapping), "a text such as 'dtype=float32', or a mapping"),
+    "include_path": ((list, tuple), "a list of folders"),
+    "system_instruction": ((str,), "a text"),
+    "profile": ((str,), "a profile's name"),
+    "suite": ((str, Path), "a suite's name or file"),
+}
+
+
+def check_options(options: EvaluateOptions) -> None:
+    """Raise UnknownName for an option that there is not, UsageError for a value of a wrong type."""
+    known = EvaluateOptions.__annotations__
+    for name, value in options.items():
+        if name not in known:
+            raise UnknownName("option of evaluate", name, nearest(name, known))
+        types, words = _EXPECTED.get(name, ((), ""))
+        if types and value is not None and (not isinstance(value, types) or isinstance(value, bool)):
+            raise UsageError(f"{name} is {value!r:.80}, of type {type(value).__name__}; expected {words}")
+
+
+def check_tasks(tasks: Any) -> None:
+    """Raise UsageError where `tasks` is neither a text nor a list of texts."""
+    texts = [tasks] if isinstance(tasks, str | Path) else tasks
+    if not isinstance(texts, Sequence) or not all(isinstance(text, str | Path) for text in texts):
+        raise UsageError(f"tasks is {tasks!r:.80}, of type {type(tasks).__name__}; expected names, or a list of them")

@@ -1,0 +1,52 @@
+"""What a Python caller mistypes is an error with the right name or type, never passed over."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import evalstone
+from evalstone.api.options import EvaluateOptions
+from evalstone.errors import EvalstoneError, UnknownName, UsageError
+from evalstone.models.fake import FakeModel
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"limt": 5}, "unknown option of evaluate 'limt'; nearest: limit"),
+        ({"limit": "5"}, "limit is '5', of type str; expected a number"),
+        ({"limit": True}, "limit is True, of type bool; expected a number"),
+        ({"num_fewshot": 2.5}, "num_fewshot is 2.5, of type float; expected a whole number"),
+        ({"include_path": "tasks"}, "include_path is 'tasks', of type str; expected a list of folders"),
+        ({"gen_kwargs": "a=1"}, "gen_kwargs is 'a=1', of type str; expected a mapping"),
+        ({"samples": [1, 2]}, "samples is .*expected a mapping of task names to lists of positions"),
+    ],
+)
+def test_options_are_looked_over(options: dict[str, Any], message: str) -> None:
+    """An unknown option names the nearest, a value of a wrong type says what was expected."""
+    with pytest.raises((UnknownName, UsageError), match=message):
+        evalstone.evaluate(FakeModel(), "arc_easy", **options)
+
+
+@pytest.mark.parametrize("tasks", [5, None, {"arc_easy"}, ["arc_easy", 3]])
+def test_tasks_are_names(tasks: Any) -> None:
+    """Something else than names is one clear error."""
+    with pytest.raises(UsageError, match="expected names, or a list of them"):
+        evalstone.evaluate(FakeModel(), tasks)
+
+
+@pytest.mark.parametrize("model", [None, 5, object(), ("only one",)])
+def test_a_model_is_a_model(model: Any, tmp_path: Path) -> None:
+    """Something else than a model says what is taken."""
+    path = tmp_path / "t.csv"
+    path.write_text("question,A,B,answer\nIs ice cold?,yes,no,A\n")
+    with pytest.raises(EvalstoneError, match="expected a path, a hub id"):
+        evalstone.evaluate(model, str(path))
+
+
+def test_every_checked_option_exists() -> None:
+    """The table of types names options of `evaluate` and nothing else."""
+    from evalstone.api.option_checks import _EXPECTED
+
+    assert set(_EXPECTED) <= set(EvaluateOptions.__annotations__)
