@@ -10,8 +10,6 @@ from evalstone.tasks.catalog import Catalog
 from evalstone.tasks.prompting import put_selection, put_task
 from evalstone.tasks.task import Task
 
-CATALOG = Catalog.open(lm_eval=False)
-
 
 def bound(task: Task, data: Path, shots: int = 0, limit: float | None = None) -> BoundTask:
     """Return the task bound to the real rows."""
@@ -20,7 +18,7 @@ def bound(task: Task, data: Path, shots: int = 0, limit: float | None = None) ->
 
 def task_named(name: str) -> Task:
     """Return one task of the library."""
-    (task,) = CATALOG.select([name]).tasks
+    (task,) = Catalog.open(lm_eval=False).select([name]).tasks
     return task
 
 
@@ -52,5 +50,5 @@ def test_another_way_is_another_task_of_the_same_name() -> None:
     made = [put_task(task, way) for way in PROMPTINGS]
     assert {one.name for one in made} == {"mmlu_anatomy"}
     assert len({task.spec_hash, *(one.spec_hash for one in made)}) == 4
-    selection = put_selection(CATALOG.select(["mmlu_stem"]), "cot")
+    selection = put_selection(Catalog.open(lm_eval=False).select(["mmlu_stem"]), "cot")
     assert [metric.metric for metric in selection.groups[0].metrics] == ["exact_match"]

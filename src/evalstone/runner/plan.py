@@ -10,20 +10,13 @@ from dataclasses import dataclass, field
 
 from evalstone.errors import PlanError
 from evalstone.models.model import Model
-from evalstone.records import AskKind, JsonValue, RunPlan
+from evalstone.records import JsonValue, RunPlan
 from evalstone.runner.bind_tasks import Wanted, bind_tasks
 from evalstone.settings import VERSION
 from evalstone.tasks.bound import BindOptions, BoundTask
-from evalstone.tasks.task import Selection
+from evalstone.tasks.task import KIND_OF_OUTPUT_TYPE, Selection
 
 CHUNK_SAMPLES = 2000  # enough to fill many windows, few enough that rendering runs ahead of scoring
-
-KIND_OF_OUTPUT_TYPE = {
-    "multiple_choice": AskKind.LOGLIKELIHOOD,
-    "loglikelihood": AskKind.LOGLIKELIHOOD,
-    "loglikelihood_rolling": AskKind.ROLLING,
-    "generate_until": AskKind.GENERATE,
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from evalstone.tasks.bound import layout_of, refuse_unconfirmed_code, sandbox_of
 from evalstone.tasks.prompting import with_spec
 from evalstone.tasks.sample_scores import SampleScorer
 from evalstone.tasks.support import why_not_runnable
-from evalstone.tasks.task import FunctionRef, Task
+from evalstone.tasks.task import KIND_OF_OUTPUT_TYPE, FunctionRef, Task
 
 __all__ = ["SCORING_KEYS", "StoredScoring", "read_item", "refuse_inapplicable", "with_scoring"]
 
@@ -100,15 +100,16 @@ def refuse_inapplicable(task: Task, request: Request) -> None:
     `request` is one of the task's stored ones: what was asked decides what there is to score.
     """
     where = f"task {task.name}"
-    kinds = {ask.kind for ask in request.asks}
-    wanted = {"generate_until": "generate_until", "loglikelihood_rolling": "loglikelihood_rolling"}
-    if kinds != {wanted.get(task.output_type, "loglikelihood")}:
+    if task.python_class is not None:
+        raise PlanError(f"{where} is a Python class that scores in its own way; run it again instead")
+    kind = request.asks[0].kind  # a weighed continuation may stand beside a written answer, which comes first
+    if kind != KIND_OF_OUTPUT_TYPE[task.output_type]:
         raise PlanError(
-            f"{where}: its file says output_type {task.output_type}, and the stored answers are of the kind "
-            f"{', '.join(sorted(kinds))}; run the task again to ask for another kind of answer"
+            f"{where}: its file says output_type {task.output_type}, and the stored answers are of the kind {kind}; "
+            "run the task again to ask for another kind of answer"
         )
     if reason := why_not_runnable(task.spec):
-        raise PlanError(f"{where}: {reason}; the stored answers are of the kind {', '.join(sorted(kinds))}")
+        raise PlanError(f"{where}: {reason}; the stored answers are of the kind {kind}")
     if task.output_type != "generate_until":
         _refuse_text_filters(task)
     if task.spec.get("unsafe_code") and any(metric.function is None for metric in task.metrics):
@@ -137,8 +138,6 @@ class StoredScoring:
     """Scores one task's stored responses. `task` and `metrics` are what is scored."""
 
     def __init__(self, task: Task, row: Mapping[str, Any], *, unsafe_code: bool = False) -> None:
-        if task.python_class is not None:
-            raise PlanError(f"task {task.name} is a Python class that scores in its own way; run it again instead")
         refuse_unconfirmed_code(task, confirmed=unsafe_code)
         self.task = task
         self.metrics = task.metrics
