@@ -1,7 +1,8 @@
 """How much goes through the model at once, from the machine's total memory and the model's shape.
 
 A function of things that do not change while other programs come and go: the window is recorded with the results, and
-the same window on the same machine gives the same bits.
+the same spans in the same window on the same machine give the same bits. Other spans beside them (fewer, because a
+run was resumed or took answers from the cache) move the windows' edges, and with them the last digits.
 """
 
 import ctypes
