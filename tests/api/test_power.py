@@ -67,6 +67,15 @@ def test_a_group_of_equal_tasks_needs_half_of_each(tasks: Path) -> None:
     assert np.isclose(together.n_paired, 120 * (together.paired / 0.1) ** 2, atol=1)
 
 
+def test_too_few_samples_show_nothing(tasks: Path) -> None:
+    """With 20 samples no difference that a disagreement of 20% allows would be noticed, and the line says so."""
+    _, prepared = prepare_run("fake", "one", {"include_path": [str(tasks)], "limit": 20})
+    (line,) = power_of_plan(prepared, WantedPower(0.02))
+    assert line.shows_nothing_paired
+    assert line.paired is not None
+    assert line.paired > 0.2
+
+
 def test_what_cannot_be_is_refused() -> None:
     """A difference larger than the disagreement, or none, is a usage error."""
     with pytest.raises(UsageError, match="disagree"):

@@ -30,6 +30,7 @@ class PowerLine:
     n_paired: int | None  # samples for the difference that was asked for
     n_unpaired: int | None  # for each model
     note: str = ""
+    shows_nothing_paired: bool = False  # models that differ on so few samples cannot be `paired` apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,10 @@ class WantedPower:
         z = detectable_z()
         n_unpaired = math.ceil(z**2 * 2.0 * WORST_SHARE * (1.0 - WORST_SHARE) / self.difference**2 - 1e-9)
         n_paired = samples_paired_binary(self.difference, self.disagreement)
-        return PowerLine(name, "task", n, min(paired, 1.0), min(unpaired, 1.0), n_paired, n_unpaired)
+        return PowerLine(
+            name, "task", n, min(paired, 1.0), min(unpaired, 1.0), n_paired, n_unpaired,
+            shows_nothing_paired=paired > self.disagreement,
+        )  # fmt: skip
 
     def of_mean(self, name: str, kind: str, tasks: Sequence[WeightedTask]) -> PowerLine:
         """Return the line of a weighted mean: its tasks keep their proportions where more samples are needed."""

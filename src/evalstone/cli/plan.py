@@ -100,8 +100,8 @@ def print_power(lines: "Sequence[PowerLine]", wanted: "WantedPower") -> None:
     for name in ("samples", "paired", "unpaired", f"{100 * wanted.difference:g} needs,\npaired", "unpaired"):
         table.add_column(name, justify="right", no_wrap=True)
     for line in lines:
-        shown = [_points(line.paired), _points(line.unpaired), _needed(line.n, line.n_paired),
-                 _needed(line.n, line.n_unpaired)]  # fmt: skip
+        shown = ["none" if line.shows_nothing_paired else _points(line.paired), _points(line.unpaired),
+                 _needed(line.n, line.n_paired), _needed(line.n, line.n_unpaired)]  # fmt: skip
         note = f": {line.note}" if line.note else "" if line.kind == "task" else f" ({line.kind})"
         table.add_row(line.name + note, f"{line.n:,}", *shown)
     print_rich("", table)
