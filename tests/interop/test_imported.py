@@ -163,4 +163,4 @@ def test_it_is_listed_as_imported(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["ls", "runs", "--store", store]) == 0
     assert "imported" in capsys.readouterr().out
     assert main(["show", "last", "--store", store]) == 0
-    assert "another tool" in " ".join(capsys.readouterr().out.split())
+    assert "imported from lm-eval" in " ".join(capsys.readouterr().out.split())

@@ -235,6 +235,21 @@ def test_a_report_says_who_made_an_imported_run(tmp_path: Path) -> None:
     assert "Language Model Evaluation Harness" not in text
 
 
+def test_helm_runs_that_score_texts_show_their_bits_per_byte(tmp_path: Path) -> None:
+    """Where nothing measures answers, a HELM run shows what measures texts, as its statistics give it."""
+    shutil.copytree(TOOLS["helm"], tmp_path / "helm")
+    for name in ("stats.json", "per_instance_stats.json"):
+        file = tmp_path / "helm" / "simple_mcqa" / name
+        found = loaded(file)
+        for one in found if name == "stats.json" else [stat for instance in found for stat in instance["stats"]]:
+            if "exact_match" in one["name"]["name"]:
+                one["name"]["name"] = f"num_{one['name']['name']}"
+        file.write_text(json.dumps(found))
+    run = import_run(str(tmp_path / "store.sqlite"), tmp_path / "helm").run
+    stated = {one["name"]["name"]: one.get("mean") for one in loaded(TOOLS["helm"] / "simple_mcqa" / "stats.json")}
+    assert run.estimate("simple_mcqa", "bits_per_byte").value == stated["bits_per_byte"]
+
+
 def test_totals_alone_show_without_samples(tmp_path: Path) -> None:
     """simple-evals' file of totals is stored with its numbers and no invented sample."""
     file = tmp_path / "mmlu_made-up-model_20261121_182800.json"

@@ -24,6 +24,7 @@ BOOKKEEPING = re.compile(
     r"num_|finish_reason_|inference_|training_|prompt_truncated|max_prob|batch_size|logprob|perplexity|bits_per_byte|"
     r"predicted_index"
 )
+LANGUAGE_MODELLING = {"bits_per_byte", "logprob_per_byte", "perplexity"}  # all that there is where a text is scored
 OF_MODEL = {"model", "model_deployment"}  # arguments of a run's name that say nothing of its task
 MAIN_SPLIT = "test"
 
@@ -101,15 +102,15 @@ def _list(file: Path) -> list[dict[str, Any]]:
 
 def _measured(stats: Sequence[Mapping[str, Any]], split: str) -> dict[str, float]:
     """Return the values that measure answers, by name: of this split, on inputs as they are."""
-    return {
+    known = {
         str(one["name"]["name"]): float(one["mean"])
         for one in stats
         if one["name"].get("split", split) == split
         and not one["name"].get("perturbation")
-        and not BOOKKEEPING.match(str(one["name"]["name"]))
-        and "@" not in str(one["name"]["name"])
         and isinstance(one.get("mean"), int | float)
     }
+    found = {name: value for name, value in known.items() if not BOOKKEEPING.match(name) and "@" not in name}
+    return found or {name: value for name, value in known.items() if name in LANGUAGE_MODELLING}
 
 
 def _task(folder: _Folder) -> TaskSummaryInput:

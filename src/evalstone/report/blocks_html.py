@@ -142,9 +142,16 @@ def _example(block: Example) -> str:
         for choice in block.choices
     ]
     table = f"<table><tbody>{''.join(rows)}</tbody></table>" if rows else ""
-    lines = "".join(f"<p><b>{escape(what)}:</b> {escape(text)}</p>" for what, text in block.lines)
+    lines = "".join(_line(what, text) for what, text in block.lines)
     asked = f"<h4>{escape(block.title)}</h4><pre>{escape(block.prompt)}</pre>"
     return f'<section class="example">{asked}{table}{lines}</section>'
+
+
+def _line(what: str, text: str) -> str:
+    """Return what is said of an example; a text of several lines keeps them."""
+    if "\n" in text.strip():
+        return f"<p><b>{escape(what)}:</b></p><pre>{escape(text.strip())}</pre>"
+    return f"<p><b>{escape(what)}:</b> {escape(text)}</p>"
 
 
 def _choice_mark(is_picked: bool, is_gold: bool) -> str:

@@ -74,7 +74,6 @@ def _cell(cell: Cell) -> str:
 
 
 def _example(block: Example) -> str:
-    prompt = "\n".join(f"    {line}" for line in block.prompt.splitlines())
     marked = [
         (" ".join(w for w, is_so in (("picked", c.is_picked), ("right", c.is_gold)) if is_so), c) for c in block.choices
     ]
@@ -83,8 +82,15 @@ def _example(block: Example) -> str:
         + (f" (**{mark}**)" if mark else "")
         for mark, choice in marked
     ]
-    lines += [f"- **{what}:** {_plain(text)}" for what, text in block.lines]
-    return "\n\n".join([f"**{_plain(block.title)}**", prompt, "\n".join(lines)])
+    parts = [f"**{_plain(block.title)}**", _verbatim(block.prompt), *(["\n".join(lines)] if lines else [])]
+    for what, text in block.lines:
+        several = "\n" in text.strip()
+        parts += [f"**{what}:**", _verbatim(text.strip())] if several else [f"**{what}:** {_plain(text)}"]
+    return "\n\n".join(parts)
+
+
+def _verbatim(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
 
 
 def _plain(text: str) -> str:

@@ -158,12 +158,12 @@ def facts_shown(row: RunRow) -> Iterator[tuple[str, str]]:
     """Yield what stands above a run's table: what a reader needs to know to read the numbers."""
     plan = row.plan
     if plan.model.kind == "imported":
-        yield "imported", "from files of another tool"
-    yield "profile", plan.profile
-    yield (
-        "dtype",
-        plan.model.dtype if plan.model.numerics == "float32" else f"{plan.model.dtype}, {plan.model.numerics}",
-    )
+        yield "imported", f"imported from {plan.profile}"
+    else:
+        yield "profile", plan.profile
+    if "unknown" not in plan.model.dtype:
+        sure = plan.model.numerics == "float32" or "unknown" in plan.model.numerics
+        yield "dtype", plan.model.dtype if sure else f"{plan.model.dtype}, {plan.model.numerics}"
     if plan.limit is not None:
         size = (
             f"{plan.limit:.0%} of the samples" if plan.limit < 1 else f"{counted(int(plan.limit), 'sample')} per task"

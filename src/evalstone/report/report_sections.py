@@ -70,11 +70,11 @@ def results_section(contents: ReportContents) -> list[Block]:
     views = contents.views
     rows = table_rows(views, primary_only=len(views) > 1)
     blocks: list[Block] = [Heading("Results"), _one_run(rows) if len(views) == 1 else _side_by_side(rows, views)]
-    if len(views) == 1:
-        blocks += _floors(rows)
     if lines := composite_lines(views):
         blocks.append(Bullets(tuple(lines)))
     blocks += _values_figure(views)
+    if len(views) == 1:
+        blocks += _floors(rows)
     if notes := [line.removeprefix("! ") for line in note_lines(rows, views)]:
         blocks.append(Bullets(tuple(notes), "warning"))
     return blocks
@@ -296,7 +296,7 @@ def _weakest(leaves: Sequence[Estimate]) -> list[Block]:
     known = [one for one in leaves if one.chance is not None]
     blocks: list[Block] = []
     if known:
-        blocks.append(Paragraph(f"{len(guessed)} of {counted(len(known), 'task')} are not shown to be above chance."))
+        blocks.append(Paragraph(f"Not shown to be above chance: {len(guessed)} of {counted(len(known), 'task')}."))
     made = [
         TableRow(
             tuple(

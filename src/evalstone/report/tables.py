@@ -205,7 +205,7 @@ def note_lines(rows: Sequence[Row], views: Sequence[RunView]) -> list[str]:
     for row in rows:
         if row.is_first and not (row.is_group and not row.n_hidden):  # a group's shown tasks say it themselves
             lines += _said(row.label, [_prompt_notes(cell) if cell else [] for cell in row.cells], views)
-        lines += _said(f"{row.label} {row.metric}", [_notes(cell) if cell else [] for cell in row.cells], views)
+        lines += _said(f"{row.label} {metric_cell(row)}", [_notes(cell) if cell else [] for cell in row.cells], views)
     return lines
 
 
