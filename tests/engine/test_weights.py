@@ -32,7 +32,7 @@ def test_a_file_that_was_cut_off_is_told(folder: Path) -> None:
 
 
 def test_a_weight_that_is_missing_is_not_made_up(folder: Path) -> None:
-    """transformers fills what is missing with random numbers; a score of those would mean nothing."""
+    """What is missing would be filled with random numbers by transformers; a score of those would mean nothing."""
     weights = folder / "model.safetensors"
     tensors = load_file(weights)
     name = next(name for name in tensors if "layers.0" in name)

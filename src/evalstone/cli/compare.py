@@ -1,6 +1,7 @@
 """`evalstone compare RUN RUN`: is B better than A, by how much, and how sure is that?"""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -21,39 +22,29 @@ GATE_FAILED = 1
 @click.option("--markdown", is_flag=True, help="Print Markdown.")
 @store_option
 @json_option
-def compare(
-    runs: tuple[str, ...],
-    strict_prompts: bool,
-    flips: bool,
-    gates: tuple[str, ...],
-    junit: Path | None,
-    published: tuple[str, ...],
-    markdown: bool,
-    store: str | None,
-    as_json: bool,
-) -> int:
+def compare(runs: tuple[str, ...], store: str | None, as_json: bool, **given: Any) -> int:
     """Compare stored runs sample by sample: difference, interval, p, flips and a verdict in one sentence.
 
     Each run is compared with the first. Exit code 1 if a gate fails. With --published one run is tested against
     figures that are known only as totals; they are kept with the run.
     """
-    if published:
-        return _with_published(store, runs, published, as_json=as_json)
+    if given["published"]:
+        return _with_published(store, runs, given["published"], as_json=as_json)
     from evalstone.api import comparison as api
 
     named = api.stored_runs(store, runs)
-    found, rates = api.compare_runs(named, strict_prompts=strict_prompts), api.win_rates(named)
-    results = api.gate_results(found, gates)
+    found, rates = api.compare_runs(named, strict_prompts=given["strict_prompts"]), api.win_rates(named)
+    results = api.gate_results(found, given["gates"])
     if as_json:
         print_json(api.comparison_to_json(found, rates))
-    elif markdown:
+    elif given["markdown"]:
         click.echo(api.comparison_markdown(found))
     else:
-        print_rich(*api.comparison_views(found, rates, flips=flips))
+        print_rich(*api.comparison_views(found, rates, flips=given["flips"]))
     for result in results:
         click.echo(result.message, err=True)
-    if junit is not None:
-        junit.write_text(api.junit_report(found, results), encoding="utf-8")
+    if given["junit"] is not None:
+        given["junit"].write_text(api.junit_report(found, results), encoding="utf-8")
     return 0 if all(result.passed for result in results) else GATE_FAILED
 
 

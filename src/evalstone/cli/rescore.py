@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from typing import Any
 
 import click
 
@@ -20,23 +21,15 @@ from evalstone.cli.output import json_option, print_json, print_rich, store_opti
     "--metric", "metrics", multiple=True, metavar="NAME|YAML|FILE",
     help="A metric, or an item of a metric_list: '{metric: exact_match, ignore_case: true}'.",
 )  # fmt: skip
-@click.option("--tasks", "-t", multiple=True, metavar="FILE", help="Changed task files (whose code may run).")
+@click.option(
+    "--tasks", "-t", "task_files", multiple=True, metavar="FILE", help="Changed task files (whose code may run)."
+)
 @click.option("--include_path", multiple=True, metavar="DIR", help="Folder with task files; their code may run.")
 @click.option("--confirm_run_unsafe_code", "--unsafe_code", "unsafe_code", is_flag=True,
               help="Run code a model wrote even where there is no sandbox.")  # fmt: skip
 @store_option
 @json_option
-def rescore(
-    run: str,
-    task_names: tuple[str, ...],
-    filters: tuple[str, ...],
-    metrics: tuple[str, ...],
-    tasks: tuple[str, ...],
-    include_path: tuple[str, ...],
-    unsafe_code: bool,
-    store: str | None,
-    as_json: bool,
-) -> None:
+def rescore(run: str, store: str | None, as_json: bool, **given: Any) -> None:
     """Score a stored run's answers again with another filter or metric, asking the model nothing.
 
     Without --filter and --metric by what the task files say now. The scores made before stay stored.
@@ -44,7 +37,7 @@ def rescore(
     from evalstone.api.rescoring import RescoreOptions, rescore_stored
 
     command = shlex.join(["evalstone", *sys.argv[1:]])
-    options = RescoreOptions(task_names, filters, metrics, tasks, include_path, unsafe_code, command)
+    options = RescoreOptions(**given, command=command)
     found = rescore_stored(store, run, options)
     if as_json:
         print_json(found.to_json())

@@ -1,5 +1,7 @@
 """`evalstone show RUN`: its table, its samples, its subjects sorted."""
 
+from typing import Any
+
 import click
 
 from evalstone.cli.output import json_option, print_json, print_rich, store_option
@@ -16,37 +18,28 @@ from evalstone.errors import UsageError
 @click.option("--attempts", is_flag=True, help="Show when, where and with which versions it was worked on.")
 @store_option
 @json_option
-def show(
-    run: str,
-    task: str | None,
-    wrong: bool,
-    limit: int,
-    by: str | None,
-    lm_eval: bool,
-    attempts: bool,
-    store: str | None,
-    as_json: bool,
-) -> None:
+def show(run: str, store: str | None, as_json: bool, **given: Any) -> None:
     """Show a stored run: RUN is an id, its beginning, or `last`."""
     from evalstone.api.stored import open_run
 
+    task, wrong = given["task"], given["wrong"]
     if wrong and task is None:
         raise UsageError("--wrong narrows samples; name the task: --samples TASK --wrong")
     found = open_run(store, run)
     if task is not None:
-        records = found.sample_records(task, only_wrong=wrong, limit=limit)
+        records = found.sample_records(task, only_wrong=wrong, limit=given["limit"])
         print_json(found.samples_to_json(records)) if as_json else print_rich(*found.sample_views(records))
-    elif attempts:
+    elif given["attempts"]:
         rows = found.attempts()
         if as_json:
             print_json(rows)
         for row in rows if not as_json else ():
             click.echo(f"{row['started_at']}  {row['status']:<12} {row['host']}  {row['facts']}")
-    elif lm_eval:
+    elif given["lm_eval"]:
         click.echo(found.lm_eval_table())
     elif as_json:
         print_json(found.to_json())
     else:
-        print_rich(found.table(by_subject=by is not None))
+        print_rich(found.table(by_subject=given["by"] is not None))
         for line in found.remarks():
             click.echo(line)

@@ -150,10 +150,7 @@ class WindowAttention:
         folded = query[0].view(n_groups, repeat, n_queries, width).transpose(1, 2).reshape(n_groups, -1, width)
         output = value.new_zeros(n_queries, n_groups, repeat, value.shape[3])
         wanted = self.rows_wanted
-        n_path = path[0].shape[0]
-        block_keys = key.new_empty(n_path + n_queries, n_groups, width)
-        block_values = value.new_empty(n_path + n_queries, n_groups, value.shape[3])
-        block_keys[:n_path], block_values[:n_path] = path
+        block_keys, block_values = _after(path[0], key_rows), _after(path[1], value_rows)
         for block in self._blocks_for(rule, repeat, query.dtype):
             rows = _rows_in(wanted, block.first, block.last)
             if rows is not None and not rows.numel():
@@ -162,12 +159,7 @@ class WindowAttention:
             stop = block.n_path + block.n_keys
             block_keys[block.n_path : stop] = key_rows[block.keys]
             block_values[block.n_path : stop] = value_rows[block.keys]
-            queries = folded[:, block.first * repeat : block.last * repeat]
-            bias = block.bias
-            if rows is not None:
-                chosen = rows - block.first
-                queries = queries.view(n_groups, -1, repeat, width)[:, chosen].flatten(1, 2)
-                bias = bias.view(-1, repeat, stop)[chosen].flatten(0, 1)
+            queries, bias = _chosen(folded, block, rows, repeat)
             result = attend_block(
                 queries, block_keys[:stop].transpose(0, 1), block_values[:stop].transpose(0, 1), bias, options
             ).view(n_groups, -1, repeat, value.shape[3])  # [G, n, repeat, E]
@@ -193,6 +185,28 @@ class WindowAttention:
                 found.append(_TorchBlock(block.first, block.last, block.n_path, keys, n_keys, bias))
             self._blocks[(id(rule), repeat)] = found
         return found
+
+
+def _after(path: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Return the path's rows with room for as many more as there are `rows`, in their dtype."""
+    room = rows.new_empty(path.shape[0] + rows.shape[0], *rows.shape[1:])
+    room[: path.shape[0]] = path
+    return room
+
+
+def _chosen(
+    folded: torch.Tensor, block: _TorchBlock, rows: torch.Tensor | None, repeat: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the block's queries and their bias, of the given rows of the window only; all of them for None.
+
+    Shapes: folded [G, N * repeat, D]; results [G, n * repeat, D] and [n * repeat, keys].
+    """
+    queries, bias = folded[:, block.first * repeat : block.last * repeat], block.bias
+    if rows is None:
+        return queries, bias
+    chosen = rows - block.first
+    by_row = queries.view(folded.shape[0], -1, repeat, folded.shape[2])
+    return by_row[:, chosen].flatten(1, 2), bias.view(-1, repeat, bias.shape[1])[chosen].flatten(0, 1)
 
 
 def _rows_in(rows: torch.Tensor | None, first: int, last: int) -> torch.Tensor | None:

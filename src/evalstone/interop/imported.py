@@ -176,31 +176,7 @@ def facts_from(
 ) -> dict[str, JsonValue]:
     """Return what a stored run remembers of its tasks, in the form that `report.task_facts` reads back."""
     return {
-        "tasks": {
-            task.name: {
-                "alias": task.alias,
-                "version": task.version,
-                "output_type": task.output_type,
-                "num_fewshot": task.num_fewshot,
-                "n_total": task.n_total,
-                "chance": task.chance,
-                "primary_metric": task.primary_metric,
-                "origin": origin,
-                "source": None,
-                "metrics": [
-                    {
-                        "name": metric.name,
-                        "aggregation": metric.aggregation,
-                        "higher_is_better": metric.higher_is_better,
-                        "filters": list(metric.filters),
-                    }
-                    for metric in task.metrics
-                ],
-                "filters": list(dict.fromkeys(name for metric in task.metrics for name in metric.filters)),
-                "spec": configs[task.name],
-            }
-            for task in tasks
-        },
+        "tasks": {task.name: {**_task_facts(task), "origin": origin, "spec": configs[task.name]} for task in tasks},
         "groups": [
             {
                 "name": group.name,
@@ -218,6 +194,29 @@ def facts_from(
             }
             for group in groups
         ],
+    }
+
+
+def _task_facts(task: TaskSummaryInput) -> dict[str, JsonValue]:
+    return {
+        "alias": task.alias,
+        "version": task.version,
+        "output_type": task.output_type,
+        "num_fewshot": task.num_fewshot,
+        "n_total": task.n_total,
+        "chance": task.chance,
+        "primary_metric": task.primary_metric,
+        "source": None,
+        "metrics": [
+            {
+                "name": metric.name,
+                "aggregation": metric.aggregation,
+                "higher_is_better": metric.higher_is_better,
+                "filters": list(metric.filters),
+            }
+            for metric in task.metrics
+        ],
+        "filters": list(dict.fromkeys(name for metric in task.metrics for name in metric.filters)),
     }
 
 

@@ -6,7 +6,7 @@ decides it and of nothing else: model, dtype, numerics, tokens, and how many of 
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
@@ -68,15 +68,20 @@ class Asked:
 
     def failure(self, message: str | None = None, kind: str | None = None) -> Output:
         """Return the output of an ask that has no answer, and why."""
-        return Output(
+        asked = Output(
             request_id=self.request_id,
             ask_index=self.ask_index,
             n_context_tokens=self.n_context_tokens,
             n_tokens=self.n_tokens,
             n_cut_tokens=self.n_cut_tokens,
-            error=f"{self.request_id} ask {self.ask_index}: {message or self.error}",
-            error_kind=kind or self.error_kind or Permanent.__name__,
         )
+        return failed(asked, message or self.error, kind or self.error_kind)
+
+
+def failed(asked: Output, why: str | None, kind: str | None) -> Output:
+    """Return an output without an answer as one that failed; for good, unless its kind says otherwise."""
+    error = f"{asked.request_id} ask {asked.ask_index}: {why}"
+    return replace(asked, error=error, error_kind=kind or Permanent.__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ import numpy as np
 
 from evalstone.engine.generation import GenerationDefaults, GenerationPrompt, Sampling
 from evalstone.engine.spans import IntArray
-from evalstone.errors import Permanent, PromptTooLong, UsageError
+from evalstone.errors import PromptTooLong, UsageError
+from evalstone.models.asked_spans import failed
 from evalstone.models.stops import FinalText, stop_texts
 from evalstone.models.tokens import EMPTY, Encoder
 from evalstone.records import GenerateAsk, GenerationSettings, Output, Request, canonical_json
@@ -64,15 +65,14 @@ class AskedText:
 
     def failure(self, repeat: int, message: str | None = None, kind: str | None = None) -> Output:
         """Return the output of a repeat that has no answer, and why."""
-        return Output(
+        asked = Output(
             request_id=self.request_id,
             ask_index=self.ask_index,
             repeat=repeat,
             n_context_tokens=int(self.tokens.size),
             n_cut_tokens=self.n_cut_tokens,
-            error=f"{self.request_id} ask {self.ask_index}: {message or self.error}",
-            error_kind=kind or self.error_kind or Permanent.__name__,
         )
+        return failed(asked, message or self.error, kind or self.error_kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,15 +70,8 @@ def _from_hub(name: str, revision: str | None, *, weights: bool) -> Path:
 
     try:
         from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import (
-            GatedRepoError,
-            HFValidationError,
-            LocalEntryNotFoundError,
-            OfflineModeIsEnabled,
-        )
     except ImportError:
         raise MissingExtra(f"model '{name}' is no folder here; fetching it from the Hub", "hf") from None
-    at = f" at revision '{revision}'" if revision else ""
     if revision and re.fullmatch(r"[0-9a-f]{40}", revision):
         with suppress(Exception):  # a commit never changes, so what was fetched once needs no question to the Hub
             return Path(snapshot_download(name, revision=revision, local_files_only=True))
@@ -86,25 +79,37 @@ def _from_hub(name: str, revision: str | None, *, weights: bool) -> Path:
         return Path(
             snapshot_download(name, revision=revision, ignore_patterns=_unwanted(name, revision, weights=weights))
         )
-    except GatedRepoError:
-        raise ModelUnavailable(
-            f"model '{name}' is gated on the Hub; accept its licence there and set HF_TOKEN to a token that may read it"
-        ) from None
-    except HFValidationError:
-        raise ModelUnavailable(
-            f"model '{name}': no such folder ({Path(name).absolute()}), and not a Hub id like 'organisation/model'"
-        ) from None
-    except (LocalEntryNotFoundError, OfflineModeIsEnabled):
-        raise ModelUnavailable(
-            f"model '{name}'{at}: no such folder ({Path(name).absolute()}), not in the Hub's local cache, and the Hub "
-            "cannot be reached (offline?); check the spelling, or download it where there is a network"
-        ) from None
     except Exception as error:  # the Hub client raises many kinds; all of them mean: no model
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelUnavailable(
-            f"model '{name}'{at}: no such folder ({Path(name).absolute()}), and the Hub answered: {first}; "
-            "check the spelling and the revision, and set HF_TOKEN if it is private"
-        ) from error
+        raise ModelUnavailable(_why_not_fetched(name, revision, error)) from error
+
+
+def _why_not_fetched(name: str, revision: str | None, error: Exception) -> str:
+    """Return what to tell of a Hub client's error, with the remedy."""
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        OfflineModeIsEnabled,
+    )
+
+    at = f" at revision '{revision}'" if revision else ""
+    no_folder = f"no such folder ({Path(name).absolute()})"
+    if isinstance(error, GatedRepoError):
+        return (
+            f"model '{name}' is gated on the Hub; accept its licence there and set HF_TOKEN to a token that may read it"
+        )
+    if isinstance(error, HFValidationError):
+        return f"model '{name}': {no_folder}, and not a Hub id like 'organisation/model'"
+    if isinstance(error, LocalEntryNotFoundError | OfflineModeIsEnabled):
+        return (
+            f"model '{name}'{at}: {no_folder}, not in the Hub's local cache, and the Hub cannot be reached (offline?); "
+            "check the spelling, or download it where there is a network"
+        )
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return (
+        f"model '{name}'{at}: {no_folder}, and the Hub answered: {first}; check the spelling and the revision, and set "
+        "HF_TOKEN if it is private"
+    )
 
 
 def _unwanted(name: str, revision: str | None, *, weights: bool) -> list[str]:

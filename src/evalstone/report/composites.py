@@ -121,28 +121,33 @@ def _estimate(chosen: ChosenSuite, rows: SuiteRows, estimates: Sequence[Estimate
         stderr=value.stderr if value else None,
         chance=score.chance,
         confidence=confidence,
-        details={
-            "kind": COMPOSITE,
-            "path": (),
-            "alias": suite.name,
-            "title": suite.title,
-            "version": suite.version,
-            "profile": suite.profile,
-            "unit": "proportion",
-            "primary": True,
-            "normalise": suite.normalise,
-            "clip": suite.clip,
-            "aggregate": suite.aggregate,
-            "n_members": len(members),
-            "columns": [_column(name, found) for name, found in score.columns],
-            "unclipped": None if score.unclipped is None else _column("unclipped", score.unclipped),
-            "lm_eval_value": None if lm_eval.value is None else lm_eval.value.value,
-            "missing": [list(each) for each in chosen.missing],
-            "why": score.why,
-            "reproduced": suite.reproduced,
-            "note": suite.note,
-        },
+        details=_details(chosen, score, None if lm_eval.value is None else lm_eval.value.value),
     )
+
+
+def _details(chosen: ChosenSuite, score: SuiteScore, lm_eval_value: float | None) -> dict[str, Any]:
+    suite = chosen.suite
+    return {
+        "kind": COMPOSITE,
+        "path": (),
+        "alias": suite.name,
+        "title": suite.title,
+        "version": suite.version,
+        "profile": suite.profile,
+        "unit": "proportion",
+        "primary": True,
+        "normalise": suite.normalise,
+        "clip": suite.clip,
+        "aggregate": suite.aggregate,
+        "n_members": len(suite.members),
+        "columns": [_column(name, found) for name, found in score.columns],
+        "unclipped": None if score.unclipped is None else _column("unclipped", score.unclipped),
+        "lm_eval_value": lm_eval_value,
+        "missing": [list(each) for each in chosen.missing],
+        "why": score.why,
+        "reproduced": suite.reproduced,
+        "note": suite.note,
+    }
 
 
 def _column(name: str, found: IntervalEstimate) -> dict[str, JsonValue]:

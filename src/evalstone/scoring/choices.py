@@ -88,9 +88,14 @@ def score_choices(
     result: dict[str, ScoreValue] = {}
     for metric in metrics:
         result[metric] = _metric(metric, answer, plain, probabilities)
+    return result | _beside(answer, plain, probabilities)
+
+
+def _beside(answer: _Answer, plain: ScoreValue, probabilities: Floats) -> dict[str, ScoreValue]:
+    """Return what every multiple choice is scored by besides the metrics asked for."""
     credit = float(plain.detail["credit"])
     best = float(probabilities.max())
-    return result | {
+    return {
         "acc_ties": ScoreValue(credit, detail=plain.detail),
         "brier": ScoreValue(_brier(probabilities, answer.gold_set)),
         "confidence": ScoreValue(best, parts=(best, credit)),

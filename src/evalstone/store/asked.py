@@ -216,18 +216,24 @@ def _insert(
     first = next_id(connection, requests)
     values = []
     for i, (item, sample_row) in enumerate(zip(everything, sample_rows, strict=True)):
-        request = item.apart.request
-        row = {
+        row = _row(item, ids, digests) | {
             "id": changed.get(item, first + i),
-            "run_task": tasks[request.task],
-            "sample_index": request.sample_index,
-            "turn": request.turn,
-            "content_hash": item.hash,
-            "sample_sha256": pack_hash(request.sample_sha256),
-            "n_outputs": item.apart.n_outputs,
-            "pieces": to_json([ids[digests.of(piece)] for piece in item.apart.pieces]),
-            "form": ids[text_digest(item.apart.form)],
+            "run_task": tasks[item.apart.request.task],
             "sample_row": None if sample_row is None else ids[sample_row],
         }
         values.append(with_checksum(requests, row))
     insert_rows(connection, _insert_requests, values)
+
+
+def _row(item: _Asked, ids: Mapping[bytes, int], digests: Digests) -> dict[str, Any]:
+    """Return what a request's row says of the request itself."""
+    request = item.apart.request
+    return {
+        "sample_index": request.sample_index,
+        "turn": request.turn,
+        "content_hash": item.hash,
+        "sample_sha256": pack_hash(request.sample_sha256),
+        "n_outputs": item.apart.n_outputs,
+        "pieces": to_json([ids[digests.of(piece)] for piece in item.apart.pieces]),
+        "form": ids[text_digest(item.apart.form)],
+    }

@@ -131,12 +131,10 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
         return _python_task(reader, origin, trusted)
     reader.check(spec, _KEYS)
     output_type, splits = _checked(reader)
-    prompt = _prompt(reader)
-    filters = _filters(reader)
-    metadata = reader.get("metadata")
+    prompt, filters, metadata = _prompt(reader), _filters(reader), _metadata(reader)
     return Task(
         name=spec["task"],
-        version=str(metadata["version"]) if isinstance(metadata, Mapping) and "version" in metadata else "Yaml",
+        version=str(metadata.get("version", "Yaml")),
         output_type=output_type,
         dataset=_dataset(reader),
         splits=splits,
@@ -157,10 +155,15 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
         process_docs=reader.get("process_docs"),
         process_results=reader.get("process_results"),
         custom_dataset=reader.get("custom_dataset"),
-        metadata=metadata if isinstance(metadata, Mapping) else {},
+        metadata=metadata,
         tags=_tags(reader.get("tag")),
         trusted=tuple(trusted),
     )
+
+
+def _metadata(reader: _Reader) -> Mapping[str, Any]:
+    given = reader.get("metadata")
+    return given if isinstance(given, Mapping) else {}
 
 
 def _checked(reader: _Reader) -> tuple[OutputType, Splits]:
