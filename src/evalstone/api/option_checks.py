@@ -21,6 +21,9 @@ _EXPECTED: Mapping[str, tuple[tuple[type, ...], str]] = {
     "model_args": ((str, Mapping), "a text such as 'dtype=float32', or a mapping"),
     "include_path": ((list, tuple), "a list of folders"),
     "system_instruction": ((str,), "a text"),
+    "system_prompt": ((str,), "a system prompt's name"),
+    "prompt_preset": ((str,), "a preset's name or file"),
+    "prompting": ((str,), "letter, text or cot"),
     "profile": ((str,), "a profile's name"),
     "suite": ((str, Path), "a suite's name or file"),
 }

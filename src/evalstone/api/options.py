@@ -1,11 +1,12 @@
 """The options of `evaluate`, by lm-eval's names where it has them, and what they become inside."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
 from evalstone.errors import UsageError
+from evalstone.prompts.presets import PromptPreset
 from evalstone.records import JsonValue
 from evalstone.runner.execute import Observer
 from evalstone.runner.plan import RunOptions
@@ -61,16 +62,29 @@ def run_options(options: EvaluateOptions) -> RunOptions:
     preset = find_preset(options.get("prompt_preset") or NONE)
     if preset is not None and template:
         raise UsageError(f"prompt_preset {preset.name} and apply_chat_template both put the prompt; leave one out")
-    is_chat = bool(template) or preset is not None
+    too_long = options.get("too_long", "cut")
+    if too_long not in TOO_LONG:
+        raise UsageError(f"too_long is '{too_long}'; expected one of {', '.join(TOO_LONG)}")
+    samples = options.get("samples") or {}
+    return RunOptions(
+        bind=_bind_options(options, preset),
+        samples=tuple((task, tuple(int(i) for i in indices)) for task, indices in samples.items()),
+        chat_template_name=template if isinstance(template, str) else None,
+        too_long=too_long,
+        strict_env=options.get("strict_env", False),
+        extra=tuple(_further_settings(options, preset)),
+        partial=options.get("partial", False),
+    )
+
+
+def _bind_options(options: EvaluateOptions, preset: PromptPreset | None) -> BindOptions:
+    is_chat = bool(options.get("apply_chat_template", False)) or preset is not None
     multiturn = options.get("fewshot_as_multiturn")
     if multiturn and not is_chat:
         raise UsageError(
             "fewshot_as_multiturn needs apply_chat_template or prompt_preset: without a template there are no turns"
         )
-    too_long = options.get("too_long", "cut")
-    if too_long not in TOO_LONG:
-        raise UsageError(f"too_long is '{too_long}'; expected one of {', '.join(TOO_LONG)}")
-    bind = BindOptions(
+    return BindOptions(
         num_fewshot=_checked_shots(options.get("num_fewshot")),
         limit=_checked_limit(options.get("limit")),
         seed=options.get("seed"),
@@ -84,23 +98,16 @@ def run_options(options: EvaluateOptions) -> RunOptions:
         confirm_unsafe_code=options.get("confirm_unsafe_code", False),
         metadata=dict(options.get("metadata") or {}),
     )
-    extra: list[tuple[str, JsonValue]] = []
+
+
+def _further_settings(options: EvaluateOptions, preset: PromptPreset | None) -> Iterator[tuple[str, JsonValue]]:
+    """Yield what else decides answers, for the run's key."""
     if options.get("gen_kwargs"):
-        extra.append(("gen_kwargs", dict(options["gen_kwargs"])))
+        yield "gen_kwargs", dict(options["gen_kwargs"])
     if options.get("prompting"):
-        extra.append(("prompting", options["prompting"]))
+        yield "prompting", options["prompting"]
     if preset is not None:
-        extra.append(("prompt_preset", {"name": preset.name, "template_hash": preset.template_hash}))
-    samples = options.get("samples") or {}
-    return RunOptions(
-        bind=bind,
-        samples=tuple((task, tuple(int(i) for i in indices)) for task, indices in samples.items()),
-        chat_template_name=template if isinstance(template, str) else None,
-        too_long=too_long,
-        strict_env=options.get("strict_env", False),
-        extra=tuple(extra),
-        partial=options.get("partial", False),
-    )
+        yield "prompt_preset", {"name": preset.name, "template_hash": preset.template_hash}
 
 
 def _system_text(options: EvaluateOptions) -> str | None:
