@@ -1,6 +1,7 @@
 """Each board of the library, end to end: real rows where they are at hand, the repository's fixture rows elsewhere."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_a_board_gives_its_number(name: str, rows: Path) -> None:
 
 def test_the_gauntlet_refuses_holes() -> None:
     """Where benchmarks have no rows nothing is averaged over the rest: refused by name, or run without a number."""
-    options = {"data_dir": FIXTURES, "limit": 1, "bootstrap_iters": 0}
+    options: dict[str, Any] = {"data_dir": FIXTURES, "limit": 1, "bootstrap_iters": 0}
     with pytest.raises(PlanError, match=r"57 of its tasks cannot be asked(.|\n)*mmlu_anatomy: "):
         evalstone.evaluate(FakeModel(), suite="gauntlet-v0.3", **options)
     found = evalstone.evaluate(FakeModel(), suite="gauntlet-v0.3", partial=True, **options).estimate("gauntlet-v0.3")
