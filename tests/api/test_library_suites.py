@@ -48,7 +48,7 @@ def test_a_board_gives_its_number(name: str, rows: Path) -> None:
     """Every task is asked, written to and scored; the columns are whole and the composite is a number."""
     if name == "code" and find_sandbox()[0] is None:
         pytest.skip(f"no sandbox for written programs: {find_sandbox()[1]}")
-    run = evalstone.evaluate(FakeModel(), suite=name, data_dir=rows, limit=1, bootstrap_iters=0)
+    run = evalstone.evaluate(FakeModel(), suite=name, data_dir=rows, limit=1)
     found = run.estimate(name)
     assert found.value is not None, found.details["why"]
     assert (len(found.details["columns"]), len(run.row.plan.tasks)) == BOARDS[name]
@@ -57,7 +57,7 @@ def test_a_board_gives_its_number(name: str, rows: Path) -> None:
 
 def test_the_gauntlet_refuses_holes() -> None:
     """Where benchmarks have no rows nothing is averaged over the rest: refused by name, or run without a number."""
-    options: dict[str, Any] = {"data_dir": FIXTURES, "limit": 1, "bootstrap_iters": 0}
+    options: dict[str, Any] = {"data_dir": FIXTURES, "limit": 1}
     with pytest.raises(PlanError, match=r"57 of its tasks cannot be asked(.|\n)*mmlu_anatomy: "):
         evalstone.evaluate(FakeModel(), suite="gauntlet-v0.3", **options)
     found = evalstone.evaluate(FakeModel(), suite="gauntlet-v0.3", partial=True, **options).estimate("gauntlet-v0.3")

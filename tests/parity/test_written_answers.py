@@ -95,7 +95,7 @@ def case(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[di
 def written(model: Path, data: Path, folder: Path) -> dict[str, evalstone.Run]:
     """Return our runs by task."""
     loaded = evalstone.load_model(model, dtype="float32")
-    options: dict[str, Any] = {"data_dir": data, "store": str(folder / "store.sqlite"), "bootstrap_iters": 0}
+    options: dict[str, Any] = {"data_dir": data, "store": str(folder / "store.sqlite")}
     return {
         task: evalstone.evaluate(
             loaded, task, num_fewshot=shots, limit=limit, gen_kwargs={"max_gen_toks": MAX_TOKENS}, **options
