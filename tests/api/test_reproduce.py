@@ -111,3 +111,24 @@ def _printed(words: list[str], out: Path) -> str:
     with out.open("w") as file, redirect_stdout(file):
         assert main(words) == 0
     return out.read_text()
+
+
+def test_scores_of_noisy_answers_are_compared_with_their_noise(tmp_path: Path) -> None:
+    """A Brier score that moved as far as its answers did is the same score; one that moved further is not."""
+    run = made(tmp_path)
+    for moved, is_same in ((1e-4, True), (1e-2, False)):
+        other = made(tmp_path, f"other-{moved}")
+        (record, *_) = other.samples("demo_who")
+        first = record.outputs[0]
+        assert first.total_nats is not None
+        opened = other.store.open_run(other.row.plan, facts={})
+        other.store.add(other.id, opened.attempt_id, [replace(first, total_nats=first.total_nats + 5e-5)])
+        shifted = [
+            replace(score, value=score.value + moved) if score.metric == "brier" and score.value is not None else score
+            for score in record.scores
+        ]
+        other.store.add_scores(other.id, shifted, SCORING_HASH)
+        other.store.close_run(other.id, opened.attempt_id, "finished")
+        found = compare_with_copy(run, other)
+        assert found.is_reproduced is is_same
+        assert found.n_scores == (0 if is_same else 1)

@@ -19,6 +19,7 @@ from evalstone.records import JsonValue, Output, RunPlan
 from evalstone.store import SampleRecord
 
 NOISE_NATS = 1e-4
+SENSITIVITY = 4.0  # how far a score may move per nat: a Brier score's slope is below 2 for each of two choices
 RELATIVE_NOISE = {"float32": 1e-6, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
@@ -156,8 +157,9 @@ class _Tally:
         """Count one pair's differences."""
         self.n_prompts += first.request != second.request
         answers = {(one.ask_index, one.repeat): one for one in second.outputs}
+        apart = 0.0
         for one in first.outputs:
-            self._answer(one, answers.pop((one.ask_index, one.repeat), None))
+            apart = max(apart, self._answer(one, answers.pop((one.ask_index, one.repeat), None)))
         self.n_answers += len(answers)
         scores = {(one.metric, one.filter): one for one in second.scores}
         for score in first.scores:
@@ -165,23 +167,27 @@ class _Tally:
             if other is None or (score.status, score.value is None) != (other.status, other.value is None):
                 self.n_scores += 1
             elif score.value is not None and other.value is not None:
-                self.n_scores += not math.isclose(score.value, other.value, rel_tol=self.relative_noise, abs_tol=1e-9)
+                # A probability or its square moves by no more than the log-likelihoods do, a perplexity in proportion.
+                relative, absolute = self.relative_noise + SENSITIVITY * apart, 1e-9 + SENSITIVITY * apart
+                self.n_scores += not math.isclose(score.value, other.value, rel_tol=relative, abs_tol=absolute)
 
-    def _answer(self, first: Output, second: Output | None) -> None:
+    def _answer(self, first: Output, second: Output | None) -> float:
+        """Count one pair of answers; return how far apart they are as far as that is noise, in nats."""
         if second is None:
             self.n_answers += 1
-            return
+            return 0.0
         counts = [(one.n_context_tokens, one.n_tokens, one.n_cut_tokens) for one in (first, second)]
         self.n_tokens += counts[0] != counts[1]
         if first.total_nats is None or second.total_nats is None:
             self.n_answers += (first.total_nats, first.text) != (second.total_nats, second.text)
-            return
+            return 0.0
         apart = abs(first.total_nats - second.total_nats)
         self.largest_nats = max(self.largest_nats, apart)
         if apart > NOISE_NATS + self.relative_noise * abs(first.total_nats):
             self.n_answers += 1
-        elif apart > 0:
-            self.n_within_noise += 1
+            return 0.0
+        self.n_within_noise += apart > 0
+        return apart
 
 
 def _records(run: Run) -> Iterator[tuple[str, SampleRecord]]:
