@@ -47,8 +47,9 @@ def join(address: str) -> bool:
     Raises: MissingExtra without ray; UsageError for what is no address; ModelUnavailable if there is no such cluster.
     """
     _check_address(address)
-    if find_spec("ray") is None:
-        raise MissingExtra("--cluster", "cluster")
+    needed = ("ray", "grpc") if "://" in address else ("ray",)
+    if any(find_spec(name) is None for name in needed):
+        raise MissingExtra(f"--cluster {address}", "cluster")
     import ray
 
     if ray.is_initialized():
@@ -56,8 +57,10 @@ def join(address: str) -> bool:
     try:
         ray.init(address=address, log_to_driver=False, logging_level="error")
     except Exception as error:  # Ray raises many kinds; each means that there is no cluster for us
-        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise ModelUnavailable(f"no Ray cluster was found at '{address}' ({first}); {START}") from error
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        if address == "auto" and isinstance(error, ConnectionError):
+            reason = "this machine is part of none, or of several: name the address of one then"
+        raise ModelUnavailable(f"no Ray cluster was found at '{address}' ({reason}); {START}") from error
     _print_news(wanted=False)
     return True
 

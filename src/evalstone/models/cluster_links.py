@@ -4,8 +4,9 @@ Ray ends the actors of a driver that is gone, however it went, and says which ca
 """
 
 import time
+from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evalstone.errors import ModelUnavailable
@@ -23,6 +24,8 @@ class _SeatedWorker(Worker):
     actor: Any
     seat: Seat
     hearing: Any
+    has_started: bool = False  # else Ray has not given it its place yet
+    heard: deque[tuple[Any, ...]] = field(default_factory=deque)
 
     def send(self, message: tuple[Any, ...]) -> None:
         """Tell it something; one that is gone does not hear it, and the next hearing says so."""
@@ -37,6 +40,7 @@ class ClusterLinks:
         self._name = model.arguments.pretrained
         self._last_words = ""
         self.workers: list[_SeatedWorker] = []
+        self._gone: list[_SeatedWorker] = []
         self._is_ours = join(address)
         try:
             for seat in seats(nodes_of_cluster(), n_workers, model.settings.device):
@@ -47,7 +51,7 @@ class ClusterLinks:
             raise
 
     def _wait_for_all(self) -> None:
-        """Return once every worker is ready.
+        """Return once every worker is ready; one that has started may take its time, to fetch the model perhaps.
 
         Raises: ModelUnavailable if a worker cannot load the model, dies, or does not come.
         """
@@ -57,33 +61,42 @@ class ClusterLinks:
                 if message is None:
                     raise self.lost("a worker ended while it loaded the model")
                 worker.note_loaded(message)
-            if time.monotonic() > deadline:
-                n_ready = sum(worker.info is not None for worker in self.workers)
-                raise self.lost(f"{n_ready} of {self.n_workers} workers came; the cluster may be busy with other work")
+            n_started = sum(worker.has_started for worker in self.workers)
+            if n_started < self.n_workers and time.monotonic() > deadline:
+                raise self.lost(f"only {n_started} of {self.n_workers} workers got a place; others may use the cluster")
 
     def messages(self) -> Iterator[tuple[Any, Worker]]:
-        """Yield what workers say within a moment; None from one that is gone."""
+        """Yield what workers say within a moment; None from one that is gone.
+
+        What was fetched and not yielded, as the caller had enough, is yielded by the next call.
+        """
+        self._fetch()
+        while self._gone:
+            yield None, self._gone.pop()
+        for worker in list(self.workers):
+            while worker.heard:
+                yield self._signed(worker.heard.popleft(), worker), worker
+
+    def _fetch(self) -> None:
+        """Take what workers have said, and part with those that are gone."""
         import ray
         from ray.exceptions import RayError
 
         by_call = {worker.hearing: worker for worker in self.workers}
-        if not by_call:
-            time.sleep(POLL_SECONDS)
-            return
         calls = list(by_call)
-        if ray.wait(calls, num_returns=1, timeout=POLL_SECONDS)[0]:
-            calls = ray.wait(calls, num_returns=len(calls), timeout=0)[0]
-            for call in calls:
+        seconds = 0 if self._gone or any(worker.heard for worker in self.workers) else POLL_SECONDS
+        if not calls:
+            time.sleep(seconds)
+        elif ray.wait(calls, num_returns=1, timeout=seconds)[0]:
+            for call in ray.wait(calls, num_returns=len(calls), timeout=0)[0]:
                 worker = by_call[call]
                 try:
-                    said = ray.get(call)
-                    worker.hearing = worker.actor.hear.remote()
+                    worker.heard.extend(ray.get(call))
                 except RayError as error:
-                    self.workers.remove(worker)
-                    self._note_end(worker, error)
-                    yield None, worker
-                    continue
-                yield from ((self._signed(message, worker), worker) for message in said)
+                    self._part_with(worker, error)
+                else:
+                    worker.has_started = True
+                    worker.hearing = worker.actor.hear.remote()
 
     def _signed(self, message: tuple[Any, ...], worker: _SeatedWorker) -> tuple[Any, ...]:
         """Return a message with the name of the machine in it, where something failed there."""
@@ -91,9 +104,11 @@ class ClusterLinks:
             return message
         return "failed", f"on node {worker.seat.node.address}: {message[1]}"
 
-    def _note_end(self, worker: _SeatedWorker, error: Exception) -> None:
+    def _part_with(self, worker: _SeatedWorker, error: Exception) -> None:
         import ray
 
+        self.workers.remove(worker)
+        self._gone.append(worker)
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         self._last_words = f"on node {worker.seat.node.address}: {lines[-1] if lines else type(error).__name__}"
         ray.kill(worker.actor)  # one that only cannot be reached must not work on
