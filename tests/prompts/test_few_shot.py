@@ -1,6 +1,8 @@
 """The few-shot draw: other programs' generators repeated, leaks excluded or counted."""
 
 import random
+from dataclasses import replace
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -95,7 +97,7 @@ def test_a_small_pool_is_an_error() -> None:
 
 @given(st.integers(0, 4), st.lists(st.integers(0, 5), min_size=6, max_size=20))
 def test_our_own_scheme_never_leaks(n_shots: int, values: list[int]) -> None:
-    """Drawn by name, a sample never gets itself or a row equal to it, and no shot twice."""
+    """Trap 7: drawn by name, a sample never gets itself or a row equal to it, and no shot twice."""
     pool = [{"n": value} for value in values]
     samples = samples_of(pool)
     rules = DrawRules(n_shots, 1234, scheme="per-sample", forbid_leaks=True)
@@ -106,6 +108,20 @@ def test_our_own_scheme_never_leaks(n_shots: int, values: list[int]) -> None:
     for sample, shots in zip(samples, draw_shots(samples, len(pool), pool, rules), strict=True):
         assert count_leaks(sample, shots, pool) == 0
         assert len(set(shots)) == n_shots
+
+
+@pytest.mark.parametrize("sampler", ["default", "first_n"])
+def test_a_row_that_asks_the_same_is_no_shot(sampler: Literal["default", "first_n"]) -> None:
+    """Trap 7: where leaks are forbidden a near-duplicate is left out as well, elsewhere the draw is unchanged."""
+    samples = samples_of([{"n": i + 1000} for i in range(12)])
+    rules = DrawRules(3, 1234, scheme="per-sample", sampler=sampler, forbid_leaks=True)
+    for sample, shots in zip(samples, draw_shots(samples, 12, POOL, rules, lambda row: row["n"] % 5), strict=True):
+        assert len(set(shots)) == 3
+        assert all(POOL[i]["n"] % 5 != sample.row["n"] % 5 for i in shots)
+    allowing = replace(rules, forbid_leaks=False)
+    assert draw_shots(samples, 12, POOL, allowing, lambda row: 0) == draw_shots(samples, 12, POOL, allowing)
+    with pytest.raises(PlanError, match="3 shots are to be drawn from 0 rows"):
+        draw_shots(samples, 12, POOL, rules, lambda row: 0)
 
 
 def test_our_own_scheme_does_not_depend_on_the_others() -> None:

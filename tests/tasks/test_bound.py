@@ -1,12 +1,13 @@
 """Bound tasks: from rows and options to requests."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evalstone.errors import DataError, MalformedSample, PlanError
-from evalstone.records import GenerateAsk, LoglikelihoodAsk, Message, RollingAsk
+from evalstone.records import GenerateAsk, LoglikelihoodAsk, Message, Request, RollingAsk
 from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.profiles import PROFILES
 from tests.tasks.folders import ROWS, SHOTS, bound, write_rows
@@ -82,7 +83,7 @@ def test_chosen_samples(tmp_path: Path) -> None:
 
 
 def test_leaks_are_counted_or_forbidden(tmp_path: Path) -> None:
-    """Where shots come from the asked rows, lm-eval's profile counts leaks and ours has none."""
+    """Trap 7: where shots come from the asked rows, lm-eval's profile counts leaks and ours has none."""
     options = BindOptions(num_fewshot=4)
     leaky = list(bound(tmp_path, options, training_split=...).requests())
     assert sum(request.n_leaked_shots for request in leaky) > 0
@@ -92,6 +93,58 @@ def test_leaks_are_counted_or_forbidden(tmp_path: Path) -> None:
     assert all(request.segments[-1][:-1] not in "".join(request.segments[:-1]) for request in clean)
     excluded = list(bound(tmp_path, options, training_split=..., fewshot_split="test").requests())
     assert sum(request.n_leaked_shots for request in excluded) == 0
+
+
+NEAR = [
+    {**ROWS[0], "id": 7},  # another column
+    {**ROWS[0], "question": "  what is 1 PLUS 1"},  # case, white space, punctuation
+    {**ROWS[0], "choices": ["3", "2"], "answer": 1},  # the options the other way round
+]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"doc_to_text": "{{question}}\nA. {{choices[0]}}\nB. {{choices[1]}}\nAnswer:", "doc_to_choice": ["A", "B"]},
+        {
+            "doc_to_text": "{{answer}}",
+            "doc_to_choice": "{{[question ~ ' ' ~ choices[0], question ~ ' ' ~ choices[1]]}}",
+            "doc_to_target": "!function ends.text",
+        },
+    ],
+)
+def test_near_duplicates_are_no_shots_of_each_other(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """Trap 7: under our profile no shot asks the sample's question, however it is written or its options stand."""
+    (tmp_path / "ends.py").write_text("def text(row): return row['text']\n")
+    near = [{"id": 0, **row} for row in NEAR]
+    write_rows(tmp_path, [{"id": 0, **row} for row in ROWS], near + [{"id": 0, **row} for row in SHOTS])
+    leaky, clean = (
+        list(bound(tmp_path, BindOptions(num_fewshot=10, profile=profile), **changes).requests())
+        for profile in (PROFILES["lm-eval-0.4.13"], PROFILES["evalstone"])
+    )
+
+    def shown(request: Request) -> str:
+        ask = request.asks[0]
+        own = ask.segments if isinstance(ask, LoglikelihoodAsk) else None
+        return "".join((own or request.segments)[:-1]).lower()
+
+    assert "what is 1 plus 1" in shown(leaky[0])
+    assert "what is 1 plus 1" not in shown(clean[0])
+    assert clean[0].n_shots == 10
+    assert any("what is 1 plus 1" in shown(request) for request in clean[1:])  # to others it shows nothing
+
+
+def test_shots_come_from_the_named_split(tmp_path: Path) -> None:
+    """Trap 7: shots are rows of the split that the task names, under each profile, not of the one asked."""
+    write_rows(tmp_path)
+    (tmp_path / "rows" / "dev.jsonl").write_text("".join(json.dumps({**row, "text": "dev"}) + "\n" for row in SHOTS))
+    files = {split: f"rows/{split}.jsonl" for split in ("test", "train", "dev")}
+    changes = {"dataset_kwargs": {"data_files": files}, "fewshot_split": "dev", "doc_to_text": "{{text}}: {{question}}"}
+    for name in ("lm-eval-0.4.13", "open-llm-v2", "evalstone"):
+        task = bound(tmp_path, BindOptions(num_fewshot=4, profile=PROFILES[name]), **changes)
+        for request in task.requests():
+            assert [shot.partition(":")[0] for shot in request.segments[:-1]] == ["dev"] * 4
 
 
 def test_profiles_shuffle_and_seed(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def _leaks(task: Checked) -> Iterator[Finding]:
     if asked_before:
         yield _warning(
             f"{task.name}: {asked_before} sample(s) have their question among their shots in a row that differs "
-            "elsewhere: the answer is shown, and no profile notices"
+            "elsewhere: the answer is shown; --profile evalstone draws others where the choices are the same too"
         )
 
 

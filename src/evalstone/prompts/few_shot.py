@@ -3,10 +3,10 @@
 `sequential` is lm-evaluation-harness 0.4: one generator over the samples in document order. `shuffled` is its 2023
 ancestor: the samples are shuffled first and the same generator goes on to draw. `first_n` takes the pool's beginning.
 `others` is the Eval Gauntlet: any rows of the asked split but the sample's own, in the order of a Python set.
-`per-sample` is ours: every sample draws by its own name, from a pool without rows equal to it.
+`per-sample` is ours: every sample draws by its own name, from a pool without rows that ask what it asks.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from evalstone.randomness import generator_for, mersenne
 from evalstone.records import Sample
 
 Shots = tuple[int, ...]  # positions in the pool
+Asked = Callable[[Any], Hashable]  # what a row asks, equal for near-duplicates; None where it cannot be told
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +39,55 @@ def order_of_samples(n_samples: int, rules: DrawRules) -> list[int]:
     return order
 
 
-def draw_shots(samples: Sequence[Sample], n_total: int, pool: Sequence[Any], rules: DrawRules) -> list[Shots]:
+def draw_shots(
+    samples: Sequence[Sample], n_total: int, pool: Sequence[Any], rules: DrawRules, asked: Asked | None = None
+) -> list[Shots]:
     """Return the shots of each sample. `samples` are in the order of `order_of_samples`, of `n_total` in the split.
+
+    Where leaks are forbidden, neither a row equal to the sample's nor one for which `asked` is the same is drawn.
 
     Raises: PlanError if the pool is too small.
     Source: lm-evaluation-harness 0.4.13 `ContextSampler.sample`; harness b281b092 `evaluator.evaluate`.
     """
     if rules.n_shots == 0:
         return [()] * len(samples)
+    guard = _LeakGuard(pool, asked if rules.forbid_leaks else None)
     if rules.sampler == "first_n":
-        leave_out = rules.exclude or rules.forbid_leaks
-        fixed = None if leave_out else _first(pool, None, rules.n_shots)
-        return [fixed or _first(pool, sample.row, rules.n_shots) for sample in samples]
+        if rules.exclude or rules.forbid_leaks:
+            return [_first(guard.without(sample, range(len(pool))), rules.n_shots) for sample in samples]
+        return [_first(range(len(pool)), rules.n_shots)] * len(samples)
     if rules.scheme == "per-sample":
-        return [_draw_by_name(sample, pool, rules) for sample in samples]
+        return [_draw_by_name(sample, len(pool), rules, guard) for sample in samples]
     if rules.scheme == "others":
         return list(_draw_others(samples, len(pool), rules))
     return list(_draw_in_order(samples, n_total, pool, rules))
 
 
-def _first(pool: Sequence[Any], without: Any, n_shots: int) -> Shots:
-    indices = range(len(pool)) if without is None else (i for i in range(len(pool)) if pool[i] != without)
+class _LeakGuard:
+    """Keeps from a sample those rows of the pool that would show its answer."""
+
+    def __init__(self, pool: Sequence[Any], asked: Asked | None) -> None:
+        self._pool = pool
+        self._asked = asked
+        self._known: dict[int, Hashable] = {}
+
+    def without(self, sample: Sample, indices: Iterable[int]) -> Iterator[int]:
+        """Yield the positions whose row is neither equal to the sample's nor asks the same."""
+        own = self._asked_by(sample.row)
+        for index in indices:
+            if self._pool[index] != sample.row and (own is None or self._asked_at(index) != own):
+                yield index
+
+    def _asked_by(self, row: Any) -> Hashable:
+        return self._asked(row) if self._asked is not None else None
+
+    def _asked_at(self, index: int) -> Hashable:
+        if index not in self._known:
+            self._known[index] = self._asked_by(self._pool[index])
+        return self._known[index]
+
+
+def _first(indices: Iterable[int], n_shots: int) -> Shots:
     found = tuple(islice(indices, n_shots))
     if len(found) < n_shots:
         raise _too_few(n_shots, len(found))
@@ -103,15 +132,10 @@ def _draw_others(samples: Sequence[Sample], n_rows: int, rules: DrawRules) -> It
         yield tuple(drawn)
 
 
-def _draw_by_name(sample: Sample, pool: Sequence[Any], rules: DrawRules) -> Shots:
+def _draw_by_name(sample: Sample, n_rows: int, rules: DrawRules, guard: _LeakGuard) -> Shots:
     generator = generator_for("few-shot", sample.task, sample.sha256, rules.seed)
-    chosen: list[int] = []
-    for i in generator.permutation(len(pool)).tolist():
-        if not (rules.forbid_leaks and pool[i] == sample.row):
-            chosen.append(i)
-        if len(chosen) == rules.n_shots:
-            return tuple(chosen)
-    raise _too_few(rules.n_shots, len(chosen))
+    order = generator.permutation(n_rows).tolist()
+    return _first(guard.without(sample, order) if rules.forbid_leaks else order, rules.n_shots)
 
 
 def _too_few(wanted: int, present: int) -> PlanError:

@@ -4,6 +4,7 @@ A shot is rendered once however often it is drawn; the text of a shot is one str
 it, and the prompt of a sample is the tuple of these strings. Later stages store and tokenise each of them once.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from evalstone.prompts.turns import Piece, chat_messages, join, question_pieces,
 from evalstone.records import Message
 
 Render = Callable[[Sequence[Message], bool], str]
+_APART = re.compile(r"[\s.,;:!?\"'“”‘’()]+")  # signs of mathematics and of code are not among them
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,20 @@ class Prompter:
             target_delimiter=layout.target_delimiter,
             fewshot_delimiter=layout.fewshot_delimiter,
         )
+
+    def words_asked(self, row: Row) -> tuple[str, ...] | None:
+        """Return the words of a row's question and choices in alphabetical order; None where there are none.
+
+        Rows that differ in case, punctuation, the order of the options or in columns that are not asked are alike.
+        """
+        layout = self.shot
+        try:
+            question = layout.text(row)
+            choices = layout.choices(row) if layout.choices else ()
+        except MalformedSample:  # said when the row is asked
+            return None
+        texts = [part for part in (question, *choices) if isinstance(part, str)]
+        return tuple(sorted(filter(None, _APART.split(" ".join(texts).casefold())))) or None
 
     def _questions(self, row: Row, prefix: str | None) -> list[tuple[Piece, ...]]:
         if self.multiple_input and self.asked.choices:

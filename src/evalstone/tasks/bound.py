@@ -173,7 +173,7 @@ class BoundTask:
             drawn = draw_with_class(sampler, self._samples, pool, self._rules)
             self.__dict__["_pool"] = pool
             return drawn
-        return draw_shots(self._samples, self.n_original, self._pool, self._rules)
+        return draw_shots(self._samples, self.n_original, self._pool, self._rules, self._prompter.words_asked)
 
     def samples(self) -> Sequence[Sample]:
         """Return the samples that are asked, in the order in which their shots are drawn."""

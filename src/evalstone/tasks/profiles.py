@@ -23,7 +23,7 @@ class Profile:
     # generator; others: sequential, among the other rows of the asked split; per-sample: each sample draws by its own
     # name, so it does not depend on which others are asked
     draw: Literal["sequential", "shuffled", "others", "per-sample"] = "sequential"
-    leaks: Literal["allow", "forbid"] = "allow"  # allow: counted; forbid: taken out of the pool before the draw
+    leaks: Literal["allow", "forbid"] = "allow"  # allow: counted; forbid: never drawn, nor a near-duplicate
     numerics: str | None = None  # None: float32
 
 
