@@ -60,6 +60,15 @@ def test_ranges_hold_every_span_once(lists: list[list[int]], n_ranges: int) -> N
         assert part.n_distinct == build_trie(spans.subset(part.indices)).n_nodes
 
 
+def test_a_range_is_not_too_small_to_be_worth_starting() -> None:
+    """Ranges are counted by the tokens left to compute, not by those asked: shots are asked again and again."""
+    spans = random_spans(100)
+    n_distinct = build_trie(spans).n_nodes
+    parts = ranges_of(spans, 64, smallest=1000)
+    assert len(parts) == n_distinct // 1000
+    assert len(spans.tokens) > 5 * n_distinct
+
+
 def test_64_workers_are_balanced_within_5_percent() -> None:
     """By distinct tokens, the costliest of 64 ranges exceeds the mean by less than 5%, and sharing is hardly lost."""
     spans = random_spans(12_000)

@@ -56,14 +56,15 @@ def total(reports: Sequence[RangeReport]) -> RangeReport:
     )
 
 
-def ranges_of(spans: SpanBatch, n_ranges: int) -> list[WorkRange]:
-    """Return the spans in at most `n_ranges` parts of nearly equal cost."""
+def ranges_of(spans: SpanBatch, n_ranges: int, *, smallest: int = 1) -> list[WorkRange]:
+    """Return the spans in at most `n_ranges` parts of nearly equal cost: `smallest` distinct tokens each, or more."""
     if not len(spans):
         return []
     order = sorted_order(spans)
     lengths = np.diff(spans.offsets)[order] - 1
     shared = common_prefixes(spans.tokens, spans.offsets[:-1][order], lengths)
-    edges = _edges(lengths - shared, shared, n_ranges)
+    n_distinct = int((lengths - shared).sum())
+    edges = _edges(lengths - shared, shared, min(n_ranges, max(1, n_distinct // smallest)))
     return _parts(order, lengths, shared, edges)
 
 

@@ -90,7 +90,7 @@ class EnginePool:
         Raises: ModelUnavailable if no worker is left, or a range kills its workers again and again.
         """
         n_tokens = int(spans.tokens.size) - len(spans)
-        parts = ranges_of(spans, min(self._n_workers * RANGES_PER_WORKER, max(1, n_tokens // SMALLEST_RANGE)))
+        parts = ranges_of(spans, self._n_workers * RANGES_PER_WORKER, smallest=SMALLEST_RANGE)
         n_distinct = sum(part.n_distinct for part in parts)
         started = time.perf_counter()
 
