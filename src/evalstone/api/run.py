@@ -116,16 +116,17 @@ class Run:
         from evalstone.report.rescored import rescored_lines
         from evalstone.report.written import written_lines
 
-        lines = rescored_lines(self.row.extra)
+        row = self.row  # read once: of a run that is not finished its rows are counted each time
+        lines = rescored_lines(row.extra)
         lines += written_lines(self.answers, frozenset(estimate.task for estimate in self.estimates))
         if self.result is not None and self.result.n_failed:
             lines.append(
                 f"{self.result.n_failed} answer(s) failed and count as missing, not as wrong; "
-                f"see: evalstone show {self.short_id} --samples TASK --wrong"
+                f"see: evalstone show {row.short_id} --samples TASK --wrong"
             )
         if self.result is not None and self.result.was_stored:
             lines.append("everything was in the store already; nothing was asked")
-        lines.append(f"run {self.short_id} in {place_of(self.store)}")
+        lines.append(f"run {row.short_id} in {place_of(self.store)}")
         return lines
 
     def to_json(self) -> dict[str, JsonValue]:

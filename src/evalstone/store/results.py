@@ -7,9 +7,10 @@ reader that stops half-way keeps nobody from writing.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, bindparam, select, tuple_
 
 from evalstone.errors import UnknownName
 from evalstone.records import Output, Sample, Score, ScoreStatus
@@ -23,9 +24,16 @@ from evalstone.store.schema import outputs, requests, scores, scorings
 from evalstone.store.text_table import chunks, load_texts
 
 PAGE = 200  # requests read at once
+LISTED_AT_ONCE = 5000  # requests whose ids are held, so that memory does not grow with the run
 
 _STATUS = {status.value: status for status in ScoreStatus}
 
+_at = requests.c.sample_index
+_listed = (
+    select(_at, requests.c.turn, requests.c.id)
+    .where(requests.c.run_task == bindparam("run_task"))
+    .order_by(_at, requests.c.turn)
+)
 _requests_of = (
     select(requests)
     .where(requests.c.id.in_(bindparam("ids", expanding=True)))
@@ -74,18 +82,30 @@ def samples(
     """Yield a task's requests with all that belongs to them, by sample index and turn."""
     with database.reading() as connection:
         number = _number_of(task_numbers(connection, run_number(connection, run_id)), task)
-        listed = connection.execute(
-            select(requests.c.sample_index, requests.c.turn, requests.c.id)
-            .where(requests.c.run_task == number)
-            .order_by(requests.c.sample_index, requests.c.turn)
-        ).all()
-    wanted = None if indices is None else set(indices)
-    ids = [row.id for row in listed if wanted is None or row.sample_index in wanted]
-    end = None if limit is None else offset + limit
-    for some in chunks(ids[offset:end], PAGE):
+    ids = islice(_request_ids(database, number, indices), offset, None if limit is None else offset + limit)
+    while some := list(islice(ids, PAGE)):
         with database.reading() as connection:
             page = _page(connection, number, task, some)
         yield from page
+
+
+def _request_ids(database: Database, task: int, indices: Sequence[int] | None) -> Iterator[int]:
+    """Yield the row ids of a task's requests, or of these samples' requests, in order; few of them are held at once."""
+    if indices is not None:
+        for some in chunks(sorted(set(indices))):
+            with database.reading() as connection:
+                chosen = connection.execute(_listed.where(_at.in_(some)), {"run_task": task}).all()
+            yield from (row.id for row in chosen)
+        return
+    last = (-1, -1)
+    while True:
+        with database.reading() as connection:
+            after = tuple_(_at, requests.c.turn) > last
+            rows = connection.execute(_listed.where(after).limit(LISTED_AT_ONCE), {"run_task": task}).all()
+        if not rows:
+            return
+        yield from (row.id for row in rows)
+        last = (rows[-1].sample_index, rows[-1].turn)
 
 
 def _number_of(tasks: Mapping[str, int], name: str) -> int:

@@ -11,6 +11,7 @@ __all__ = ["written"]
 
 _n_texts = func.count(outputs.c.text)
 _n_failed = func.count(outputs.c.error)
+_is_written = outputs.c.text.isnot(None) | outputs.c.error.isnot(None)  # spares sorting every choice's log-likelihood
 _n_tokens = func.coalesce(func.sum(case((outputs.c.text.isnot(None), outputs.c.n_tokens), else_=0)), 0)
 
 
@@ -22,7 +23,7 @@ def written(database: Database, run_id: str) -> list[WrittenRow]:
             select(run_tasks.c.name, requests.c.turn, outputs.c.finish_reason, _n_texts, _n_failed, _n_tokens)
             .join(requests, requests.c.run_task == run_tasks.c.id)
             .join(outputs, outputs.c.request == requests.c.id)
-            .where(run_tasks.c.run == number)
+            .where(run_tasks.c.run == number, _is_written)
             .group_by(run_tasks.c.position, run_tasks.c.name, requests.c.turn, outputs.c.finish_reason)
             .order_by(run_tasks.c.position, requests.c.turn, outputs.c.finish_reason)
         ).all()
