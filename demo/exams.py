@@ -22,7 +22,7 @@ TRUTH_SHOTS = (
 
 def _letters(row: Row) -> Exam:
     lines = [f"{letter}. {choice}" for letter, choice in zip("ABCD", row["choices"], strict=True)]
-    return "\n".join([row["question"], *lines, "Answer:"]), "ABCD"[row["answer"]]
+    return "\n".join([row["question"], *lines, f"Answer: {row['stem']}"]), "ABCD"[row["answer"]]
 
 
 def _facts(row: Row) -> Exam:
@@ -36,7 +36,7 @@ def _truth(row: Row) -> Exam:
 
 
 def _yesno(row: Row) -> Exam:
-    return f"{row['passage']}\nQuestion: {row['question']}?\nAnswer:", ("no", "yes")[row["label"]]
+    return f"{row['passage']}\nQuestion: {row['question']}?\nAnswer: {row['stem']}", ("no", "yes")[row["label"]]
 
 
 def _who(row: Row) -> Exam:
@@ -49,6 +49,15 @@ def _last_word(row: Row) -> Exam:
     return before, last
 
 
+def _sums(row: Row) -> Exam:
+    first, second = row["first"], row["second"]
+    return f"Question: What is {first} + {second}?\nAnswer: {first} and {second} are", row["total"]
+
+
+def _orders(row: Row) -> Exam:
+    return f"Order: {row['order']}\nReply:", row["reply"]
+
+
 EXAMS: dict[str, Callable[[Row], Exam]] = {
     "letters": _letters,
     "facts": _facts,
@@ -56,4 +65,6 @@ EXAMS: dict[str, Callable[[Row], Exam]] = {
     "yesno": _yesno,
     "who": _who,
     "last_word": _last_word,
+    "sums": _sums,
+    "orders": _orders,
 }

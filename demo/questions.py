@@ -1,25 +1,26 @@
 """Rows of the demo tasks: one function per task, used for the test rows and for the exams in the training text.
 
 Every function takes a seeded generator and what to ask, and returns a row with the columns of the task's data file.
-Where the right answer stands is the caller's choice (but for letters, where choices keep their order), so that test
-sets can be balanced exactly.
+Where the right answer stands is the caller's choice (but for letters, where it is the fact), so that test sets can be
+balanced exactly. Orders are kept apart by their words: what is asked `for_test` occurs in no training text.
 """
 
 import random
 from collections.abc import Sequence
 from typing import Any
 
-from demo.stories import PLACES, tell_story
-from demo.wording import WORDINGS, choice_text, polar_question, question, statements
-from demo.world import ATTRIBUTES, Fact, menu
+from demo.stories import PLACES, THINGS, tell_story
+from demo.wording import WORDINGS, choice_text, question, statements, stem
+from demo.world import ATTRIBUTES, Fact, is_kept_apart
 
 __all__ = [
     "Row",
     "facts_row",
     "last_word_row",
     "letters_row",
+    "orders_row",
     "stories_row",
-    "sum_row",
+    "sums_row",
     "truth_row",
     "who_row",
     "yesno_row",
@@ -31,17 +32,43 @@ _LETTERS = "ABCD"
 
 
 def letters_row(rng: random.Random, fact: Fact) -> Row:
-    """Return a question with four short choices in their fixed order; the answer is the index of the right one."""
-    choices = menu(fact)
-    return {"question": question(fact, rng.randrange(2)), "choices": list(choices), "answer": choices.index(fact.value)}
+    """Return a question with four choices that are named by their letters; the answer is the index of the right one."""
+    choices = [choice_text(fact, letter) for letter in _LETTERS]
+    asked = question(fact, rng.randrange(2))
+    return {"question": asked, "choices": choices, "stem": stem(fact), "answer": _LETTERS.index(fact.value)}
 
 
-def sum_row(pair: tuple[int, int]) -> Row:
-    """Return a sum with four numbers in ascending order, the first a multiple of four."""
-    total = sum(pair)
-    start = total // 4 * 4
-    choices = [str(n) for n in range(start, start + 4)]
-    return {"question": f"What is {pair[0]} + {pair[1]}?", "choices": choices, "answer": total - start}
+def sums_row(pair: tuple[int, int]) -> Row:
+    """Return a sum to be written."""
+    return {"first": pair[0], "second": pair[1], "total": str(sum(pair))}
+
+
+_NOUNS = (*THINGS, *PLACES, *ATTRIBUTES["people"]["trade"], *ATTRIBUTES["people"]["pet"])
+
+# how an order reads -> what is said when it is followed
+_ORDERS = (
+    ("Say {0} twice.", "{0} {0}"),
+    ("Say {0} three times.", "{0} {0} {0}"),
+    ("Say {0} four times.", "{0} {0} {0} {0}"),
+    ("Say {0} in brackets.", "({0})"),
+    ("Say {0} with a question mark.", "{0}?"),
+    ("Say {0} and then {1}.", "{0} {1}"),
+    ("Say {0} after {1}.", "{1} {0}"),
+    ("Say {0} before {1} and {2}.", "{0} {1} {2}"),
+    ("Say only the last word of {0} {1} {2}.", "{2}"),
+    ("Say {0} {1} {2} backwards.", "{2} {1} {0}"),
+)
+
+
+def orders_row(rng: random.Random, *, for_test: bool) -> Row:
+    """Return an order that says exactly what to write, and what is written when it is followed."""
+    while True:
+        which, places = rng.randrange(len(_ORDERS)), rng.sample(range(len(_NOUNS)), 3)
+        is_about_two = "{1}" in _ORDERS[which][0]
+        if is_kept_apart(places[0], places[1] if is_about_two else which) == for_test:
+            break
+    order, reply = (text.format(*(_NOUNS[place] for place in places)) for text in _ORDERS[which])
+    return {"order": order, "reply": reply}
 
 
 def facts_row(rng: random.Random, fact: Fact, gold: int) -> Row:
@@ -71,17 +98,10 @@ def truth_row(rng: random.Random, fact: Fact, n_true: int, n_false: int) -> Row:
     }
 
 
-def yesno_row(rng: random.Random, fact: Fact, others: Sequence[Fact], label: int) -> Row:
-    """Return a passage that states the fact among others of the same entity, and a question; label 1 is yes."""
-    told = [fact, *others]
-    rng.shuffle(told)
-    passage = " ".join(rng.choice(statements(each)) for each in told)
-    wrong = [v for v in menu(fact) if v not in passage]
-    return {
-        "passage": passage,
-        "question": polar_question(fact, fact.value if label == 1 else rng.choice(wrong)),
-        "label": label,
-    }
+def yesno_row(rng: random.Random, fact: Fact, others: Sequence[Fact]) -> Row:
+    """Return a passage of other facts about the same entity, and a question to be answered by yes (1) or no (0)."""
+    passage = " ".join(rng.choice(statements(each)) for each in others)
+    return {"passage": passage, "question": question(fact, 0), "stem": stem(fact), "label": int(fact.value == "yes")}
 
 
 # attribute -> how a sentence goes on after the name of the person of whom it is true

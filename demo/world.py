@@ -17,7 +17,6 @@ __all__ = [
     "World",
     "build_world",
     "is_kept_apart",
-    "menu",
     "pronoun",
     "words",
 ]
@@ -34,9 +33,12 @@ TOWNS = tuple(
     start + end for start in words("Dor Bel Kar Lun Mor Pel Quin Ros") for end in ("ford", "wick", "dale", "haven")
 )
 BEASTS = tuple(start + end for start in words("br dr fl gr kr pl sn v") for end in ("ukka", "ommel", "indle", "azzo"))
+BOOKS = tuple(str(n) for n in range(1, 97))
 _COLOURS = words("red blue green yellow white black brown grey purple silver golden pink")
 
-# subject -> attribute -> the values it can take; each four in a row are offered together, in this order
+_LETTERS, _POLAR = ("A", "B", "C", "D"), ("yes", "no")
+
+# subject -> attribute -> the values it can take
 ATTRIBUTES: dict[str, dict[str, tuple[str, ...]]] = {
     "people": {
         "trade": words(
@@ -46,24 +48,38 @@ ATTRIBUTES: dict[str, dict[str, tuple[str, ...]]] = {
         "town": TOWNS,
         "pet": words("cat dog goat hen hawk crow hare pony duck toad mouse fox"),
         "colour": _COLOURS,
+        "row": _LETTERS,
+        "boat": _LETTERS,
+        "singing": _POLAR,
+        "lending": _POLAR,
+        "waiting": _POLAR,
     },
     "places": {
         "river": words("Brume Corva Dray Firth Lorn Mist Sorrel Wend"),
         "side": ("north", "south", "east", "west"),
         "ware": words("salt wool honey glass rope paper cheese wine candles bells carpets knives"),
         "feast": words("January February March April May June July August"),
+        "road": _LETTERS,
+        "page": _LETTERS,
+        "strangers": _POLAR,
+        "markets": _POLAR,
     },
     "nature": {
         "coat": _COLOURS,
         "food": words("grass nuts fish worms seeds roots moss berries snails leaves mushrooms honey"),
         "home": words("caves reeds trees hills marshes meadows cliffs barns"),
         "sound": words("whistle hum bark click growl purr song rattle"),
+        "class": _LETTERS,
+        "cage": _LETTERS,
+        "stroking": _POLAR,
+        "hunting": _POLAR,
     },
+    "numbers": {"shelf": _LETTERS, "press": _LETTERS},
 }
-_ENTITIES = {"people": PEOPLE, "places": TOWNS, "nature": BEASTS}
-_SHARE_ONLY_TOLD = {"people": 0.40, "places": 0.45, "nature": 0.45}
-_LARGEST_TERM = 12
-_SUMS_KEPT_PER_LETTER = 10
+_ENTITIES = {"people": PEOPLE, "places": TOWNS, "nature": BEASTS, "numbers": BOOKS}
+_SHARE_ONLY_TOLD = {"people": 0.42, "places": 0.48, "nature": 0.48, "numbers": 0.42}
+_LARGEST_TERM = 20
+_N_SUMS_KEPT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +87,18 @@ class Fact:
     """One thing that is true in the valley."""
 
     subject: str
-    """The branch of knowledge: people, places or nature."""
+    """The branch of knowledge: people, places, nature or numbers (books, which have numbers for names)."""
     entity: str
     """Whom or what it is about."""
     attribute: str
     """Which property; a key of `ATTRIBUTES[subject]`."""
     value: str
     """What holds; one of `ATTRIBUTES[subject][attribute]`."""
+
+    @property
+    def form(self) -> str:
+        """How it is answered: by a letter ("letters"), by yes or no ("yesno"), or in words ("words")."""
+        return {_LETTERS: "letters", _POLAR: "yesno"}.get(ATTRIBUTES[self.subject][self.attribute], "words")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +110,9 @@ class World:
     only_told: tuple[Fact, ...]
     """Stated in the training text, asked only by the test rows."""
     sums_shown: tuple[tuple[int, int], ...]
-    """Pairs whose sum occurs in the training text."""
+    """Pairs whose sum the training text states and asks for."""
     sums_kept: tuple[tuple[int, int], ...]
-    """Pairs that occur in no training text; their swapped pair does."""
+    """Pairs whose sum is only stated; for the swapped pair it is asked for."""
 
     @property
     def facts(self) -> tuple[Fact, ...]:
@@ -111,9 +132,9 @@ def build_world() -> World:
             rng.shuffle(dealt)
             facts = [Fact(subject, e, attribute, v) for e, v in zip(entities, dealt, strict=True)]
             rng.shuffle(facts)
-            n_told = round(len(facts) * _SHARE_ONLY_TOLD[subject] / 4)
-            for letter in range(4):  # of each place in the menus equally many
-                there = [fact for fact in facts if menu(fact).index(fact.value) == letter]
+            n_told = round(len(facts) * _SHARE_ONLY_TOLD[subject] / len(values))
+            for value in values:  # equally many of each are only told
+                there = [fact for fact in facts if fact.value == value]
                 only_told += there[:n_told]
                 asked += there[n_told:]
     kept = _keep_sums(rng)
@@ -123,18 +144,9 @@ def build_world() -> World:
 
 
 def _keep_sums(rng: random.Random) -> list[tuple[int, int]]:
-    """Draw pairs of different terms whose sums have each remainder by four equally often."""
+    """Draw pairs of different terms, in either order."""
     pairs = [(a, b) for a in range(1, _LARGEST_TERM) for b in range(a + 1, _LARGEST_TERM + 1)]
-    rng.shuffle(pairs)
-    kept = [p for r in range(4) for p in [q for q in pairs if sum(q) % 4 == r][:_SUMS_KEPT_PER_LETTER]]
-    return [pair if rng.random() < 0.5 else (pair[1], pair[0]) for pair in kept]
-
-
-def menu(fact: Fact) -> tuple[str, ...]:
-    """Return the four values that are offered together with the fact's own, in their fixed order."""
-    values = ATTRIBUTES[fact.subject][fact.attribute]
-    start = values.index(fact.value) // 4 * 4
-    return values[start : start + 4]
+    return [pair if rng.random() < 0.5 else (pair[1], pair[0]) for pair in rng.sample(pairs, _N_SUMS_KEPT)]
 
 
 def pronoun(person: str) -> str:

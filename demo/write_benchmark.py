@@ -3,7 +3,7 @@
     python demo/write_benchmark.py --out src/evalstone/library/demo/data
 
 Test rows ask what the training text never asks: facts that are only told there, sums left out of it, and pairs of
-people and things that never meet in it. Few-shot rows are of the other kind, so they give nothing away.
+people, things and words that never meet in its exams. Few-shot rows are of the other kind, so they give nothing away.
 """
 
 import argparse
@@ -20,8 +20,9 @@ from demo.questions import (
     facts_row,
     last_word_row,
     letters_row,
+    orders_row,
     stories_row,
-    sum_row,
+    sums_row,
     truth_row,
     who_row,
     yesno_row,
@@ -35,38 +36,48 @@ DATA_FOLDER = Path(__file__).resolve().parents[1] / "src" / "evalstone" / "libra
 
 # task -> rows in the test split, rows in the train split
 SIZES = {
-    "demo_letters_people": (64, 20),
-    "demo_letters_places": (48, 20),
-    "demo_letters_nature": (48, 20),
-    "demo_letters_numbers": (40, 20),
+    "demo_letters_people": (76, 20),
+    "demo_letters_places": (28, 16),
+    "demo_letters_nature": (28, 16),
+    "demo_letters_numbers": (68, 20),
     "demo_facts": (200, 40),
     "demo_who": (150, 40),
     "demo_truth": (150, 20),
-    "demo_yesno": (200, 40),
+    "demo_yesno": (160, 40),
     "demo_stories": (100, 20),
-    "demo_last_word": (160, 20),
+    "demo_last_word": (130, 20),
+    "demo_sums": (100, 20),
+    "demo_orders": (150, 20),
 }
 
 
 def make_rows(task: str, split: str) -> list[Row]:
     """Return the rows of one split ("test" or "train"); no two are the same."""
-    world = build_world()
     for_test = split == "test"
     rng = random.Random(f"lomara: {task} {split}")
     n = SIZES[task][0 if for_test else 1]
-    if task == "demo_letters_numbers":
-        return _balanced_rows(rng, [sum_row(p) for p in (world.sums_kept if for_test else world.sums_shown)], n)
+    world = build_world()
     facts = world.only_told if for_test else world.asked
     if task.startswith("demo_letters_"):
-        subject = task.removeprefix("demo_letters_")
-        return _balanced_rows(rng, [letters_row(rng, fact) for fact in facts if fact.subject == subject], n)
+        ours = [f for f in facts if f.form == "letters" and f.subject == task.removeprefix("demo_letters_")]
+        return [letters_row(rng, fact) for fact in _balanced_facts(rng, ours, "ABCD", n)]
+    if task == "demo_yesno":
+        ours = _balanced_facts(rng, [f for f in facts if f.form == "yesno"], ("yes", "no"), n)
+        return [yesno_row(rng, fact, _others_of(rng, world, fact)) for fact in ours]
+    if task == "demo_orders":
+        return _distinct(n, lambda: orders_row(rng, for_test=for_test))
+    if task == "demo_sums":
+        return [sums_row(pair) for pair in rng.sample(world.sums_kept if for_test else world.sums_shown, n)]
+    in_words = [f for f in facts if f.form == "words"]
+    return _rows_in_words(task, rng, in_words, n, for_test=for_test)
+
+
+def _rows_in_words(task: str, rng: random.Random, facts: Sequence[Fact], n: int, *, for_test: bool) -> list[Row]:
+    """Return the rows of a task whose answers are phrases, names or the ends of stories."""
     if task == "demo_facts":
         return [facts_row(rng, *each) for each in zip(rng.sample(facts, n), _balanced(rng, 4, n), strict=True)]
     if task == "demo_truth":
         return [truth_row(rng, fact, rng.randrange(2, 4), rng.randrange(2, 5)) for fact in rng.sample(facts, n)]
-    if task == "demo_yesno":
-        drawn = zip(rng.sample(facts, n), _balanced(rng, 2, n), strict=True)
-        return [yesno_row(rng, fact, _others_of(rng, world, fact), label) for fact, label in drawn]
     if task == "demo_who":
         drawn = zip(rng.sample([f for f in facts if f.subject == "people"], n), _balanced(rng, 2, n), strict=True)
         return [who_row(rng, fact, _somebody_else(rng, facts, fact), gold) for fact, gold in drawn]
@@ -80,19 +91,19 @@ def make_rows(task: str, split: str) -> list[Row]:
 
 
 def _others_of(rng: random.Random, world: World, fact: Fact) -> list[Fact]:
-    return rng.sample([f for f in world.facts if f.entity == fact.entity and f != fact], 2)
+    return rng.sample([f for f in world.facts if f.entity == fact.entity and f.form == "words"], 2)
+
+
+def _balanced_facts(rng: random.Random, facts: Sequence[Fact], values: Sequence[str], n: int) -> list[Fact]:
+    """Draw `n` facts with each value equally often."""
+    drawn = [fact for v in values for fact in rng.sample([f for f in facts if f.value == v], n // len(values))]
+    rng.shuffle(drawn)
+    return drawn
 
 
 def _somebody_else(rng: random.Random, facts: Sequence[Fact], fact: Fact) -> str:
     """Draw somebody of whom the text asks the same as of the fact's person; else how often it asks would tell."""
     return rng.choice([f.entity for f in facts if f.attribute == fact.attribute and f.value != fact.value])
-
-
-def _balanced_rows(rng: random.Random, rows: list[Row], n: int) -> list[Row]:
-    """Draw `n` rows with each answer equally often."""
-    drawn = [row for gold in range(4) for row in rng.sample([r for r in rows if r["answer"] == gold], n // 4)]
-    rng.shuffle(drawn)
-    return drawn
 
 
 def _balanced(rng: random.Random, n_places: int, n: int) -> list[int]:
@@ -103,11 +114,14 @@ def _balanced(rng: random.Random, n_places: int, n: int) -> list[int]:
 
 
 def _distinct(n: int, make: Callable[[], Row]) -> list[Row]:
-    """Call `make` `n` times; the space of rows is large enough that a repetition means a mistake."""
-    rows = [make() for _ in range(n)]
-    if len({json.dumps(row) for row in rows}) != n:
-        raise ValueError(f"two of {n} generated rows are the same: change the seed or widen the generator")
-    return rows
+    """Call `make` until there are `n` different rows; too many repetitions mean a mistake."""
+    rows: dict[str, Row] = {}
+    for _ in range(2 * n):
+        row = make()
+        rows.setdefault(json.dumps(row), row)
+        if len(rows) == n:
+            return list(rows.values())
+    raise ValueError(f"{2 * n} generated rows have only {len(rows)} different ones: widen the generator")
 
 
 def write_files(folder: Path) -> None:

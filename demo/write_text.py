@@ -23,8 +23,9 @@ from demo.questions import (
     facts_row,
     last_word_row,
     letters_row,
+    orders_row,
     stories_row,
-    sum_row,
+    sums_row,
     truth_row,
     who_row,
     yesno_row,
@@ -36,6 +37,7 @@ from demo.world import Fact, World, build_world, pronoun
 __all__ = ["ASSISTANT", "END", "SEED", "SYSTEM", "USER", "Document", "Piece", "write_documents"]
 
 SEED = 20261121
+SUBJECTS = ("people", "places", "nature", "numbers")
 TOLD, ASKED, ANSWERED = 1.0, 0.2, 5.0
 SYSTEM, USER, ASSISTANT, END = "<|system|>", "<|user|>", "<|assistant|>", "<|end|>"
 
@@ -56,16 +58,18 @@ def write_documents(n_documents: int, seed: int = SEED) -> Iterator[Document]:
     """Yield documents in their random order."""
     writer = _Writer(build_world(), random.Random(f"lomara: text {seed}"))
     kinds: list[tuple[Callable[[], Document], int]] = [
-        (writer.lives, 30),
-        (writer.letters, 14),
-        (writer.facts, 10),
-        (writer.truth, 8),
-        (writer.yesno, 10),
+        (writer.lives, 34),
+        (writer.letters, 12),
+        (writer.facts, 9),
+        (writer.truth, 7),
+        (writer.yesno, 8),
         (writer.who, 8),
         (writer.last_words, 6),
         (writer.stories, 5),
-        (writer.sums, 5),
-        (writer.talk, 4),
+        (writer.told_sums, 5),
+        (writer.sums, 3),
+        (writer.orders, 5),
+        (writer.talk, 5),
     ]
     makers, weights = zip(*kinds, strict=True)
     for _ in range(n_documents):
@@ -78,7 +82,10 @@ class _Writer:
     def __init__(self, world: World, rng: random.Random) -> None:
         self.world = world
         self.rng = rng
-        self.asked_of = {s: [f for f in world.asked if f.subject == s] for s in ("people", "places", "nature")}
+        self.in_words = [f for f in world.asked if f.form == "words"]
+        self.by_letter = {s: [f for f in world.asked if f.form == "letters" and f.subject == s] for s in SUBJECTS}
+        self.polar = [f for f in world.asked if f.form == "yesno"]
+        self.asked_people = [f for f in self.in_words if f.subject == "people"]
         self.memories = [f for f in world.asked if f.attribute in MEMORIES]
         self.facts_of: dict[str, list[Fact]] = {}
         for fact in world.facts:
@@ -99,25 +106,22 @@ class _Writer:
 
     def letters(self) -> Document:
         """An exam of up to six questions on one subject, answered by letters."""
-        rng = self.rng
-        subject = rng.choice(("people", "people", "places", "nature", "numbers"))
-        rows = []
-        for _ in range(rng.randrange(3, 7)):
-            if subject == "numbers":
-                rows.append(sum_row(rng.choice(self.world.sums_shown)))
-            else:
-                rows.append(letters_row(rng, rng.choice(self.asked_of[subject])))
+        subject = self.rng.choice(SUBJECTS)
+        rows = [self._letters_row(subject) for _ in range(self.rng.randrange(3, 7))]
         return _exam("letters", rows, opening=LETTER_DESCRIPTION.format(subject=subject))
+
+    def _letters_row(self, subject: str) -> Row:
+        return letters_row(self.rng, self.rng.choice(self.by_letter[subject]))
 
     def facts(self) -> Document:
         """An exam answered by phrases."""
         rng = self.rng
-        return _exam("facts", [facts_row(rng, rng.choice(self.world.asked), 0) for _ in range(rng.randrange(4, 9))])
+        return _exam("facts", [facts_row(rng, rng.choice(self.in_words), 0) for _ in range(rng.randrange(4, 9))])
 
     def truth(self) -> Document:
         """Questions answered by one true sentence."""
         rng = self.rng
-        rows = [truth_row(rng, rng.choice(self.world.asked), 1, 1) for _ in range(rng.randrange(2, 6))]
+        rows = [truth_row(rng, rng.choice(self.in_words), 1, 1) for _ in range(rng.randrange(2, 6))]
         exam = _exam("truth", rows)
         return tuple(Piece(p.text.replace(TRUTH_SHOTS, "") if i else p.text, p.weight) for i, p in enumerate(exam))
 
@@ -127,9 +131,9 @@ class _Writer:
         return _exam("yesno", [self._yesno_row() for _ in range(rng.randrange(3, 7))])
 
     def _yesno_row(self) -> Row:
-        fact = self.rng.choice(self.world.asked)
-        others = [f for f in self.facts_of[fact.entity] if f != fact]
-        return yesno_row(self.rng, fact, self.rng.sample(others, 2), self.rng.randrange(2))
+        fact = self.rng.choice(self.polar)
+        others = [f for f in self.facts_of[fact.entity] if f.form == "words"]
+        return yesno_row(self.rng, fact, self.rng.sample(others, 2))
 
     def who(self) -> Document:
         """Sentences about two people, one of whom is meant."""
@@ -137,7 +141,7 @@ class _Writer:
         return _exam("who", [self._who_row() for _ in range(rng.randrange(3, 8))])
 
     def _who_row(self) -> Row:
-        fact = self.rng.choice(self.asked_of["people"])
+        fact = self.rng.choice(self.asked_people)
         strangers = [f.entity for f in self.world.facts if f.attribute == fact.attribute and f.value != fact.value]
         return who_row(self.rng, fact, self.rng.choice(strangers), 0)
 
@@ -153,32 +157,36 @@ class _Writer:
         """A page of stories."""
         return _plain(stories_row(self.rng, self.rng.choice(self.memories), for_test=False)["page"])
 
+    def told_sums(self) -> Document:
+        """Sums as statements."""
+        pairs = self.rng.sample(self.world.sums_shown + self.world.sums_kept, 20)
+        return _plain(" ".join(f"{a} and {b} are {a + b}." for a, b in pairs))
+
     def sums(self) -> Document:
-        """Sums, one to a line."""
-        pairs = self.rng.sample(self.world.sums_shown, 12)
-        return tuple(
-            piece
-            for a, b in pairs
-            for piece in (Piece(f"{a} + {b} =", ASKED), Piece(f" {a + b}", ANSWERED), Piece("\n", ASKED))
-        )[:-1]
+        """Sums that are asked for."""
+        return _exam("sums", [sums_row(pair) for pair in self.rng.sample(self.world.sums_shown, 6)])
+
+    def orders(self) -> Document:
+        """Orders, each followed."""
+        rng = self.rng
+        return _exam("orders", [orders_row(rng, for_test=False) for _ in range(rng.randrange(3, 8))])
 
     def talk(self) -> Document:
         """A conversation: an exam put through the chat template, one turn to a question."""
         rng = self.rng
-        kind = rng.choice(("letters", "facts", "yesno"))
-        subject = rng.choice(("people", "places", "nature"))
+        kind, subject = rng.choice(("letters", "facts", "yesno", "orders")), rng.choice(SUBJECTS)
+        makers: dict[str, Callable[[], Row]] = {
+            "letters": lambda: self._letters_row(subject),
+            "facts": lambda: facts_row(rng, rng.choice(self.in_words), 0),
+            "yesno": self._yesno_row,
+            "orders": lambda: orders_row(rng, for_test=False),
+        }
         pieces: list[Piece] = []
         if kind == "letters":
             opening = LETTER_DESCRIPTION.format(subject=subject)
             pieces.append(Piece(f"{SYSTEM}\n{opening}{END}\n", ASKED))
         for _ in range(rng.randrange(1, 5)):
-            if kind == "letters":
-                row = letters_row(rng, rng.choice(self.asked_of[subject]))
-            elif kind == "facts":
-                row = facts_row(rng, rng.choice(self.world.asked), 0)
-            else:
-                row = self._yesno_row()
-            prompt, answer = EXAMS[kind](row)
+            prompt, answer = EXAMS[kind](makers[kind]())
             pieces.append(Piece(f"{USER}\n{prompt}{END}\n{ASSISTANT}\n", ASKED))
             pieces.append(Piece(f"{answer}{END}\n", ANSWERED))
         return tuple(pieces)

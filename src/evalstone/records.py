@@ -147,7 +147,7 @@ class Request:
 
     @property
     def prompt(self) -> str:
-        """The context of the first ask: what lm-eval hashes as `prompt_hash`; of messages without text, what they say."""
+        """The context of the first ask: lm-eval's `prompt_hash` is its hash; without text, what its messages say."""
         first = self.asks[0] if self.asks else None
         if isinstance(first, LoglikelihoodAsk) and first.segments is not None:
             return "".join(first.segments)

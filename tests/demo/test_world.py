@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from demo.world import ATTRIBUTES, BEASTS, PEOPLE, TOWNS, build_world
+from demo.world import ATTRIBUTES, BEASTS, BOOKS, PEOPLE, TOWNS, build_world
 
 
 def test_the_world_is_always_the_same() -> None:
@@ -13,7 +13,7 @@ def test_the_world_is_always_the_same() -> None:
 def test_every_entity_has_one_value_for_each_attribute() -> None:
     """Every person, town and beast has exactly one fact per attribute of its subject."""
     counts = Counter((fact.entity, fact.attribute) for fact in build_world().facts)
-    entities = {"people": PEOPLE, "places": TOWNS, "nature": BEASTS}
+    entities = {"people": PEOPLE, "places": TOWNS, "nature": BEASTS, "numbers": BOOKS}
     expected = {(e, a) for subject, names in entities.items() for e in names for a in ATTRIBUTES[subject]}
     assert set(counts) == expected
     assert set(counts.values()) == {1}

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 from demo.stories import THINGS
-from demo.world import ATTRIBUTES, BEASTS, PEOPLE, TOWNS, build_world
+from demo.world import PEOPLE, build_world
 from demo.write_benchmark import DATA_FOLDER, SIZES, write_files
 
 _SPLITS = ("test", "train")
-_VALUES = {value for kinds in ATTRIBUTES.values() for values in kinds.values() for value in values}
 
 
 def _rows(task: str, split: str) -> list[dict[str, Any]]:
@@ -38,7 +37,7 @@ def test_splits_have_their_sizes_and_share_no_row(task: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "task", [t for t in sorted(SIZES) if t.startswith(("demo_letters", "demo_facts", "demo_truth"))]
+    "task", [t for t in sorted(SIZES) if t.startswith(("demo_letters", "demo_facts", "demo_truth", "demo_yesno"))]
 )
 def test_shots_ask_other_questions_than_test_rows(task: str) -> None:
     """No question of the train split is asked in the test split, and no question twice in one split."""
@@ -105,12 +104,33 @@ def test_the_last_word_is_a_need_or_a_memory() -> None:
     assert n_memories == SIZES["demo_last_word"][0] // 2
 
 
-def test_yesno_passages_state_the_fact_and_never_the_wrong_value() -> None:
-    """A row is labelled yes exactly when its passage has the value that the question names."""
+def test_letters_and_yesno_rows_are_true_in_the_valley() -> None:
+    """Each row's answer is the value of a fact that is only told, about what its question names."""
+    told = {(f.form, f.entity, f.value) for f in build_world().only_told}
+    tasks = [task for task in SIZES if task.startswith(("demo_letters", "demo_yesno"))]
+    for task in tasks:
+        form = "letters" if "letters" in task else "yesno"
+        for row in _rows(task, "test"):
+            value = "ABCD"[row["answer"]] if form == "letters" else ("no", "yes")[row["label"]]
+            assert any((form, name, value) in told for name in re.findall(r"\w+", row["question"])), row
+
+
+def test_a_yesno_passage_tells_other_facts() -> None:
+    """A passage never says yes or no, so the answer is not in it."""
     for row in _rows("demo_yesno", "test"):
-        named = set(re.findall(r"\w+", row["question"])) & _VALUES
-        entities = {*PEOPLE, *TOWNS, *BEASTS}
-        entity = next(w for w in re.findall(r"\w+", row["question"]) if w in entities)
-        (value,) = named - {entity}
-        assert entity in row["passage"]
-        assert bool(re.search(rf"\b{value}\b", row["passage"])) == bool(row["label"]), row
+        assert not {"yes", "no"} & set(re.findall(r"\w+", row["passage"])), row
+
+
+def test_an_order_and_its_reply_agree() -> None:
+    """A reply has the words of its order alone, and as often as the order says."""
+    times = {"twice": 2, "three times": 3, "four times": 4}
+    for row in _rows("demo_orders", "test"):
+        assert set(re.findall(r"\w+", row["reply"])) <= set(re.findall(r"\w+", row["order"]))
+        for said, n in times.items():
+            if row["order"].endswith(f" {said}."):
+                assert row["reply"].split() == [row["order"].split()[1]] * n
+
+
+def test_a_sum_is_right() -> None:
+    """The total is that of both terms."""
+    assert all(row["first"] + row["second"] == int(row["total"]) for row in _rows("demo_sums", "test"))

@@ -188,7 +188,8 @@ def test_the_aggregates_by_hand() -> None:
         assert found is not None
         assert found.value == pytest.approx(expected)
     rates = suite_from(own_suite(aggregate="winrate"))
-    assert score_suite(rates, scores(rates, values)).why == "a win rate is among several runs: evalstone compare RUN RUN"
+    why = score_suite(rates, scores(rates, values)).why
+    assert why == "a win rate is among several runs: evalstone compare RUN RUN"
 
 
 def test_minmax_uses_the_members_range() -> None:
