@@ -45,7 +45,7 @@ def test_scores_equal_the_reference(shared_dir: Path, name: str, path: str) -> N
 
 
 def test_windows_do_not_change_scores(shared_dir: Path) -> None:
-    """Windows smaller than a branch give the same scores as one window for all."""
+    """Trap 9: windows smaller than a branch give the same scores as one window for all."""
     path = shared_dir / "models" / "stories260K"
     spans = branching(512)
     totals = []

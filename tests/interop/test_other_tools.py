@@ -95,7 +95,7 @@ SIZES = {
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_summing_the_samples_again_gives_the_tools_own_numbers(tool: str, tmp_path: Path) -> None:
-    """Every number that a tool's files state of samples comes out of those samples again, and nothing disagrees."""
+    """Trap 24: every number that a tool's files state of samples comes out of those samples again, none disagrees."""
     found = import_run(str(tmp_path / "store.sqlite"), TOOLS[tool])
     expected = NUMBERS[tool](TOOLS[tool])
     assert found.notes == ()

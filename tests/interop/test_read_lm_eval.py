@@ -25,7 +25,7 @@ def summed(folder: Path) -> dict[tuple[str, str, str], Estimate]:
 @pytest.mark.slow
 @pytest.mark.parametrize("whose", [0, 1])
 def test_aggregating_again_gives_the_files_own_numbers(both: tuple[Path, Path], whose: int) -> None:
-    """Every value and error in lm-eval's results file (and in ours) comes out of its samples again, groups too."""
+    """Trap 24: every value and error in lm-eval's results file, and in ours, comes out of its samples, groups too."""
     results = results_in(both[whose])["results"]
     found = summed(both[whose])
     n_checked = 0
@@ -97,6 +97,14 @@ def test_a_tie_in_a_foreign_file_is_seen(tmp_path: Path) -> None:
     (estimate,) = summarise(run.rows, run.tasks)
     assert (estimate.value, estimate.details["lm_eval_value"], estimate.details["n_tied"]) == (0.25, 0.5, 1)
     assert run.label == "model"
+
+
+def test_a_sample_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    """Trap 16: two lines of one doc_id would count one sample twice; under another filter the second is welcome."""
+    line = line_of(0, (-1.0, -2.0), 1.0)
+    assert len(read_lm_eval(written(tmp_path, [line, {**line, "filter": "other"}])).rows) > 1
+    with pytest.raises(DataError, match=r"line 3: doc_id 0 \(filter none\) is there already"):
+        read_lm_eval(written(tmp_path, [line, line_of(1, (-1.0, -2.0), 1.0), {**line, "doc": {"id": 5}}]))
 
 
 def test_what_is_no_run_of_lm_eval_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Local models: lm-evaluation-harness's numbers on real rows, and what a run needs around them."""
 
+import random
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -215,7 +216,7 @@ def test_the_identity_loads_nothing_heavy() -> None:
 
 
 def test_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests read in many small pieces get the outputs of one piece, within float32's noise."""
+    """Trap 9: requests read in many small pieces get the outputs of one piece, within float32's noise."""
     from evalstone.models import local
 
     whole = answers(opened("stories260K"), real_requests())
@@ -228,6 +229,19 @@ def test_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for key, output in whole.items():
         assert pieces[key].total_nats == pytest.approx(output.total_nats, abs=1e-4, rel=1e-6)
         assert replace(pieces[key], total_nats=None) == replace(output, total_nats=None)
+
+
+def test_order_and_company_change_nothing() -> None:
+    """Trap 9: requests in reverse, in any other order, or each alone get the same outputs, within float32's noise."""
+    model, asked = opened("stories260K"), list(real_requests())
+    together = answers(model, asked)
+    shuffled = random.Random(0).sample(asked, len(asked))
+    alone = [output for one in asked for output in answers(model, [one]).items()]
+    for other in (answers(model, asked[::-1]), answers(model, shuffled), dict(alone)):
+        assert other.keys() == together.keys()
+        for key, output in other.items():
+            assert output.total_nats == pytest.approx(together[key].total_nats, abs=1e-4, rel=1e-6)
+            assert (output.is_greedy, output.cache_key) == (together[key].is_greedy, together[key].cache_key)
 
 
 def test_overflow_is_an_error_that_names_sample_and_remedy() -> None:

@@ -90,7 +90,7 @@ def two_workers() -> Iterator[LocalModel]:
 
 @pytest.mark.slow
 def test_two_workers_give_what_one_process_gives(two_workers: LocalModel) -> None:
-    """Every output of a run with two workers equals that of one process within float32's noise."""
+    """Trap 9: every output of a run with two workers equals that of one process within float32's noise."""
     alone = answers(opened("stories260K"), real_requests())
     together = answers(two_workers, real_requests())
     again = answers(two_workers, real_requests())

@@ -74,7 +74,7 @@ def test_ranges_hold_every_text_once(given_prompts: list[tuple[list[int], int]],
 @pytest.mark.slow
 @pytest.mark.parametrize("n_workers", [2, 3])
 def test_texts_do_not_depend_on_the_number_of_workers(alone: dict[tuple[str, int], Output], n_workers: int) -> None:
-    """Greedy and sampled texts, ends, counts and failures of 2 and 3 workers are those of one process."""
+    """Trap 9: greedy and sampled texts, ends, counts and failures of 2 and 3 workers are those of one process."""
     model = opened(n_workers)
     seen: list[Progress] = []
     together = answers(model, requests(), observe=seen.append)

@@ -19,6 +19,7 @@ from evalstone.runner.plan import PreparedRun, RunOptions, chunks_of, prepare
 from evalstone.store import Store
 from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
+from tests.tasks.folders import ROWS, task_spec, write_rows, write_task
 
 TASKS = ("demo_letters", "demo_who", "demo_stories")
 LIMIT = 20
@@ -111,6 +112,53 @@ def test_what_failed_is_asked_again_and_scored() -> None:
     assert stored_scores(store, second.run_id) == stored_scores(whole, expected.run_id)
 
 
+def asked_of(folder: Path, store: Store) -> tuple[str, str, int, set[str]]:
+    """Run a small task; return run id, run key, how many asks were computed and the cache keys of its outputs."""
+    model = FakeModel()
+    prepared = prepare(Catalog.open(lm_eval=False).select([str(folder / "sums.yaml")]), model, RunOptions())
+    run_id = execute(prepared, model, store).run_id
+    keys = {output.cache_key or "" for record in store.samples(run_id, "sums") for output in record.outputs}
+    return run_id, prepared.plan.key, model.n_asked, keys
+
+
+def test_an_edited_prompt_function_is_asked_anew(tmp_path: Path) -> None:
+    """Trap 8: the body of a function that writes prompts is in the run key, what it writes in the cache's keys."""
+    store = Store.open(str(tmp_path / "store.sqlite"))
+    write_task(tmp_path, task_spec(doc_to_text="!function say.text"))
+    code = tmp_path / "say.py"
+    code.write_text("def text(row):\n    return row['question']\n")
+    first = asked_of(tmp_path, store)
+    again = asked_of(tmp_path, store)
+    assert (again[0], again[2]) == (first[0], 0)
+    code.write_text("def text(row):\n    return row['question'] + ' Think.'\n")
+    edited = asked_of(tmp_path, store)
+    assert len({first[0], edited[0]}) == len({first[1], edited[1]}) == 2
+    assert edited[2] == first[2] == len(first[3])
+    assert not edited[3] & first[3]
+    code.write_text("def text(row):  # the same words\n    return row['question']\n")
+    same_words = asked_of(tmp_path, store)
+    assert same_words[1] not in {first[1], edited[1]}
+    assert (same_words[2], same_words[3]) == (0, first[3])  # another run, answered by what was computed before
+
+
+def test_every_answer_has_an_id_of_its_own(tmp_path: Path) -> None:
+    """Trap 16: rows asked twice and rows of other tasks never share an id, and the stored plan names each data set."""
+    write_rows(tmp_path, [*ROWS, *ROWS])
+    paths = [str(write_task(tmp_path, task_spec(name))) for name in ("sums", "more")]
+    prepared = prepare(Catalog.open(lm_eval=False).select([*paths, "demo_who"]), FakeModel(), RunOptions())
+    asked = [request for task in prepared.bound for request in task.requests()]
+    store = Store.open(str(tmp_path / "store.sqlite"))
+    run = store.run(execute(prepared, FakeModel(), store).run_id)
+    assert len({request.id for request in asked}) == len(asked) == run.n_requests
+    assert len({request.sample_sha256 for request in asked if request.task == "sums"}) == len(ROWS)
+    hashes = {task.name: task.dataset_hash for task in run.plan.tasks}
+    assert hashes["sums"] == hashes["more"] != hashes["demo_who"]
+    assert all(value.startswith("sha256:") for value in hashes.values())
+    write_rows(tmp_path, [*ROWS, *ROWS[:-1], {**ROWS[-1], "text": "changed"}])
+    changed = prepare(Catalog.open(lm_eval=False).select(paths), FakeModel(), RunOptions()).plan
+    assert {task.dataset_hash for task in changed.tasks}.isdisjoint(hashes.values())
+
+
 def test_anything_in_the_key_makes_a_new_run() -> None:
     """Another limit, shots or seed is another run; the model's name is not."""
     model = FakeModel()
@@ -164,7 +212,7 @@ def _n_outputs(store: str) -> int:
 
 
 def test_kill_nine_loses_at_most_a_batch(tmp_path: Path) -> None:
-    """Killed with SIGKILL in the middle and run again, a run ends with the scores of one that was left alone."""
+    """Trap 10: killed with SIGKILL in the middle and run again, a run is to the bit one that was left alone."""
     killed, whole = str(tmp_path / "killed.sqlite"), str(tmp_path / "whole.sqlite")
     model = FakeModel()
     expected = execute(prepared_run(model, limit=100), model, Store.open(whole))
@@ -190,4 +238,6 @@ def test_kill_nine_loses_at_most_a_batch(tmp_path: Path) -> None:
     assert result.run_id == expected.run_id
     assert len(again.asked) == Store.open(whole).run(expected.run_id).n_outputs - n_before
     assert stored_scores(store, result.run_id) == stored_scores(Store.open(whole), expected.run_id)
+    for task in store.run(result.run_id).tasks:
+        assert list(store.samples(result.run_id, task)) == list(Store.open(whole).samples(expected.run_id, task))
     assert store.verify() == []

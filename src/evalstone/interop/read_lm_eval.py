@@ -92,11 +92,12 @@ def samples_file(results: Path, task: str) -> Path:
 def samples_of(results: Path, task: str) -> Iterator[dict[str, Any]]:
     """Yield the lines of a task's samples file of the same time as the results file; none where it was not written.
 
-    Raises: DataError for a line that is no sample.
+    Raises: DataError for a line that is no sample, and for a sample that is there twice under one filter.
     """
     file = samples_file(results, task)
     if not file.is_file():
         return
+    seen: set[tuple[str, str]] = set()
     with file.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
@@ -104,6 +105,10 @@ def samples_of(results: Path, task: str) -> Iterator[dict[str, Any]]:
             sample = _json(file, line, number)
             if "doc_id" not in sample or "doc" not in sample:
                 raise DataError(f"{file}, line {number}: no doc_id or doc; expected a sample as lm-eval logs it")
+            place = (str(sample["doc_id"]), str(sample.get("filter", "none")))
+            if place in seen:
+                raise DataError(f"{file}, line {number}: doc_id {place[0]} (filter {place[1]}) is there already")
+            seen.add(place)
             yield sample
 
 
