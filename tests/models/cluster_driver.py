@@ -40,7 +40,9 @@ def tell(value: Any) -> None:
 
 def opened(folder: Path, address: str, n_workers: int) -> LocalModel:
     """Return the model with workers on the cluster."""
-    model = create_model("hf", {"pretrained": str(folder), "dtype": "float32"}, workers=n_workers, cluster=address)
+    model = create_model(
+        "hf", {"pretrained": str(folder), "dtype": "float32", "n_slots": 8}, workers=n_workers, cluster=address
+    )
     assert isinstance(model, LocalModel)
     return model
 
@@ -74,7 +76,7 @@ def main() -> None:
         while len(pool._links.workers) == 2:
             found = answers(model.answer(requests()))
         tell({"answers": found})
-    endless = GenerationSettings(max_tokens=200, do_sample=True, temperature=2.0, repeats=5000)
+    endless = GenerationSettings(max_tokens=40, do_sample=True, temperature=2.0, repeats=20000)
     for _ in model.answer([Request("endless", 0, "", ("Once",), (GenerateAsk(0, endless),))]):
         tell("busy")
 
