@@ -137,13 +137,9 @@ def model_of(model: Any, options: EvaluateOptions) -> Model:
     """
     if isinstance(model, LanguageModel):
         return model.model
-    extra: dict[str, Any] = {}
-    if options.get("numerics"):
-        extra["numerics"] = options["numerics"]
+    extra = {name: value for name, value in options.items() if name in ("numerics", "too_long", "cluster") and value}
     if options.get("workers", 1) > 1:
         extra["workers"] = options["workers"]
-    if options.get("too_long"):
-        extra["too_long"] = options["too_long"]
     if isinstance(options.get("apply_chat_template"), str):
         extra["chat_template"] = options["apply_chat_template"]
     add_bos = find_profile(options.get("profile") or DEFAULT_PROFILE.name).add_bos
