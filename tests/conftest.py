@@ -1,6 +1,7 @@
 """Fixtures every part may use: where outside data lies, and a home of its own for each test."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,10 @@ import pytest
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell's background job has Ctrl-C ignored, and every process that a test starts would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -186,7 +185,5 @@ def test_a_rank_without_work_ends_with_its_driver(own_home: Path, tmp_path: Path
         "import sys\nfrom evalstone.models.worker_process import serve_if_launched\nserve_if_launched()\n"
     )
     (tmp_path / "launcher.py").write_text(LAUNCHER)
-    started = time.monotonic()
     command = [sys.executable, str(tmp_path / "launcher.py"), str(tmp_path / "rank.py")]
-    subprocess.run(command, check=True, capture_output=True, timeout=60, env={**os.environ})
-    assert time.monotonic() - started < 30
+    subprocess.run(command, check=True, capture_output=True, timeout=120, env={**os.environ})  # a rank would wait 600 s

@@ -76,7 +76,7 @@ def test_one_name_for_two_tasks_is_refused(folder: Path) -> None:
 def test_globs_files_and_folders(folder: Path) -> None:
     """A pattern, a YAML path and a folder stand for what they match or hold."""
     catalog = open_with(folder)
-    assert [task.name for task in catalog.select(["*_sums"]).tasks] == ["more_sums"]
+    assert [task.name for task in catalog.select(["more_*ums"]).tasks] == ["more_sums"]
     assert [task.name for task in catalog.select([str(folder / "sums.yaml")]).tasks] == ["sums"]
     alone = Catalog.open(lm_eval=False)
     selected = alone.select([str(folder / "sums.yaml")]).tasks[0]
