@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from evalstone.errors import DataError, EvalstoneError, PlanError, UsageError
 from evalstone.tasks.bound import BindOptions, BoundTask, bind
 from evalstone.tasks.catalog import missing_members
+from evalstone.tasks.scoring_packages import refuse_missing_packages
 from evalstone.tasks.suites import ChosenSuite
 from evalstone.tasks.task import Selection, Task
 
@@ -67,6 +68,7 @@ def _bound(task: Task, selection: Selection, wanted: Wanted) -> BoundTask:
     options = wanted.bind if shots is None else replace(wanted.bind, num_fewshot=shots)
     if task.name in wanted.samples:
         options = replace(options, sample_indices=wanted.samples[task.name])
+    refuse_missing_packages(task)
     found = bind(task, options)
     if shots is not None and found.plan.num_fewshot != shots:
         raise PlanError(f"task {task.name} is asked for at {shots} shots and has {found.plan.num_fewshot} of its own")
