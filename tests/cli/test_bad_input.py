@@ -61,6 +61,8 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         ([*FAKE, "--tasks", "demo_letters", "--include_path", "/nowhere"], 2, "/nowhere"),
         ([*FAKE, "--tasks", "demo_letters", "--data_dir", "/nowhere"], 2, "/nowhere"),
         ([*FAKE, "--tasks", "demo_letters", "--wandb_args", "project=x"], 2, "not sent"),
+        ([*FAKE, "--tasks", "demo_letters", "--gen_kwargs", "rubbish"], 2, "gen_kwargs: 'rubbish' is not name=value"),
+        ([*FAKE, "--tasks", "gsm8k", "--gen_kwargs", "{rubbish"], 2, "--gen_kwargs: '{rubbish' is not JSON"),
         (["run", "--model", "hff", "--tasks", "demo_letters"], 2, "hf"),
         (["run", "--model_args", "pretrained=/nowhere/model", "--tasks", "demo_letters"], 5, "/nowhere/model"),
         (["run", "--model_args", "pretrained", "--tasks", "demo_letters"], 2, "name=value"),
@@ -123,9 +125,11 @@ def test_a_file_that_is_no_utf8_is_told(capsys: pytest.CaptureFixture[str], tmp_
 
 
 def test_no_answer_at_all_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    """A run of which every request failed ends with exit code 5, so that a script does not take it for a result."""
-    code, _ = told(capsys, *FAKE, "--tasks", "demo_who", "--limit", "3", "--model_args", "fail=1.0")
-    assert code == 5
+    """A run of which every request failed ends with exit code 5, also where it is typed again and all is stored."""
+    words = [*FAKE, "--tasks", "demo_who", "--limit", "3", "--model_args", "fail=1.0"]
+    assert told(capsys, *words)[0] == 5
+    assert main(words) == 5
+    assert "answer(s) failed" in capsys.readouterr().out
 
 
 def test_reading_makes_no_store(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

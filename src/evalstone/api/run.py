@@ -82,6 +82,12 @@ class Run:
 
         return answers_by_turn(self.store.written(self.id))
 
+    @property
+    def nothing_answered(self) -> bool:
+        """Whether requests were put and every one of them failed, in this attempt or an earlier one."""
+        row = self.row
+        return 0 < row.n_outputs == row.n_failed
+
     def verify(self) -> list[Problem]:
         """Derive every stored hash again and return what does not fit."""
         return self.store.verify(self.id)
@@ -117,7 +123,8 @@ class Run:
         from evalstone.report.written import written_lines
 
         row = self.row  # read once: of a run that is not finished its rows are counted each time
-        lines = rescored_lines(row.extra)
+        unanswered = not row.n_outputs and row.status != "finished"
+        lines = [self.why_nothing_is_shown()] if unanswered else rescored_lines(row.extra)
         lines += written_lines(self.answers, frozenset(estimate.task for estimate in self.estimates))
         if self.result is not None and self.result.n_failed:
             lines.append(
@@ -128,6 +135,16 @@ class Run:
             lines.append("everything was in the store already; nothing was asked")
         lines.append(f"run {row.short_id} in {place_of(self.store)}")
         return lines
+
+    def why_nothing_is_shown(self) -> str:
+        """Return why there is no sample to show: none fits, or no answer came and what ended the last attempt."""
+        row = self.row
+        if row.n_outputs or row.status == "finished":
+            return "no stored sample is of this kind"
+        error = self.store.attempts(self.id)[-1].summary.get("error")
+        if row.status == "failed":
+            return f"run {row.short_id} failed before any answer" + (f": {error}" if error else "")
+        return f"run {row.short_id} has no answer yet: it is {row.status}"
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return estimates and plan with stable names."""

@@ -82,8 +82,7 @@ def run(as_json: bool, quiet: bool, **given: Any) -> int:
             kind, given["tasks"], model_args=arguments, observe=progress, notify=_note, command=command, **options
         )
     _print_run(done, given, as_json=as_json)
-    nothing_answered = done.result is not None and 0 < done.result.n_answered_now == done.result.n_failed
-    return ModelError.exit_code if nothing_answered else 0
+    return ModelError.exit_code if done.nothing_answered else 0
 
 
 def _run_promptings(given: Mapping[str, Any], *, quiet: bool, as_json: bool) -> int:

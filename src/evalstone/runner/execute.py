@@ -40,7 +40,7 @@ class RunResult:
     was_stored: bool  # everything had been answered before
     n_requests: int
     n_answered_now: int
-    n_failed: int
+    n_failed: int  # in this attempt; of a run that was stored already: in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,8 @@ def execute(
     n_requests = sum(task.n_samples for task in prepared.plan.tasks)
     if opened.is_complete:
         store.close_run(opened.run_id, opened.attempt_id, "finished")
-        return RunResult(opened.run_id, opened.attempt_id, "finished", True, n_requests, 0, 0)
+        n_failed = store.run(opened.run_id).n_failed
+        return RunResult(opened.run_id, opened.attempt_id, "finished", True, n_requests, 0, n_failed)
     asking = _Asking(prepared, model, store, opened.run_id, opened.attempt_id, observe)
     try:
         asking.run()
