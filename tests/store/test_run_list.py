@@ -51,6 +51,18 @@ def test_a_run_is_named_in_four_ways(store: Store) -> None:
     assert store.run("last~1").run_id == first
 
 
+def test_the_last_run_is_the_latest_with_an_answer(store: Store) -> None:
+    """A run that failed before any answer is not `last`, unless no run was ever answered."""
+    refused = store.open_run(examples.plan(("refused",)), facts={})
+    store.close_run(refused.run_id, refused.attempt_id, "failed", {"error": "UsageError: no chat template"})
+    assert store.run("last").run_id == refused.run_id
+    started = examples.fill(store, examples.plan(("words",), n_samples=3), finish=False)
+    again = store.open_run(examples.plan(("refused",)), facts={})
+    store.close_run(again.run_id, again.attempt_id, "failed", {})
+    assert store.runs()[0].run_id == refused.run_id
+    assert store.run("last").run_id == started
+
+
 def test_an_unknown_run_offers_the_nearest(store: Store) -> None:
     """A mistyped id is answered with the nearest ones, an impossible one with the command that lists them."""
     run_id = examples.fill(store, examples.plan())

@@ -29,6 +29,8 @@ def show(run: str, store: str | None, as_json: bool, **given: Any) -> None:
     if task is not None:
         records = found.sample_records(task, only_wrong=wrong, limit=given["limit"])
         print_json(found.samples_to_json(records)) if as_json else print_rich(*found.sample_views(records))
+        if not records:
+            click.echo(found.why_nothing_is_shown(), err=True)
     elif given["attempts"]:
         rows = found.attempts()
         if as_json:

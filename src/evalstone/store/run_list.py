@@ -15,6 +15,7 @@ from evalstone.store.plan_json import plan_from_json
 from evalstone.store.rows import AttemptRow, RunRow
 from evalstone.store.runs import counts_of, is_dead, run_number, sealed_counts
 from evalstone.store.schema import attempts as attempt_table
+from evalstone.store.schema import outputs, requests, run_tasks
 from evalstone.store.schema import runs as run_table
 
 SHORTEST_SHOWN = 8
@@ -30,12 +31,14 @@ def runs(database: Database, words: Sequence[str] = ()) -> list[RunRow]:
 
 
 def run(database: Database, name: str) -> RunRow:
-    """Return the run that a user means by `name`.
+    """Return the run that a user means by `name`; `last` is the latest with an answer, if any has one.
 
     Raises: UnknownName.
     """
     with database.reading() as connection:
         listed = _with_short_ids(connection)
+        if _LAST.fullmatch(name):  # a refused run that was never answered is not what a user means by it
+            listed = [item for item in listed if _has_answers(connection, item[0])] or listed
         row, short = _find(listed, name)
         return _run_row(connection, row, short)
 
@@ -64,6 +67,15 @@ def _find(listed: Sequence[tuple[Row[Any], str]], name: str) -> tuple[Row[Any], 
     near = get_close_matches(name, [row.run_id[: max(len(name), 4)] for row, _ in listed], n=3, cutoff=0.5)
     shorts = [short for row, short in listed if any(row.run_id.startswith(beginning) for beginning in near)][:3]
     raise UnknownName("run", name, shorts, "see `evalstone ls runs`")
+
+
+def _has_answers(connection: Connection, row: Row[Any]) -> bool:
+    if row.seal is not None:
+        return True
+    requested = outputs.join(requests, requests.c.id == outputs.c.request)
+    joined = requested.join(run_tasks, run_tasks.c.id == requests.c.run_task)
+    first = select(outputs.c.request).select_from(joined).where(run_tasks.c.run == row.id).limit(1)
+    return connection.execute(first).first() is not None
 
 
 def _with_short_ids(connection: Connection) -> list[tuple[Row[Any], str]]:
