@@ -61,6 +61,8 @@ def test_fractions_are_exact() -> None:
         ({"missing": "drop"}, "expected refuse: no composite with holes"),
         ({"normalise": "percent"}, "normalise is 'percent'; expected one of none, chance, minmax"),
         ({"aggregate": "median"}, "expected one of mean, weighted, winrate, geometric"),
+        ({"clip": "maybe"}, "clip is 'maybe'; expected true or false"),
+        ({"reproduced": 1}, "reproduced is 1; expected true or false"),
         ({"agregate": "mean"}, "unknown key 'agregate'"),
         ({"members": [{"task": "sums"}]}, "expected `task` and `metric`"),
         (

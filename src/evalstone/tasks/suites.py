@@ -117,10 +117,10 @@ def suite_from(spec: Mapping[str, Any], source: Path | None = None) -> Suite:
         version=str(spec.get("version", "1")),
         aliases=tuple(map(str, spec.get("aliases") or ())),
         normalise=_one_of(spec, "normalise", "none", get_args(Normalise), where),
-        clip=bool(spec.get("clip", False)),
+        clip=_boolean(spec, "clip", where),
         aggregate=_one_of(spec, "aggregate", "mean", get_args(Aggregate), where),
         column_weights=spec.get("column_weights"),
-        reproduced=bool(spec.get("reproduced", False)),
+        reproduced=_boolean(spec, "reproduced", where),
         note=str(spec.get("note") or "").strip(),
         source=source,
     )
@@ -176,6 +176,13 @@ def _one_of(spec: Mapping[str, Any], key: str, default: str, known: Sequence[str
     value = spec.get(key, default)
     if value not in known:
         raise DataError(f"{where}: {key} is {value!r}; expected one of {', '.join(known)}")
+    return value
+
+
+def _boolean(spec: Mapping[str, Any], key: str, where: str) -> bool:
+    value = spec.get(key, False)
+    if not isinstance(value, bool):
+        raise DataError(f"{where}: {key} is {value!r}; expected true or false")
     return value
 
 
