@@ -13,7 +13,7 @@ from evalstone.api.importing import import_run
 from evalstone.api.run import Run
 from evalstone.cli.main import main
 from evalstone.errors import DataError, UsageError
-from evalstone.interop.export_tables import COLUMNS
+from evalstone.interop.export_tables import COLUMNS, to_markdown
 from evalstone.store import Store
 
 TASKS = ["demo_who", "demo_truth"]
@@ -68,6 +68,19 @@ def test_a_damaged_file_is_refused(run: Run, tmp_path: Path) -> None:
     assert Store.open(target).runs() == []
 
 
+def test_a_broken_file_is_named_as_it_was_given(run: Run, tmp_path: Path) -> None:
+    """A file whose pages are torn is refused by its own name, never by that of the copy that was opened."""
+    (file,) = export_run(place_of(run), "last", tmp_path / "run.evalstone")
+    content = file.read_bytes()
+    for name, torn in (("short", content[:5000]), ("middle", content[:4096] + b"\xff" * (len(content) - 4096))):
+        bad = tmp_path / f"{name}.evalstone"
+        bad.write_bytes(torn)
+        with pytest.raises(DataError, match=f"{name}.evalstone is no exported run") as caught:
+            import_run(str(tmp_path / "elsewhere.sqlite"), bad)
+        assert "evalstone-import-" not in str(caught.value)
+        assert "run.sqlite" not in str(caught.value)
+
+
 def test_another_database_is_refused(tmp_path: Path) -> None:
     """A SQLite file of another program, and a store without a run, are no exported runs."""
     import sqlite3
@@ -109,6 +122,15 @@ def test_markdown_and_latex_are_for_people(run: Run, tmp_path: Path) -> None:
     assert f"| {100 * value:.1f}% |" in line
     assert r"demo\_who & acc & " in latex
     assert latex.count(r"\\") == 1 + len(run.estimates)
+
+
+def test_a_name_is_no_markup_in_markdown() -> None:
+    """A task's name with tags, bars, line breaks and signs of Markdown is shown as it is, in one cell."""
+    row = dict.fromkeys(COLUMNS) | {"metric": "acc", "filter": "none", "n": 1}
+    row["task"] = "<img src=x onerror=alert(9)>|_%$#\n[a](b) `c` *d* demo_who"
+    line = to_markdown([row]).splitlines()[-1]
+    shown = r"&lt;img src=x onerror=alert(9)&gt;\|\_%$\# \[a\](b) \`c\` \*d\* demo_who"
+    assert line.startswith(f"| {shown} | acc |")
 
 
 def test_the_model_card_is_what_the_hub_reads(run: Run, tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ rounded) where programs read them; where people read them, shares are in per cen
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +68,14 @@ def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 def to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows as a Markdown table for people."""
     lines = ["| Task | Metric | Shots | Value | 95% interval | n |", "|---|---|--:|--:|--:|--:|"]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in _cells(row)) + " |" for row in rows]
+    lines += ["| " + " | ".join(_markdown(cell) for cell in _cells(row)) + " |" for row in rows]
     return "\n".join(lines) + "\n"
+
+
+def _markdown(cell: str) -> str:
+    """Return text that Markdown shows as it is; an underscore within a word is no markup."""
+    one_line = escape(" ".join(cell.split()), quote=False)
+    return re.sub(r"([\\|*`~#\[\]]|(?<!\w)_|_(?!\w))", r"\\\1", one_line)
 
 
 def to_latex(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -54,10 +54,11 @@ def read_run_file(store: Store, path: Path) -> tuple[str, bool]:
         shutil.copyfile(path, place)  # opening may migrate it, and the file given stays as it is
         try:
             source = Store.open(str(place))
-        except StoreError as error:
-            raise DataError(f"{path} is no exported run: {error}") from error
-        with source:
             found = source.runs()
+        except StoreError as error:
+            why = str(error).replace(f"store {place}", "as a store").replace(str(place), str(path))
+            raise DataError(f"{path} is no exported run: {why}") from error
+        with source:
             if len(found) != 1:
                 raise DataError(f"{path} holds {len(found)} runs; expected one, as `evalstone export` writes it")
             problems = source.verify()
