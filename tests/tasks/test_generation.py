@@ -52,3 +52,10 @@ def test_nonsense_is_refused() -> None:
     """A value that is no number is an error that names the task."""
     with pytest.raises(PlanError, match=r"generation settings of sums: .*many"):
         settings({"max_gen_toks": "many"})
+
+
+@pytest.mark.parametrize("name", ["max_gen_toks", "temperature"])
+def test_a_negative_setting_is_refused_by_name(name: str) -> None:
+    """Below 0 there are no tokens to write and no temperature, so planning ends with the setting's name."""
+    with pytest.raises(PlanError, match=rf"generation settings of sums: {name} is -1; expected 0 or more"):
+        settings(None, {name: -1})

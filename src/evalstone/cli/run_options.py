@@ -113,8 +113,8 @@ def evaluate_options(given: Mapping[str, Any]) -> dict[str, Any]:
         "system_instruction": given["system_instruction"],
         "system_prompt": given["system_prompt"],
         "prompt_preset": given["prompt_preset"],
-        "gen_kwargs": _arguments(given["gen_kwargs"]),
-        "metadata": _arguments(given["metadata"]),
+        "gen_kwargs": _arguments(given["gen_kwargs"], "gen_kwargs"),
+        "metadata": _arguments(given["metadata"], "metadata"),
         "suite": given["suite"],
         "partial": given["partial"],
         "profile": given["profile"],
@@ -134,7 +134,7 @@ def model_arguments(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the kind of model and its arguments; `--model DIR` alone is a local model in that folder."""
     from evalstone.models.create import MODELS, create_model
 
-    arguments = _arguments(given["model_args"])
+    arguments = _arguments(given["model_args"], "model_args")
     for name in ("device", "batch_size", "max_batch_size"):
         if given[name] is not None:
             arguments.setdefault(name, given[name])
@@ -197,7 +197,7 @@ def samples_of(text: str | None) -> dict[str, list[int]] | None:
     return value  # type: ignore[no-any-return]
 
 
-def _arguments(text: str | None) -> dict[str, Any]:
+def _arguments(text: str | None, option: str) -> dict[str, Any]:
     from evalstone.models.arguments import parse_arguments
 
     if not text:
@@ -206,9 +206,9 @@ def _arguments(text: str | None) -> dict[str, Any]:
         try:
             value = json.loads(text)
         except json.JSONDecodeError as error:
-            raise UsageError(f"'{text}' is not JSON: {error}") from None
+            raise UsageError(f"--{option}: '{text}' is not JSON: {error}") from None
         return dict(value)
-    return parse_arguments(text)
+    return parse_arguments(text, option)
 
 
 def _flag_or_name(option: str, text: str | bool | None) -> bool | str:

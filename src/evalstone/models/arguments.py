@@ -158,10 +158,17 @@ def split_outside_brackets(text: str, separator: str = ",") -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def parse_arguments(given: str | Mapping[str, Any] | None) -> dict[str, Any]:
+_EXAMPLES = {
+    "model_args": "pretrained=DIR,dtype=float32",
+    "gen_kwargs": "temperature=0.7,max_gen_toks=64",
+    "metadata": "max_seq_lengths=4096",
+}
+
+
+def parse_arguments(given: str | Mapping[str, Any] | None, option: str = "model_args") -> dict[str, Any]:
     """Return `a=b,c=d`, a JSON object, or a mapping, as a dictionary of typed values.
 
-    Raises: UsageError for a part that is no `name=value`.
+    Raises: UsageError for a part that is no `name=value`, naming the option.
     """
     if given is None:
         return {}
@@ -173,7 +180,7 @@ def parse_arguments(given: str | Mapping[str, Any] | None) -> dict[str, Any]:
     for part in split_outside_brackets(given):
         name, equals, value = part.partition("=")
         if not equals or not name.strip():
-            raise UsageError(f"model argument '{part}' is not name=value; expected e.g. pretrained=DIR,dtype=float32")
+            raise UsageError(f"{option}: '{part}' is not name=value; expected e.g. {_EXAMPLES[option]}")
         values[name.strip()] = typed_value(value)
     return values
 

@@ -1,5 +1,6 @@
 """How a task's answers are to be written: its `generation_kwargs`, the user's on top, in one normal form."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -54,6 +55,7 @@ def settings_of(name: str, given: Mapping[str, Any], repeats: int = 1) -> Genera
         do_sample = kwargs.pop("do_sample", None)
         do_sample = temperature > 0.0 if do_sample is None else bool(do_sample)
         top_p, top_k, min_p = (kwargs.pop(name, None) for name in ("top_p", "top_k", "min_p"))
+        _refuse_negative({"max_gen_toks": limit, "temperature": temperature})
         return GenerationSettings(
             max_tokens=limit,
             stop=tuple(str(stop) for stop in stops if stop is not None),
@@ -68,3 +70,10 @@ def settings_of(name: str, given: Mapping[str, Any], repeats: int = 1) -> Genera
         )
     except (TypeError, ValueError) as error:
         raise PlanError(f"generation settings of {name}: {error}; seen {dict(given)!r:.200}") from error
+
+
+def _refuse_negative(numbers: Mapping[str, float | None]) -> None:
+    """Raise ValueError naming the first setting below 0, or no finite number."""
+    for name, value in numbers.items():
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"{name} is {value:g}; expected 0 or more")
