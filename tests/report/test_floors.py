@@ -1,8 +1,11 @@
 """The floors of multiple choice: what answering without the question scores."""
 
+from dataclasses import replace
+
 from evalstone.records import Estimate
-from evalstone.report.evidence import ScoreRow
-from evalstone.report.floors import ConstantAnswers, floor_cells, floor_notes, highest_floor, with_floors
+from evalstone.report.evidence import RunView, ScoreRow
+from evalstone.report.floors import ConstantAnswers, floor_cells, floor_notes, floor_rows, highest_floor, with_floors
+from evalstone.report.layout import table_rows
 
 
 def row(task: str, index: int, gold: int, choices: tuple[str, ...] = ("no", "yes")) -> ScoreRow:
@@ -58,9 +61,28 @@ def test_the_question_blind_floor_belongs_to_its_metric() -> None:
 def test_a_groups_constant_answer_is_weighted_as_its_value() -> None:
     """A micro average weighs its tasks by samples, a macro average takes them alike."""
     constant = ConstantAnswers()
-    list(constant.watch([row("small", i, int(i < 10)) for i in range(10)]))
-    list(constant.watch([row("large", i, int(i < 15)) for i in range(30)]))
-    leaves = [estimate("small", 10, 0.5, 0.4), estimate("large", 30, 0.5, 0.4)]
-    for weighting, expected in (("micro", (10 * 1.0 + 30 * 0.5) / 40), ("macro", 0.75)):
-        group = estimate("both", 40, 0.5, 0.4, kind="group", weighting=weighting, path=())
+    list(constant.watch([row("small", i, int(i < 20)) for i in range(20)]))
+    list(constant.watch([row("large", i, int(i < 30)) for i in range(60)]))
+    leaves = [estimate("small", 20, 0.5, 0.4), estimate("large", 60, 0.5, 0.4)]
+    for weighting, expected in (("micro", (20 * 1.0 + 60 * 0.5) / 80), ("macro", 0.75)):
+        group = estimate("both", 80, 0.5, 0.4, kind="group", weighting=weighting, path=())
         assert with_floors([group, *leaves], constant, {})[0].details["best_constant"] == expected
+
+
+def test_a_group_of_tiny_tasks_has_no_constant_answer() -> None:
+    """The best place of three samples is chosen after the fact: their mean says nothing of a constant answer."""
+    constant = ConstantAnswers()
+    list(constant.watch([row("tiny", i, int(i < 2)) for i in range(3)]))
+    group = estimate("both", 3, 0.5, 0.4, kind="group", weighting="micro", path=())
+    found, leaf = with_floors([group, estimate("tiny", 3, 0.5, 0.4)], constant, {})
+    assert "best_constant" not in found.details
+    assert leaf.details["best_constant"] == 2 / 3
+
+
+def test_the_floors_stand_beside_the_headline_value() -> None:
+    """A task's value in the table of floors is that of the metric that stands for it, not the first one shown."""
+    acc = estimate("arc", 40, 0.5, 0.4, best_constant=0.3, primary=False)
+    norm = replace(acc, metric="acc_norm", value=0.6, details={**acc.details, "primary": True})
+    rows = table_rows([RunView("model", "r1", (acc, norm))])
+    (found,) = floor_rows(rows)[1]
+    assert (found[0].metric, found[1][0]) == ("acc_norm", "60.0%")

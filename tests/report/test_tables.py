@@ -101,7 +101,10 @@ def test_calibration_moves_into_wide_tables() -> None:
 def test_calibration_of_few_samples_is_left_out() -> None:
     """Below fifty samples a calibration error says nothing and is not shown."""
     cell = estimate_of("t", 0.5, 49, brier=0.7, calibration_error=0.443, calibration_error_null=0.477)
-    assert "44.3%" not in as_text(run_table([view_of("m", cell)]))
+    for text in (as_text(run_table([view_of("m", cell)]), width) for width in (80, 120)):
+        assert "0.700" in text
+        assert "44.3%" not in text
+        assert "by luck" not in text  # no column without a number
 
 
 def test_a_prompt_that_was_mostly_cut_is_said_once() -> None:

@@ -32,6 +32,7 @@ __all__ = [
 
 CONSTANT, CONSTANT_CHOICE, CONSTANT_TEXT = "best_constant", "best_constant_choice", "best_constant_text"
 BLIND = "question_blind"
+FEWEST_IN_MEMBER = 20  # samples: with fewer the best of a task's places is mostly luck, and so is the groups' mean
 HEADERS = ("chance", "best constant answer", "question-blind")
 
 
@@ -117,7 +118,7 @@ def _with_group_floors(group: Estimate, estimates: Sequence[Estimate]) -> Estima
         and (one.metric, one.filter) == (group.metric, group.filter)
     ]
     known = [one for one in leaves if one.details.get(CONSTANT) is not None]
-    if not leaves or len(known) < len(leaves):
+    if not leaves or len(known) < len(leaves) or min(one.n for one in leaves) < FEWEST_IN_MEMBER:
         return group
     weights = [one.n if group.details.get("weighting") == "micro" else 1 for one in known]
     total = sum(weight * float(one.details[CONSTANT]) for weight, one in zip(weights, known, strict=True))
@@ -162,13 +163,24 @@ def floor_notes(estimate: Estimate) -> list[str]:
 
 
 def floor_rows(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[Row, list[str]]]]:
-    """Return headers, and the value and floors of each task whose best constant answer is known."""
-    known = [row for row in rows if row.is_first and row.any_cell and row.any_cell.details.get(CONSTANT) is not None]
+    """Return headers, and the headline value and floors of each task whose best constant answer is known."""
+    of_name: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        cell, place = row.any_cell, (row.name, row.label)
+        if cell is None or cell.details.get(CONSTANT) is None:
+            continue
+        if place not in of_name or (_stands_for_task(row) and not _stands_for_task(of_name[place])):
+            of_name[place] = row
+    known = list(of_name.values())
     with_blind = any(row.any_cell and row.any_cell.details.get(BLIND) for row in known)
     shown = 3 if with_blind else 2
     return ("value", *HEADERS[:shown]), [
         (row, [value_text(row.any_cell), *floor_cells(row.any_cell)[:shown]]) for row in known
     ]
+
+
+def _stands_for_task(row: Row) -> bool:
+    return row.any_cell is not None and bool(row.any_cell.details.get("primary", True))
 
 
 def floors_table(rows: Sequence[Row]) -> RenderableType | None:

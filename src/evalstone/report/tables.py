@@ -242,14 +242,14 @@ def _one_run(rows: Sequence[Row], width: int) -> Padding:
     table.add_column("metric", no_wrap=True)
     for header in ("value", "95% interval", "n", *(["chance"] if with_chance else [])):
         table.add_column(header, justify="right", no_wrap=True)
-    for header in ["Brier", *CALIBRATION_HEADERS] if with_calibration else []:
+    calibration = ("Brier", *_calibration_headers(rows)) if with_calibration else ()
+    for header in calibration:
         table.add_column(header, justify="right", no_wrap=True)
     for row in rows:
         cells: list[RenderableType] = [label_cell(row), metric_cell(row), *_numbers(row.any_cell)]
         if with_chance:
             cells.append(chance_cell(row.any_cell))
-        if with_calibration:
-            cells += _calibration_cells(row)
+        cells += _calibration_cells(row)[: len(calibration)]
         table.add_row(*cells)
     return Padding(table, (0, 1))
 
@@ -294,6 +294,11 @@ def _calibrated(row: Row) -> bool:
     return row.any_cell is not None and row.is_first and row.any_cell.details.get("brier") is not None
 
 
+def _calibration_headers(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return the columns after the Brier score's that would hold a number somewhere."""
+    return CALIBRATION_HEADERS if any(any(_calibration_cells(row)[1:]) for row in rows) else ()
+
+
 def _calibration_cells(row: Row) -> list[str]:
     if not _calibrated(row) or row.any_cell is None:
         return ["", "", ""]
@@ -310,10 +315,11 @@ def _calibration(rows: Sequence[Row]) -> Padding | None:
         return None
     table = plain_table()
     table.add_column("calibration", overflow="fold")
-    for header in ("Brier score", *CALIBRATION_HEADERS):
+    headers = ("Brier score", *_calibration_headers(calibrated))
+    for header in headers:
         table.add_column(header, justify="right", no_wrap=True)
     for row in calibrated:
-        table.add_row(Text(row.label), *_calibration_cells(row))
+        table.add_row(Text(row.label), *_calibration_cells(row)[: len(headers)])
     return Padding(table, (1, 1, 0, 1))
 
 
