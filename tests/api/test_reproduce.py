@@ -12,6 +12,7 @@ from evalstone.api.run import Run
 from evalstone.cli.main import main
 from evalstone.errors import UsageError
 from evalstone.runner.execute import SCORING_HASH
+from tests.tasks.folders import task_spec, write_task
 
 TASKS = ["demo_who", "demo_truth"]
 
@@ -76,6 +77,27 @@ def test_a_chat_run_with_shots_is_reproduced(tmp_path: Path) -> None:
     found = reproduce(run)
     assert found.plan == ()
     assert found.is_reproduced
+
+
+def test_tasks_from_files_are_found_again(tmp_path: Path) -> None:
+    """A run on a CSV and a YAML given as files is reproduced from them; once moved, they are asked for in one line."""
+    csv = tmp_path / "q.csv"
+    csv.write_text("question,A,B,answer\nOne?,a,b,A\nTwo?,a,b,B\n")
+    store = str(tmp_path / "files.sqlite")
+    yaml = write_task(tmp_path / "own", task_spec("mine"))
+    run = evalstone.evaluate("fake", [str(csv), str(yaml)], store=store)
+    found = reproduce(run)
+    assert found.is_reproduced
+    assert (found.plan, found.environment) == ((), ())
+    csv.rename(tmp_path / "elsewhere.csv")
+    with pytest.raises(
+        UsageError, match=r"task 'q' came from a file .*q\.csv, which is not there; pass it with --tasks"
+    ):
+        reproduce(run)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "elsewhere.csv").rename(tmp_path / "new" / "q.csv")
+    words = ["reproduce", "last", "--store", store, "--tasks", str(tmp_path / "new" / "q.csv"), "--tasks", str(yaml)]
+    assert main(words) == 0
 
 
 def test_an_imported_run_is_refused(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ arithmetic (|Δ| <= 1e-4 + eps |log-likelihood| nats, eps by dtype) are the same
 
 import math
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, cast
 
 from evalstone.api.evaluate import evaluate, prepare_run
@@ -17,6 +18,7 @@ from evalstone.api.run import Run
 from evalstone.errors import UsageError
 from evalstone.records import JsonValue, Output, RunPlan
 from evalstone.store import SampleRecord
+from evalstone.tasks.catalog import Catalog
 
 NOISE_NATS = 1e-4
 SENSITIVITY = 4.0  # how far a score may move per nat: a Brier score's slope is below 2 for each of two choices
@@ -57,11 +59,12 @@ class Reproduction:
         return f"not reproduced: {self.n_scores:,} score(s) differ over {self.n_samples:,} samples"
 
 
-def reproduce(run: Run, **options: Any) -> Reproduction:
+def reproduce(run: Run, tasks: Sequence[str] = (), **options: Any) -> Reproduction:
     """Carry out a stored run's plan again and compare.
 
     Args:
         run: the stored run.
+        tasks: the run's tasks, where their names do not lead to them: files that have moved since.
         options: what is this machine's business and no part of a plan: data_dir, include_path, workers, cluster,
             observe.
 
@@ -70,7 +73,7 @@ def reproduce(run: Run, **options: Any) -> Reproduction:
     plan = run.row.plan
     if plan.model.kind == "imported":
         raise UsageError(f"run {run.short_id} was imported: its model is not known here; run the tasks yourself")
-    names = list(run.row.tasks)
+    names = list(tasks) or _names(run, options.get("include_path") or ())
     options = {**_options(plan), **options}
     options["num_fewshot"] = _shots(plan, names, options)
     with tempfile.TemporaryDirectory(prefix="evalstone-reproduce-") as folder:
@@ -79,6 +82,39 @@ def reproduce(run: Run, **options: Any) -> Reproduction:
             return compare_with_copy(run, again)
         finally:
             again.store.close()
+
+
+def _names(run: Run, include_path: Sequence[str]) -> list[str]:
+    """Return what leads to the run's tasks: the file of a task that came from one, else its name.
+
+    Raises: UsageError for a task whose file is not there and whose name nothing has.
+    """
+    files = _task_files(run)
+    catalog = Catalog.open([Path(folder).expanduser() for folder in include_path])
+    origins = {entry.name: entry.origin for entry in catalog.entries()}
+    found = []
+    for name in run.row.tasks:
+        file = files.get(name)
+        if origins.get(name) == "user" or (file is None and name in origins):
+            found.append(name)
+        elif file is not None and Path(file).is_file():
+            found.append(file)
+        else:
+            where = f" {file}, which is not there" if file else ", and where that lies was not stored"
+            raise UsageError(
+                f"task '{name}' came from a file{where}; pass it with --tasks FILE or --include_path FOLDER"
+            )
+    return list(dict.fromkeys(found))
+
+
+def _task_files(run: Run) -> Mapping[str, str]:
+    """Return where the user's own tasks lay when the run was made."""
+    found: dict[str, str] = {}
+    for attempt in run.attempts():
+        facts: Any = attempt["facts"]
+        for one in (facts, *(copied["facts"] for copied in facts.get("copied") or ())):
+            found |= one.get("task_files") or {}
+    return found
 
 
 def _options(plan: RunPlan) -> dict[str, Any]:
@@ -201,7 +237,8 @@ def _facts(run: Run) -> Mapping[str, Any]:
     attempts = run.attempts()
     facts: Any = attempts[0]["facts"] if attempts else {}
     copied = facts.get("copied")
-    return copied[0]["facts"] if copied else facts  # type: ignore[no-any-return]
+    found: Mapping[str, Any] = copied[0]["facts"] if copied else facts
+    return {name: fact for name, fact in found.items() if name != "task_files"}  # contents are in the plan
 
 
 def _differences(path: str, first: Any, second: Any) -> Iterator[str]:

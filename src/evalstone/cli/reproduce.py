@@ -9,11 +9,19 @@ DIFFERS = 1
 
 @click.command()
 @click.argument("run", default="last")
+@click.option("--tasks", "-t", multiple=True, metavar="FILE", help="The run's own tasks, where their files moved.")
 @click.option("--data_dir", metavar="DIR", help="Local data: DIR/<hub path>/<config>/<split>.parquet.")
 @click.option("--include_path", multiple=True, metavar="DIR", help="Folder with the run's own task files.")
 @store_option
 @json_option
-def reproduce(run: str, data_dir: str | None, include_path: tuple[str, ...], store: str | None, as_json: bool) -> int:
+def reproduce(
+    run: str,
+    tasks: tuple[str, ...],
+    data_dir: str | None,
+    include_path: tuple[str, ...],
+    store: str | None,
+    as_json: bool,
+) -> int:
     """Carry out a stored run's plan again, from nothing, and say what differs.
 
     Plan, environment, prompts, tokens, answers and scores are compared; the copy is not kept. Exit code 1 if anything
@@ -22,7 +30,7 @@ def reproduce(run: str, data_dir: str | None, include_path: tuple[str, ...], sto
     from evalstone.api import reproduce as api
     from evalstone.api.stored import open_run
 
-    found = api.reproduce(open_run(store, run), data_dir=data_dir, include_path=list(include_path))
+    found = api.reproduce(open_run(store, run), tasks, data_dir=data_dir, include_path=list(include_path))
     if as_json:
         print_json(api.to_json(found))
     else:

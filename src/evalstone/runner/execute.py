@@ -11,6 +11,7 @@ from typing import Protocol
 from evalstone.models.model import Model
 from evalstone.records import (
     GenerateAsk,
+    JsonValue,
     Message,
     Output,
     Progress,
@@ -74,7 +75,7 @@ def execute(
     Raises: ModelUnavailable if the model cannot be loaded; StoreError if the store cannot be written. Whatever
         ends the attempt early, outputs received until then are kept.
     """
-    opened = store.open_run(prepared.plan, facts=environment(), command=command)
+    opened = store.open_run(prepared.plan, facts={**environment(), **_task_files(prepared)}, command=command)
     n_requests = sum(task.n_samples for task in prepared.plan.tasks)
     if opened.is_complete:
         store.close_run(opened.run_id, opened.attempt_id, "finished")
@@ -252,6 +253,14 @@ class Scoring(Protocol):
     def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
         """Return one score per filter and metric."""
         ...
+
+
+def _task_files(prepared: PreparedRun) -> dict[str, JsonValue]:
+    """Return where the user's own tasks lie, for carrying the run out again; no part of the run's key."""
+    own: dict[str, JsonValue] = {
+        one.task.name: str(one.task.source) for one in prepared.bound if one.task.origin == "user"
+    }
+    return {"task_files": own} if own else {}
 
 
 def score_request(task: Scoring, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
