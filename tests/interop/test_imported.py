@@ -153,6 +153,57 @@ def test_what_is_no_results_file_is_refused(tmp_path: Path) -> None:
         imported_run(tmp_path)
 
 
+def with_results(folder: Path, **changes: str) -> Path:
+    """Write a results file alone, with parts of it given as JSON text."""
+    parts = {
+        "results": '{"t": {"acc,none": 0.5, "acc_stderr,none": 0.1}}',
+        "configs": '{"t": {"output_type": "multiple_choice"}}',
+        "versions": '{"t": 1}',
+        **{name.replace("_", "-"): text for name, text in changes.items()},
+    }
+    folder.mkdir(exist_ok=True)
+    file = folder / "results_1.json"
+    file.write_text("{" + ", ".join(f'"{name}": {text}' for name, text in parts.items()) + "}")
+    return file
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400", "null", '"N/A"'])
+def test_a_number_that_is_not_finite_is_undefined(
+    tmp_path: Path, number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """NaN and infinity in a results file become null, and the run is imported and shown as JSON."""
+    store = ["--store", str(tmp_path / "store.sqlite")]
+    file = with_results(tmp_path, results=f'{{"t": {{"acc,none": {number}, "acc_stderr,none": {number}}}}}')
+    assert main(["import", str(file), "--json", *store]) == 0
+    json.loads(capsys.readouterr().out)
+    assert main(["show", "last", "--json", *store]) == 0
+    (estimate,) = json.loads(capsys.readouterr().out)["estimates"]
+    assert (estimate["value"], estimate["low"], estimate["stderr"]) == (None, None, None)
+    assert main(["show", "last", *store]) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"results": '{"t": {"acc,none": "abc"}}'}, "results.t.'acc,none' is 'abc'; expected a number"),
+        ({"results": '{"t": {"acc,none": 1' + 400 * "0" + "}}"}, "OverflowError"),
+        ({"results": '{"t": null}'}, "results.t is None; expected an object"),
+        ({"results": "{}"}, "results is {}; expected at least one task"),
+        ({"configs": '{"t": null}'}, "configs.t is None; expected an object"),
+        ({"config": "null"}, "config is None; expected an object"),
+        ({"n_samples": '{"t": {"original": 5, "effective": -3}}'}, "n-samples.t.effective is -3; expected a whole"),
+        ({"config": 200_000 * "["}, "nested too deeply"),
+    ],
+)
+def test_a_malformed_results_file_is_refused_by_key(tmp_path: Path, changes: dict[str, str], told: str) -> None:
+    """What lm-eval would not write is refused in one line that names file, key, value and what was expected."""
+    file = with_results(tmp_path, **changes)
+    with pytest.raises(DataError) as refused:
+        imported_run(file)
+    assert str(file) in str(refused.value)
+    assert told in str(refused.value)
+
+
 def test_it_is_listed_as_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`ls runs` and the heading of `show` say that the run is not of our making."""
     folder, store = tmp_path / "run", str(tmp_path / "store.sqlite")

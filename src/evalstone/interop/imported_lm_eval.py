@@ -1,6 +1,6 @@
 """A run of lm-eval as records of ours: its prompts and answers are those of its samples files, its scores theirs."""
 
-import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from evalstone.interop.imported import (
     disagreements,
     facts_from,
 )
+from evalstone.interop.log_files import json_object
 from evalstone.interop.read_lm_eval import read_lm_eval, results_file, samples_file, samples_of
 from evalstone.records import (
     Ask,
@@ -55,9 +56,8 @@ def imported_run(path: str | Path) -> ImportedRun:
     file = results_file(Path(path))
     try:
         evidence = read_lm_eval(file)
-        results = json.loads(file.read_text(encoding="utf-8"))
-        return _imported(file, results, evidence)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return _imported(file, json_object(file), evidence)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DataError(
             f"{file} or its samples are not as lm-eval writes them: {type(error).__name__}: {error}; nothing was stored"
         ) from error
@@ -203,13 +203,20 @@ def _output(request_id: str, ask: Ask, repeat: int, answer: Any) -> Output:
     if isinstance(ask, GenerateAsk):
         return Output(request_id, ask.index, repeat, text=str(answer))
     nats, greedy = answer if isinstance(answer, list | tuple) else (answer, None)
-    try:
-        value = float(nats)
-    except (TypeError, ValueError):
+    value = _finite(nats)
+    if value is None:
         return Output(
             request_id, ask.index, repeat, error=f"the file holds no answer: {nats!r}", error_kind="Permanent"
         )
     return Output(request_id, ask.index, repeat, value, None if greedy is None else str(greedy) == "True")
+
+
+def _finite(nats: Any) -> float | None:
+    try:
+        value = float(nats)
+    except (TypeError, ValueError):
+        return None
+    return value if math.isfinite(value) else None
 
 
 # ----------------------------------------------------------------------------------------- estimates
@@ -239,23 +246,25 @@ def _stated(evidence: RunEvidence, results: Mapping[str, Any]) -> list[Estimate]
     for name, entry in {**results["results"], **(results.get("groups") or {})}.items():
         for key, value in entry.items():
             metric, _, name_of_filter = str(key).partition(",")
-            if not name_of_filter or metric.endswith("_stderr") or not isinstance(value, int | float):
+            if not name_of_filter or metric.endswith("_stderr"):
                 continue
+            stated = float(value) if isinstance(value, int | float) else None
             error = entry.get(f"{metric}_stderr,{name_of_filter}")
-            stderr = float(error) if isinstance(error, int | float) else None
+            stderr = float(error) if stated is not None and isinstance(error, int | float) else None
+            half = None if stderr is None else NORMAL_95 * stderr
             found.append(
                 Estimate(
                     task=name,
                     metric=metric,
                     filter=name_of_filter,
-                    value=float(value),
-                    low=None if stderr is None else value - NORMAL_95 * stderr,
-                    high=None if stderr is None else value + NORMAL_95 * stderr,
+                    value=stated,
+                    low=None if stated is None or half is None else stated - half,
+                    high=None if stated is None or half is None else stated + half,
                     method="normal, from the file's standard error" if stderr is not None else "none in the file",
                     n=int(entry.get("sample_len") or 0),
                     stderr=stderr,
                     higher_is_better=directions.get((name, metric), True),
-                    details={"lm_eval_value": float(value), "lm_eval_stderr": stderr},
+                    details={"lm_eval_value": stated, "lm_eval_stderr": stderr},
                 )
             )
     return found

@@ -1,6 +1,7 @@
 """Reading other tools' files: JSON that must be an object, members of zip archives whatever their compression."""
 
 import json
+import math
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 from evalstone.errors import DataError
 
-__all__ = ["json_object", "one_model", "zip_member"]
+__all__ = ["json_object", "one_model", "parse_json", "zip_member"]
 
 ZSTANDARD = 93  # the zip format's number of a compression that zipfile knows from Python 3.14 on
 LOCAL_HEADER = 30  # bytes before a member's name, the last four of them the lengths of name and extra field
@@ -20,14 +21,40 @@ def json_object(file: Path) -> dict[str, Any]:
     Raises: DataError where the file is not there, is no JSON, or holds something else.
     """
     try:
-        loaded = json.loads(file.read_text(encoding="utf-8"))
+        loaded = parse_json(file.read_text(encoding="utf-8"), str(file))
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except UnicodeDecodeError as error:
         raise DataError(f"{file} is no JSON: {error}") from error
     if not isinstance(loaded, dict):
         raise DataError(f"{file} holds a {type(loaded).__name__}; expected an object")
     return loaded
+
+
+def parse_json(text: str | bytes, place: str) -> Any:
+    """Return what JSON text holds; a number that is not finite (NaN, Infinity, 1e400) is undefined, so None.
+
+    Args:
+        text: the JSON.
+        place: where it is from, for the message.
+
+    Raises: DataError where it is no JSON, or nested deeper than can be read.
+    """
+    try:
+        return json.loads(text, parse_constant=_undefined, parse_float=_finite)
+    except ValueError as error:
+        raise DataError(f"{place} is no JSON: {error}") from error
+    except RecursionError as error:
+        raise DataError(f"{place} is nested too deeply to be read; expected what an evaluation tool writes") from error
+
+
+def _undefined(_: str) -> None:
+    return None
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
 
 
 def zip_member(archive: zipfile.ZipFile, name: str) -> bytes:

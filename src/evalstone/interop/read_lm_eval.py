@@ -5,12 +5,14 @@ sample, and checked. A samples file holds what each sample was worth; where it h
 ties, chance and calibration come with it. Samples pair with ours by the hash of their row.
 """
 
-import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evalstone.errors import DataError, EvalstoneError
+from evalstone.interop.lm_eval_checks import refuse_malformed
+from evalstone.interop.log_files import json_object, parse_json
 from evalstone.records import ScoreStatus, content_hash
 from evalstone.report.evidence import (
     GroupAggregate,
@@ -42,10 +44,8 @@ def read_lm_eval(path: str | Path) -> RunEvidence:
     Raises: DataError where there is no results file, or a file is not what lm-eval writes.
     """
     file = results_file(Path(path))
-    results = _json(file, file.read_text(encoding="utf-8"))
-    for key in ("results", "configs", "versions"):
-        if not isinstance(results.get(key), dict):
-            raise DataError(f"{file} is no results file of lm-eval: '{key}' is missing; expected results_<time>.json")
+    results = json_object(file)
+    refuse_malformed(file, results)
     groups = tuple(_groups(results))
     tasks = tuple(_task(name, results) for name in results["configs"])
     rows: list[ScoreRow] = []
@@ -102,7 +102,9 @@ def samples_of(results: Path, task: str) -> Iterator[dict[str, Any]]:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
-            sample = _json(file, line, number)
+            sample = parse_json(line, f"{file}, line {number}")
+            if not isinstance(sample, dict):
+                raise DataError(f"{file}, line {number} holds a {type(sample).__name__}; expected an object")
             if "doc_id" not in sample or "doc" not in sample:
                 raise DataError(f"{file}, line {number}: no doc_id or doc; expected a sample as lm-eval logs it")
             place = (str(sample["doc_id"]), str(sample.get("filter", "none")))
@@ -110,17 +112,6 @@ def samples_of(results: Path, task: str) -> Iterator[dict[str, Any]]:
                 raise DataError(f"{file}, line {number}: doc_id {place[0]} (filter {place[1]}) is there already")
             seen.add(place)
             yield sample
-
-
-def _json(file: Path, text: str, line: int | None = None) -> dict[str, Any]:
-    place = f"{file}, line {line}" if line is not None else str(file)
-    try:
-        loaded = json.loads(text)
-    except ValueError as error:
-        raise DataError(f"{place} is no JSON: {error}") from error
-    if not isinstance(loaded, dict):
-        raise DataError(f"{place} holds a {type(loaded).__name__}; expected an object as lm-eval writes it")
-    return loaded
 
 
 def _label(results: Mapping[str, Any]) -> str:
@@ -254,9 +245,12 @@ def _choice_scores(task: TaskSummaryInput, line: Mapping[str, Any], config: Mapp
         return {}
     metrics = [metric.name for metric in task.metrics if metric.name in {"acc", "acc_norm", "acc_bytes"}]
     try:
+        nats = [float(value) for value, _ in answers]
+        if not all(map(math.isfinite, nats)):
+            return {}
         return dict(
             score_choices(
-                [float(nats) for nats, _ in answers],
+                nats,
                 [greedy == "True" for _, greedy in answers],
                 None,
                 texts,

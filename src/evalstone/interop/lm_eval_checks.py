@@ -1,0 +1,57 @@
+"""What must hold of lm-eval's results file before anything is made of it: a breach is one line that names the key."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from evalstone.errors import DataError
+
+__all__ = ["refuse_malformed"]
+
+NOT_AVAILABLE = "N/A"  # what lm-eval writes for a number that it does not have
+
+
+def refuse_malformed(file: Path, results: Mapping[str, Any]) -> None:
+    """Refuse a results file whose parts or numbers are not what lm-eval writes.
+
+    Raises: DataError naming file, key, value and what was expected.
+    """
+    _refuse_parts(file, results)
+    for place, value in _values(results):
+        if not (value is None or value == NOT_AVAILABLE or _is_number(value)):
+            raise DataError(f"{file}: {place} is {value!r:.80}; expected a number, null or {NOT_AVAILABLE}")
+    for place, value in _counts(results):
+        if not (value is None or (_is_number(value) and isinstance(value, int) and value >= 0)):
+            raise DataError(f"{file}: {place} is {value!r:.80}; expected a whole number, 0 or more")
+
+
+def _refuse_parts(file: Path, results: Mapping[str, Any]) -> None:
+    for key in ("results", "configs", "versions"):
+        if not isinstance(results.get(key), dict):
+            raise DataError(f"{file} is no results file of lm-eval: '{key}' is missing; expected results_<time>.json")
+        if not results[key]:
+            raise DataError(f"{file}: {key} is {{}}; expected at least one task")
+    if not isinstance(results.get("config", {}), dict):
+        raise DataError(f"{file}: config is {results['config']!r:.80}; expected an object, or no such key")
+    for key in ("results", "configs", "groups", "n-samples"):
+        for name, entry in (results.get(key) or {}).items():
+            if not isinstance(entry, dict):
+                raise DataError(f"{file}: {key}.{name} is {entry!r:.80}; expected an object")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _values(results: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield each metric and its standard error: the keys that name a filter after a comma."""
+    for key in ("results", "groups"):
+        for name, entry in (results.get(key) or {}).items():
+            yield from ((f"{key}.{name}.'{cell}'", value) for cell, value in entry.items() if "," in cell)
+
+
+def _counts(results: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, counts in (results.get("n-samples") or {}).items():
+        yield from ((f"n-samples.{name}.{key}", counts.get(key)) for key in ("original", "effective"))
+    for name, entry in results["results"].items():
+        yield f"results.{name}.sample_len", entry.get("sample_len")
