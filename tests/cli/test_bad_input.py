@@ -124,12 +124,30 @@ def test_a_file_that_is_no_utf8_is_told(capsys: pytest.CaptureFixture[str], tmp_
     assert "question" in said
 
 
+def test_control_characters_of_a_file_are_shown_escaped(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A binary file named .csv is refused in a line that cannot steer the terminal."""
+    (tmp_path / "binary.csv").write_bytes(b"\x1b[31mred\x00,b\x07\n1,2\n")
+    code, said = told(capsys, *FAKE, "--tasks", str(tmp_path / "binary.csv"))
+    assert code == 3
+    assert r"\x1b[31mred\x00, b\x07" in said
+    assert all(sign.isprintable() for sign in said.rstrip("\n").replace("\n", ""))
+
+
 def test_no_answer_at_all_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     """A run of which every request failed ends with exit code 5, also where it is typed again and all is stored."""
     words = [*FAKE, "--tasks", "demo_who", "--limit", "3", "--model_args", "fail=1.0"]
     assert told(capsys, *words)[0] == 5
     assert main(words) == 5
     assert "answer(s) failed" in capsys.readouterr().out
+
+
+def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    """With --json stdout is one JSON document: --write_out goes to stderr, --show_config into the document."""
+    assert main([*FAKE, "--tasks", "demo_who", "--limit", "2", "--json", "--write_out", "--show_config"]) == 0
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert document["configuration"]["limit"] == 2
+    assert "demo_who: first prompt" in printed.err
 
 
 def test_reading_makes_no_store(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

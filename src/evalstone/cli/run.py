@@ -76,7 +76,7 @@ def run(as_json: bool, quiet: bool, **given: Any) -> int:
     options = {**evaluate_options(given), "question_blind": given["question_blind"]}
     command = shlex.join(["evalstone", *sys.argv[1:]])
     if given["write_out"]:
-        _write_out(kind, given["tasks"], arguments, options)
+        _write_out(kind, given["tasks"], arguments, options, to_stderr=as_json)
     with ProgressLine(quiet=quiet or as_json) as progress:
         done = evaluate(
             kind, given["tasks"], model_args=arguments, observe=progress, notify=_note, command=command, **options
@@ -117,7 +117,8 @@ def _print_run(done: "Run", given: Mapping[str, Any], *, as_json: bool) -> None:
         for path in done.write_lm_eval_files(given["output_path"], log_samples=given["log_samples"]):
             click.echo(f"wrote {path}", err=True)
     if as_json:
-        print_json(done.to_json())
+        shown = {"configuration": done.configuration()} if given["show_config"] else {}
+        print_json({**done.to_json(), **shown})
     elif given["predict_only"]:
         click.echo(f"answers are stored; score them with: evalstone show {done.short_id}")
     else:
@@ -126,7 +127,7 @@ def _print_run(done: "Run", given: Mapping[str, Any], *, as_json: bool) -> None:
             click.echo(line)
     for line in done.store.notices:
         _note(line)
-    if given["show_config"]:
+    if given["show_config"] and not as_json:
         print_json(done.configuration())
     if given["check_integrity"] and (problems := done.verify()):
         raise click.ClickException("; ".join(str(problem) for problem in problems))
@@ -136,9 +137,9 @@ def _note(line: str) -> None:
     click.echo(f"note: {line}", err=True)
 
 
-def _write_out(kind: str, tasks: Any, arguments: dict[str, Any], options: dict[str, Any]) -> None:
-    """Print the first prompt of each task, as lm-eval's --write_out does."""
+def _write_out(kind: str, tasks: Any, arguments: dict[str, Any], options: dict[str, Any], *, to_stderr: bool) -> None:
+    """Print the first prompt of each task, as lm-eval's --write_out does; to stderr where stdout is for JSON."""
     from evalstone.api.evaluate import first_prompts
 
     for name, prompt in first_prompts(kind, tasks, model_args=arguments, **options):
-        click.echo(f"--- {name}: first prompt (its end is marked by |)\n{prompt}|")
+        click.echo(f"--- {name}: first prompt (its end is marked by |)\n{prompt}|", err=to_stderr)

@@ -29,7 +29,7 @@ def _refuse_parts(file: Path, results: Mapping[str, Any]) -> None:
     for key in ("results", "configs", "versions"):
         if not isinstance(results.get(key), dict):
             raise DataError(f"{file} is no results file of lm-eval: '{key}' is missing; expected results_<time>.json")
-        if not results[key]:
+        if not results[key] and key != "versions":
             raise DataError(f"{file}: {key} is {{}}; expected at least one task")
     if not isinstance(results.get("config", {}), dict):
         raise DataError(f"{file}: config is {results['config']!r:.80}; expected an object, or no such key")
