@@ -331,6 +331,7 @@ def test_what_overall_averages_is_named() -> None:
     assert "over 1 part (2 of 3 tasks)" in text
     assert "of all 3 tasks, one by one (Holm): demo-large ahead on 2, 1 not told apart" in text
     assert "not for the group and overall, a single test each" in text
+    assert "intervals: unlike p, not corrected for several tasks" in text
 
 
 def test_members_stand_under_their_group_and_names_are_whole() -> None:

@@ -56,6 +56,7 @@ def table_notes(pair: PairComparison) -> list[str]:
         single = [*(["the group"] if len(pair.groups) == 1 else []), *(["overall"] if overall is not None else [])]
         tail = f"; not for {' and '.join(single)}, a single test{' each' if len(single) > 1 else ''}" if single else ""
         notes.append(f"p: corrected (Holm) over {', '.join(own)}{tail}")
+        notes.append("intervals: unlike p, not corrected for several tasks; one may leave out 0 beside p > .05")
     return notes
 
 
