@@ -81,6 +81,14 @@ def test_what_a_reader_must_know_stands_under_the_table() -> None:
     assert "from 3.7 points on arc_challenge to 12.5 points on stem_0" in text
 
 
+def test_the_composite_of_a_suite_stands_above_the_table() -> None:
+    """What a suite is run for is read first, not between floors and warnings."""
+    own = {"kind": "composite", "why": "no score of b", "columns": [], "reproduced": True}
+    composite = Estimate("board", "mean", "none", None, None, None, "none", 0, details=own)
+    text = as_text(run_table([view_of("m", estimate_of("t", 0.5, 6), composite)]))
+    assert text.index("m") < text.index("board: no composite") < text.index("metric")
+
+
 def test_too_few_samples_are_called_that() -> None:
     """Six samples detect nothing at a fifth of answers differing, and the line says so instead of a number."""
     text = " ".join(as_text(run_table([view_of("m", estimate_of("t", 0.5, 6))])).split())

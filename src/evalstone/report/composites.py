@@ -264,7 +264,7 @@ def _mean(values: Sequence[float | None], weights: Sequence[float]) -> float | N
 
 
 def composite_lines(views: Sequence[RunView]) -> list[str]:
-    """Return the line under a run's table that gives each composite, or says why there is none."""
+    """Return the line above a run's table that gives each composite, or says why there is none."""
     lines = []
     for view in views:
         who = f", {view.label}" if len(views) > 1 else ""

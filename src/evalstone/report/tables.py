@@ -40,15 +40,16 @@ def run_table(views: Sequence[RunView], *, unfold: bool = False) -> RenderableTy
         unfold: every task of every group.
     """
     rows = table_rows(views, unfold=unfold, primary_only=len(views) > 1)
-    lines = [Text(line, style="bold") for line in composite_lines(views)]
-    lines += [Text(line, style="yellow") for line in note_lines(rows, views)]
+    composites = [Padding(Text(line, style="bold"), (0, 1)) for line in composite_lines(views)]
+    above: list[RenderableType] = [*composites, Text("")] if composites else []
+    lines = [Text(line, style="yellow") for line in note_lines(rows, views)]
     lines += [Text(line, style="dim") for line in foot_lines(views)]
     below = [Padding(line, (0 if index else 1, 1, 0, 1)) for index, line in enumerate(lines)]
 
     def laid_out(width: int) -> RenderableType:
         if len(views) > 1:
-            return Group(side_by_side(rows, views, width), *below)
-        parts: list[RenderableType] = [heading(views[0]), *([_one_run(rows, width)] if rows else [])]
+            return Group(*above, side_by_side(rows, views, width), *below)
+        parts: list[RenderableType] = [heading(views[0]), *above, *([_one_run(rows, width)] if rows else [])]
         if width < WIDE and (calibration := _calibration(rows)):
             parts.append(calibration)
         if (floors := floors_table(rows)) is not None:
