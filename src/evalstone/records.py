@@ -306,3 +306,12 @@ class Estimate:
     higher_is_better: bool = True
     confidence: float = 0.95
     details: Mapping[str, Any] = field(default_factory=dict)  # ties, leaks, cut prompts, lm-eval's own value
+
+    def __str__(self) -> str:
+        """Return one line: task, metric, value, interval, samples."""
+        metric = self.metric if self.filter in {"none", ""} else f"{self.metric} ({self.filter})"
+        value = "undefined" if self.value is None else f"{self.value:.4g}"
+        if self.low is not None and self.high is not None:
+            value += f" ({self.confidence:.0%} interval {self.low:.4g} to {self.high:.4g})"
+        failed = f", {self.n_failed} failed" if self.n_failed else ""
+        return f"{self.task} {metric}: {value}, n = {self.n}{failed}"

@@ -16,7 +16,7 @@ from evalstone.records import LoglikelihoodAsk, Request, content_hash
 class Ranking:
     """What `rank` returns.
 
-    best: index of the most probable choice; the first of equals.
+    best: index of the most probable choice, not its text (`choices[ranking.best]`); the first of equals.
     total_nats: log-probability of each choice after the prompt, summed over its tokens.
     """
 
