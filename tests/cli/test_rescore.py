@@ -1,6 +1,7 @@
 """`rescore`, `run --prompting` and `run --prompt-preset` as they are typed."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -36,12 +37,16 @@ def test_rescore_shows_the_new_score_and_says_so(capsys: pytest.CaptureFixture[s
     assert found["rescored"][0]["metrics"][0]["name"] == "acc_bytes"
 
 
-def test_rescore_refuses_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rescore_refuses_in_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """A run that is not there, a filter for texts on choices, and a half-typed item are told with what would do."""
     said(capsys, *FAKE, "demo_facts")
     assert "unknown run 'nope'" in failed(capsys, "rescore", "nope")
     assert "reads written answers" in failed(capsys, "rescore", "last", "--filter", LOWER)
     assert "cannot be read" in failed(capsys, "rescore", "last", "--metric", "{metric")
+    assert "cannot be read" in failed(capsys, "rescore", "last", "--filter", 3000 * "{a: ")
+    (tmp_path / "latin.yaml").write_bytes("name: größer".encode("latin-1"))
+    for option in ("--filter", "--metric"):
+        assert "cannot be read" in failed(capsys, "rescore", "last", option, str(tmp_path / "latin.yaml"))
 
 
 def test_ways_are_printed_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,6 +40,14 @@ def test_a_bad_file_is_named_with_its_key(tmp_path: Path, text: str, message: st
         find_preset(str(path))
 
 
+def test_a_preset_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    """Bytes that are no UTF-8 and YAML nested too deeply are one line that names the file."""
+    for name, content in (("latin.yaml", "name: größer".encode("latin-1")), ("deep.yaml", 3000 * b"{a: ")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DataError, match=f"{name} cannot be read"):
+            find_preset(str(tmp_path / name))
+
+
 def test_a_preset_puts_the_prompt_and_ends_the_answer(tmp_path: Path) -> None:
     """Shots become turns, the delimiter is the format's, and its end-of-turn text stops written answers."""
     path = tmp_path / "own.yaml"

@@ -77,7 +77,7 @@ def _pair(spec: Mapping[str, Any], key: str, path: Path) -> tuple[str, str]:
 def _mapping(path: Path) -> Mapping[str, Any]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, RecursionError, yaml.YAMLError) as error:
         raise DataError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(content, Mapping):
         raise DataError(f"{path} holds {type(content).__name__}; expected keys and values")

@@ -37,7 +37,7 @@ def read_item(text: str, option: str) -> str | Mapping[str, Any]:
         return text
     try:
         content = yaml.safe_load(Path(text).read_text(encoding="utf-8") if is_file else text)
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, RecursionError, yaml.YAMLError) as error:
         raise UsageError(f"{option} {text!r:.120} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(content, Mapping):
         raise UsageError(f"{option} {text!r:.120} holds no mapping; expected an item as in a task file's list")
