@@ -54,6 +54,24 @@ def test_golds_of_tasks_with_different_numbers_of_choices_count_together(tmp_pat
     assert "number 1 in 100%" in findings(tmp_path, uneven)
 
 
+def test_columns_left_in_braces_are_told_with_file_and_key(tmp_path: Path) -> None:
+    """A list of templates stands as it is, as in lm-eval, so that is told; so are templates that rows hold."""
+    literal = findings(tmp_path, rows(), doc_to_choice=["{{question}}", "{{answer}}", "c", "d"])
+    assert "lamps.yaml: doc_to_choice: choices contain unrendered {{, first lamps/0/0: '{{question}}'" in literal
+    assert "write one template that gives a list" in literal
+    assert "doc_to_target" not in literal
+    within = [{**row, "question": f"{row['question']} {{{{ answer }}}}"} for row in rows()]
+    assert "doc_to_text: prompts contain unrendered {{" in findings(tmp_path, within)
+    written: Row = {"output_type": "generate_until", "doc_to_choice": ..., "metric_list": ...}
+    told = findings(tmp_path, rows(), doc_to_target=["{{answer}}"], **written)
+    assert "doc_to_target: targets contain unrendered {{" in told
+
+
+def test_braces_of_formulas_are_no_templates(tmp_path: Path) -> None:
+    """Braces that name no column, as LaTeX has them, are text."""
+    assert findings(tmp_path, [{**row, "question": f"{row['question']} x^{{{{2}}}}"} for row in rows()]) == ""
+
+
 def test_repeats_and_contradictions_are_told(tmp_path: Path) -> None:
     """A row asked twice is counted, and so is a question with two right answers."""
     test = [*rows(), rows()[0], {**rows()[1], "answer": 3}]

@@ -4,6 +4,7 @@ Golds in a skewed place, rows asked twice or with two answers, samples among the
 empty or of which the first token decides nothing. Each check yields findings in words.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ SKEW_P = 0.001  # golds this unlikely under an even spread are told
 FEWEST_EXPECTED = 5.0  # samples per place that a chi-square needs
 TOKENISED = 200  # samples whose choices are tokenised
 LONGEST_LABEL = 3  # characters up to which a choice is a label: A, (b), yes
+_BRACES = re.compile(r"\{\{-?\s*(\w+)[^{}]*\}\}")
+_SHOWN_AS = {"doc_to_choice": "choices", "doc_to_text": "prompts", "doc_to_target": "targets"}
 SPACES = " \u2581Ġ"  # what tokenizers write for a space
 
 
@@ -55,6 +58,7 @@ def check_requests(task: Checked) -> Iterator[Finding]:
     yield from _absent_golds(task)
     yield from _gold_places(task)
     yield from _choices(task)
+    yield from _unrendered(task)
     yield from _leaks(task)
     yield from _ends(task)
 
@@ -131,6 +135,26 @@ def _choices(task: Checked) -> Iterator[Finding]:
         yield _warning(f"{len(equal)} sample(s) offer the same choice twice, first {equal[0]}: ties are certain there")
     if empty:
         yield Finding("error", f"{len(empty)} sample(s) have an empty choice, first {empty[0]}: it cannot be scored")
+
+
+def _unrendered(task: Checked) -> Iterator[Finding]:
+    """Tell where a column is still named in braces: a list is taken literally, and so are templates inside rows."""
+    first: dict[str, tuple[str, str]] = {}
+    for request, sample in zip(task.requests, task.samples, strict=True):
+        last = request.segments[-1] if request.segments else request.prompt
+        choices = _texts(request)
+        target = () if choices else (request.target,)  # with choices it is one of them
+        shown = {"doc_to_choice": choices, "doc_to_text": (last,), "doc_to_target": target}
+        for key, texts in shown.items():
+            named = next((m for text in texts for m in _BRACES.finditer(text) if m.group(1) in sample.row), None)
+            if named is not None and task.bound.task.spec.get(key) is not None:
+                first.setdefault(key, (request.id, named.group(0)))
+    for key, (where, seen) in first.items():
+        remedy = "; write one template that gives a list, such as '{{[A, B]}}'" if key == "doc_to_choice" else ""
+        yield _warning(
+            f"{task.bound.task.source}: {key}: {_SHOWN_AS[key]} contain unrendered {{{{, first {where}: '{seen}' is "
+            f"put to the model as it stands{remedy}"
+        )
 
 
 def _leaks(task: Checked) -> Iterator[Finding]:
