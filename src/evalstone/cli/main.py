@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import click
 
+from evalstone.cli.output import printable
 from evalstone.cli.spelling import normalise, with_command
 from evalstone.errors import EvalstoneError
 
@@ -102,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit does not complain again
         return 141
     except EvalstoneError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(f"error: {printable(str(error))}", err=True)
         return error.exit_code
     return result if isinstance(result, int) else 0
 

@@ -1,6 +1,7 @@
 """How commands print: JSON for programs, tables for people, one width for both terminals and files."""
 
 import json
+import unicodedata
 from typing import Any
 
 import click
@@ -9,6 +10,13 @@ json_option = click.option("--json", "as_json", is_flag=True, help="JSON for pro
 store_option = click.option(
     "--store", metavar="FILE|URL", help="The store (default: EVALSTONE_STORE, or your data folder)."
 )
+
+
+def printable(text: str) -> str:
+    """Return text without control characters, which would steer the terminal: codes stand for them; lines stay."""
+    return "".join(
+        sign if sign in "\n\t" or unicodedata.category(sign) != "Cc" else f"\\x{ord(sign):02x}" for sign in text
+    )
 
 
 def print_json(value: Any) -> None:
