@@ -58,6 +58,7 @@ def test_fractions_are_exact() -> None:
     ("changes", "message"),
     [
         ({"members": []}, "at least one of `members`"),
+        ({"members": 3}, "members is 3; expected a list"),
         ({"missing": "drop"}, "expected refuse: no composite with holes"),
         ({"normalise": "percent"}, "normalise is 'percent'; expected one of none, chance, minmax"),
         ({"aggregate": "median"}, "expected one of mean, weighted, winrate, geometric"),

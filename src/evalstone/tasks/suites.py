@@ -107,6 +107,8 @@ def suite_from(spec: Mapping[str, Any], source: Path | None = None) -> Suite:
         raise DataError(f"{where}: a suite needs a `name` and at least one of `members`")
     if spec.get("missing", "refuse") != "refuse":
         raise DataError(f"{where}: missing is {spec['missing']!r}; expected refuse: no composite with holes")
+    if not isinstance(spec["members"], list | tuple):
+        raise DataError(f"{where}: members is {spec['members']!r:.120}; expected a list of tasks with their metrics")
     members = tuple(_member(one, where) for one in spec["members"])
     suite = Suite(
         name=spec["name"],
