@@ -77,11 +77,13 @@ def test_too_few_samples_show_nothing(tasks: Path) -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    """A difference larger than the disagreement, or none, is a usage error."""
+    """A difference larger than the disagreement, none, or less than a hundredth of a point is a usage error."""
     with pytest.raises(UsageError, match="disagree"):
         WantedPower(0.3, 0.2)
-    with pytest.raises(UsageError):
-        WantedPower(0.0)
+    for difference in (0.0, 1e-302, 0.9e-4):
+        with pytest.raises(UsageError, match=r"expected points from 0\.01 to below 100"):
+            WantedPower(difference)
+    assert WantedPower(0.01 / 100).difference == 1e-4
 
 
 def test_plan_prints_what_the_difference_needs(tasks: Path) -> None:

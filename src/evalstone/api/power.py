@@ -17,6 +17,8 @@ __all__ = ["DISAGREEMENT", "PowerLine", "WantedPower", "power_of_plan"]
 
 DISAGREEMENT = 0.2  # of the answers: what two models of near accuracy often show; a comparison shows the measured one
 
+SMALLEST_DIFFERENCE = 1e-4  # a hundredth of a point: to see less takes more samples than any benchmark has
+
 
 @dataclass(frozen=True, slots=True)
 class PowerLine:
@@ -45,10 +47,10 @@ class WantedPower:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be."""
-        if not 0 < self.difference < 1 or not 0 < self.disagreement <= 1:
+        if not SMALLEST_DIFFERENCE <= self.difference < 1 or not 0 < self.disagreement <= 1:
             raise UsageError(
                 f"the difference is {100 * self.difference:g} points and the disagreement {self.disagreement:g}; "
-                "expected points above 0 and below 100, and a share above 0 and at most 1"
+                f"expected points from {100 * SMALLEST_DIFFERENCE:g} to below 100, and a share above 0 and at most 1"
             )
         if self.difference > self.disagreement:
             raise UsageError(
