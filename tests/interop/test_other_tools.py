@@ -204,6 +204,20 @@ def test_a_sample_that_failed_is_not_a_wrong_answer(tmp_path: Path) -> None:
     assert run.row.n_failed == 1
 
 
+def test_a_mean_that_is_not_finite_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """NaN as the mean of an Inspect log is undefined: the samples' own number is shown, and as JSON too."""
+    log = as_json_log(tmp_path, "capitals", model="m", first={})
+    whole = json.loads(log.read_text())
+    for score in whole["results"]["scores"]:
+        for metric in score["metrics"].values():
+            metric["value"] = float("nan")
+    log.write_text(json.dumps(whole))
+    assert main(["import", str(log), "--json", "--store", str(tmp_path / "store.sqlite")]) == 0
+    json.loads(capsys.readouterr().out)
+    assert main(["show", "last", "--json", "--store", str(tmp_path / "store.sqlite")]) == 0
+    assert {one["n"] for one in json.loads(capsys.readouterr().out)["estimates"]} == {5}
+
+
 def test_epochs_are_repeats_of_one_sample(tmp_path: Path) -> None:
     """Two epochs are two answers to one request, and its score is what Inspect reduced them to."""
     run = import_run(str(tmp_path / "store.sqlite"), TOOLS["inspect"]).run

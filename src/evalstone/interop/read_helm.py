@@ -5,7 +5,6 @@ values under perturbed inputs. Several train trials of an instance become one sc
 Source: crfm-helm 0.5, https://crfm-helm.readthedocs.io
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any
 
 from evalstone.errors import DataError
 from evalstone.interop.imported import ForeignRun, ForeignSample, StatedValue
-from evalstone.interop.log_files import json_object, one_model
+from evalstone.interop.log_files import json_object, one_model, parse_json
 from evalstone.report.evidence import MetricInput, TaskSummaryInput
 from evalstone.statistics.aggregate import LOWER_IS_BETTER
 
@@ -92,8 +91,8 @@ def _folder(path: Path) -> _Folder:
 
 def _list(file: Path) -> list[dict[str, Any]]:
     try:
-        loaded = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        loaded = parse_json(file.read_text(encoding="utf-8"), str(file))
+    except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file} cannot be read: {error}; expected HELM's list of statistics") from error
     if not isinstance(loaded, list):
         raise DataError(f"{file} holds a {type(loaded).__name__}; expected HELM's list of statistics")

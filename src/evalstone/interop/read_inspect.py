@@ -5,7 +5,6 @@ become numbers as Inspect's own `value_to_float` has it.
 Source: inspect_ai 0.3, https://inspect.aisi.org.uk/eval-logs.html
 """
 
-import json
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any
 
 from evalstone.errors import DataError
 from evalstone.interop.imported import ForeignRun, ForeignSample, StatedValue
-from evalstone.interop.log_files import json_object, one_model, zip_member
+from evalstone.interop.log_files import json_object, one_model, parse_json, zip_member
 from evalstone.report.evidence import MetricInput, TaskSummaryInput
 
 __all__ = ["inspect_logs", "read_inspect"]
@@ -83,12 +82,16 @@ def _log(file: Path) -> _Log:
     try:
         with zipfile.ZipFile(file) as archive:
             names = archive.namelist()
-            header = json.loads(zip_member(archive, "header.json"))
-            samples = [json.loads(zip_member(archive, name)) for name in names if name.startswith("samples/")]
-            reduced = json.loads(zip_member(archive, "reductions.json")) if "reductions.json" in names else ()
+            header = _member(archive, "header.json")
+            samples = [_member(archive, name) for name in names if name.startswith("samples/")]
+            reduced = _member(archive, "reductions.json") if "reductions.json" in names else ()
     except (OSError, zipfile.BadZipFile, KeyError) as error:
         raise DataError(f"{file} is no log of Inspect: {error}; expected an archive with header.json") from error
     return _Log(file, header, samples, reduced)
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> Any:
+    return parse_json(zip_member(archive, name), f"{archive.filename}, {name}")
 
 
 def _task(log: _Log) -> TaskSummaryInput:
@@ -123,7 +126,7 @@ def _stated(log: _Log) -> Iterator[StatedValue]:
         mean = next((name for name in MEANS if name in values), None)
         n = int(score.get("scored_samples") or 0)
         name = _name(log, score)
-        if mean is not None:
+        if mean is not None and values[mean] is not None:
             yield StatedValue(log.task, name, float(values[mean]), values.get("stderr"), n)
         for other, value in values.items():
             if other not in {*MEANS, "stderr", "std", "var"} and isinstance(value, int | float):
