@@ -59,7 +59,7 @@ def print_plan(planned: "PlannedRun") -> None:
     for note in planned.notes:
         click.echo(f"note: {note}", err=True)
     table = Table(box=None, pad_edge=False)
-    for name in ("tasks", "samples", "asks", "tokens asked", "distinct", "shared", "at least"):
+    for name in ("tasks", "samples", "asks", "tokens asked", "distinct", "shared", "about"):
         table.add_column(name, justify="left" if name == "tasks" else "right")
     for chunk in planned.chunks:
         work = chunk.work

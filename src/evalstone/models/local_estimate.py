@@ -15,6 +15,7 @@ from evalstone.records import ModelIdentity, WorkEstimate
 
 BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 GEMM_SIZE = 1024
+REACHED_SHARE = 0.5  # of the matrix rate, assumed of a whole forward pass: attention and small products cost too
 
 
 def estimate_work(
@@ -28,7 +29,7 @@ def estimate_work(
     """Return the work of these asks; memory and seconds are None where they cannot be told.
 
     Units: memory_bytes for the weights, the open path's keys and values, and the sequences; seconds on the CPU, from
-        the rate at which this machine multiplies matrices right now (an upper bound of the engine's rate). Texts are
+        half this machine's present matrix rate: a rough figure, too low where other programs run too. Texts are
         counted as long as they may become: seldom are they.
     """
     spans: dict[bytes, Span] = {span.key: span for asked in asks for span in asked.spans}
@@ -47,7 +48,7 @@ def estimate_work(
     seconds = None
     on_cpu = device == "cpu" or (device == "auto" and not Path("/dev/nvidia0").exists())
     if identity.n_parameters is not None and on_cpu and n_distinct:
-        seconds = n_distinct * 2 * identity.n_parameters / measured_gemm_rate()
+        seconds = n_distinct * 2 * identity.n_parameters / (REACHED_SHARE * measured_gemm_rate())
     every: list[Asked | AskedText] = [*asks, *texts]
     too_long = dict.fromkeys(a.request_id for a in every if a.n_cut_tokens or a.error_kind == "PromptTooLong")
     n_asks = len(asks) + sum(text.settings.repeats for text in texts)
