@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -30,6 +31,8 @@ from tests.models.cluster_driver import answers, requests
 from tests.models.cluster_of_two import TOO_BUSY, TRIES, free_ports
 
 MODEL = Path(evalstone.__file__).parent / "library" / "demo_models" / "small"
+PATIENCE_SECONDS = 150.0
+
 needs_ray = pytest.mark.skipif(
     find_spec("ray") is None, reason="ray is not installed: pip install 'evalstone[cluster]'"
 )
@@ -140,12 +143,15 @@ def cluster_workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 @contextmanager
 def driven(address: str, folder: Path, mode: str) -> Iterator[subprocess.Popen[str]]:
-    """Yield a driver on the cluster, and end it."""
+    """Yield a driver on the cluster, and end it; one that says nothing more for long is ended sooner, never awaited."""
     command = [sys.executable, "-m", "tests.models.cluster_driver", str(folder), address, mode]
     driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    patience = threading.Timer(PATIENCE_SECONDS, driver.kill)
+    patience.start()
     try:
         yield driver
     finally:
+        patience.cancel()
         driver.kill()
         driver.communicate()
 
