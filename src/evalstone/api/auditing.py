@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from evalstone.api.evaluate import prepare_run
+from evalstone.api.evaluate import prepare_run, render_of
 from evalstone.api.options import EvaluateOptions
 from evalstone.api.run import Run
 from evalstone.audit.calibration import CalibrationAudit
@@ -16,8 +16,7 @@ from evalstone.audit.prompts import PromptAudit, PromptVariant, askable_items
 from evalstone.audit.prompts import audit_prompts as prompts_of_task
 from evalstone.errors import StoreError, UnknownName, UsageError
 from evalstone.models.model import Model
-from evalstone.prompts.prompter import Render
-from evalstone.records import JsonValue, Message
+from evalstone.records import JsonValue
 from evalstone.registry import nearest
 from evalstone.tasks.bound import BoundTask
 
@@ -27,7 +26,6 @@ __all__ = [
     "audit_contamination",
     "audit_prompts",
     "check_ending",
-    "render_of",
     "write_json",
 ]
 
@@ -127,15 +125,6 @@ def _without_shots(
 ) -> tuple[Model, tuple[BoundTask, ...]]:
     answering, prepared = prepare_run(model, tasks, {**options, "num_fewshot": 0})
     return answering, prepared.bound
-
-
-def render_of(model: Model) -> Render:
-    """Return the function that puts messages into a model's chat template."""
-
-    def render(messages: Sequence[Message], continue_final: bool) -> str:
-        return model.render(messages, continue_final=continue_final)
-
-    return render
 
 
 def check_ending(path: Path | None) -> None:

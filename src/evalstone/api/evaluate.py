@@ -13,6 +13,7 @@ from evalstone.errors import UsageError
 from evalstone.models.create import create_model
 from evalstone.models.model import Model
 from evalstone.models.worker_process import serve_if_launched
+from evalstone.prompts.prompter import Render
 from evalstone.records import Message
 from evalstone.runner.execute import execute
 from evalstone.runner.plan import PreparedRun, prepare
@@ -98,16 +99,22 @@ def choose_tasks(tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[
 def first_prompts(model: Any, tasks: str | Sequence[str], **options: Unpack[EvaluateOptions]) -> list[tuple[str, str]]:
     """Return each task's name and the exact text of its first prompt."""
     answering, prepared = prepare_run(model, tasks, options)
-
-    def render(messages: Sequence[Message], continue_final: bool) -> str:
-        return answering.render(messages, continue_final=continue_final)
-
+    render = render_of(answering)
     found: list[tuple[str, str]] = []
     for bound in prepared.bound:
         sample = next(iter(bound.samples()), None)
         if sample is not None:
             found.append((bound.plan.name, bound.request(sample, render).prompt))
     return found
+
+
+def render_of(model: Model) -> Render:
+    """Return the function that puts messages into a model's chat template."""
+
+    def render(messages: Sequence[Message], continue_final: bool) -> str:
+        return model.render(messages, continue_final=continue_final)
+
+    return render
 
 
 def split_names(tasks: str | Sequence[str]) -> list[str]:

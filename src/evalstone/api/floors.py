@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from evalstone.api.auditing import render_of
+from evalstone.api.evaluate import render_of
 from evalstone.api.run import Run
 from evalstone.audit.question_blind import question_blind_floor
 from evalstone.errors import DataError

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
-from evalstone.api.evaluate import prepare_run
+from evalstone.api.evaluate import prepare_run, render_of
 from evalstone.api.options import EvaluateOptions
 from evalstone.api.power import PowerLine, WantedPower, power_of_plan
 from evalstone.records import RunPlan, WorkEstimate
@@ -54,14 +54,11 @@ def plan_run(
     answering, prepared = prepare_run(model, tasks, options)
     power = power_of_plan(prepared, wanted) if wanted is not None else []
     chunks: list[PlannedChunk] = []
+    render = render_of(answering)
     for bound in chunks_of(prepared.bound):
         names = tuple(one.plan.name for one in bound)
         if told is not None:
             told(names)
-
-        def render(messages: Sequence[Any], continue_final: bool) -> str:
-            return answering.render(messages, continue_final=continue_final)
-
         requests = [request for one in bound for request in one.requests(render)]
         leaked = sum(request.n_leaked_shots > 0 for request in requests)
         chunks.append(PlannedChunk(names, len(requests), leaked, answering.estimate(requests)))
