@@ -19,8 +19,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "settings": {"errors"},
     "records": {"errors"},
     "registry": {"errors"},
+    "hub_access": set(),
     # pure middle: each part takes records and gives records, and can be tested alone
-    "datasets": {"errors", "settings", "records"},
+    "datasets": {"errors", "settings", "records", "hub_access"},
     "prompts": {"errors", "records", "randomness"},
     "scoring": {"errors", "records", "settings", "registry"},
     "statistics": {"errors", "randomness"},
@@ -38,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "scoring",
         "statistics",
     },
-    "models": {"errors", "records", "registry", "settings", "randomness", "engine"},
+    "models": {"errors", "records", "registry", "settings", "randomness", "hub_access", "engine"},
     "judges": {
         "errors",
         "records",

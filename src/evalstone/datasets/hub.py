@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from evalstone import settings
@@ -10,6 +11,7 @@ from evalstone.datasets.digests import combined_digest
 from evalstone.datasets.files import class_labels
 from evalstone.datasets.rows import Rows
 from evalstone.errors import DataError, MissingExtra
+from evalstone.hub_access import hub_or_cache
 
 _COMMIT = re.compile(r"@([0-9a-f]{40})")
 
@@ -26,8 +28,10 @@ def load_from_hub(spec: DatasetSpec) -> LoadedDataset:
     kwargs = {key: value for key, value in spec.kwargs if key != "trust_remote_code"}
     if spec.revision:
         kwargs["revision"] = spec.revision
+    on_the_hub = nullcontext() if "data_files" in kwargs else hub_or_cache()  # other addresses have hosts of their own
     try:
-        loaded = datasets.load_dataset(path=spec.path, name=spec.name, **kwargs)
+        with on_the_hub:
+            loaded = datasets.load_dataset(path=spec.path, name=spec.name, **kwargs)
     except Exception as error:  # every failure of the library, of many types, becomes one of ours
         raise DataError(_explain(spec, error)) from error
     by_split = dict(loaded) if isinstance(loaded, Mapping) else {str(loaded.split): loaded}
@@ -76,9 +80,12 @@ def _explain(spec: DatasetSpec, error: Exception) -> str:
             f"data set {spec.title} is gated on the Hub ({text:.200}); accept its terms on its page, "
             "then set HF_TOKEN to a token that may read it"
         )
-    offline = " (HF_HUB_OFFLINE is set)" if settings.read("HF_HUB_OFFLINE") else ""
+    why = f"cannot load data set {spec.title} from the Hub: {text:.300}"
+    if "OfflineModeIsEnabled" in text:
+        asked = "HF_HUB_OFFLINE is set" if settings.read("HF_HUB_OFFLINE") else "the Hub cannot be reached"
+        why = f"data set {spec.title} is not in the Hub's local cache, and {asked}"
     return (
-        f"cannot load data set {spec.title} from the Hub{offline}: {text:.300}; "
+        f"{why}; "
         f"to use local files put <folder>/{spec.path}/{spec.name or 'default'}/<split>.parquet and name the folder "
         "with --data-dir or EVALSTONE_DATA"
     )

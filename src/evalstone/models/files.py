@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalstone.errors import ModelUnavailable
+from evalstone.hub_access import hub_or_cache
 from evalstone.settings import cache_folder
 
 CONFIGURATION = ("config.json", "generation_config.json", "adapter_config.json")
@@ -76,9 +77,9 @@ def _from_hub(name: str, revision: str | None, *, weights: bool) -> Path:
         with suppress(Exception):  # a commit never changes, so what was fetched once needs no question to the Hub
             return Path(snapshot_download(name, revision=revision, local_files_only=True))
     try:
-        return Path(
-            snapshot_download(name, revision=revision, ignore_patterns=_unwanted(name, revision, weights=weights))
-        )
+        with hub_or_cache():
+            unwanted = _unwanted(name, revision, weights=weights)
+            return Path(snapshot_download(name, revision=revision, ignore_patterns=unwanted))
     except Exception as error:  # the Hub client raises many kinds; all of them mean: no model
         raise ModelUnavailable(_why_not_fetched(name, revision, error)) from error
 

@@ -1,0 +1,88 @@
+"""Whether the Hub can be reached: asked once and briefly, before its own library asks six times over half a minute.
+
+Only the connection is tried, not an answer, so a slow Hub is a reachable one. Where there is no connection the Hub's
+libraries are told so for the time of one look-up, and take what their local cache holds.
+"""
+
+import selectors
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import lru_cache
+from queue import Empty, Queue
+from threading import Thread
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+__all__ = ["hub_or_cache"]
+
+CONNECT_SECONDS = 2.5  # a lost first packet is sent again after one second
+ASKED_AGAIN_SECONDS = 60
+_PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
+
+
+@contextmanager
+def hub_or_cache() -> Iterator[None]:
+    """Within it the Hub's libraries use their local cache alone if the Hub cannot be reached now."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE or _is_reachable(constants.ENDPOINT, int(time.monotonic() / ASKED_AGAIN_SECONDS)):
+        yield
+        return
+    readers: list[Any] = [constants]  # both look at their own name before each request
+    if "datasets.config" in sys.modules:
+        readers.append(sys.modules["datasets.config"])
+    before = [reader.HF_HUB_OFFLINE for reader in readers]
+    for reader in readers:
+        reader.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        for reader, value in zip(readers, before, strict=True):
+            reader.HF_HUB_OFFLINE = value
+
+
+@lru_cache(maxsize=1)
+def _is_reachable(endpoint: str, _minute: int) -> bool:
+    """Return whether a connection to the Hub, or to the proxy on the way, comes about in time."""
+    answers: Queue[bool] = Queue()
+    host, port = _next_stop(endpoint)
+    # A name server that does not answer holds its caller for as long as it likes: hence a thread that may be left.
+    Thread(target=lambda: answers.put(_connects(host, port)), daemon=True).start()
+    try:
+        return answers.get(timeout=CONNECT_SECONDS)
+    except Empty:
+        return False
+
+
+def _next_stop(endpoint: str) -> tuple[str, int]:
+    """Return host and port of an address, or of the proxy that the environment names for it."""
+    place = urlsplit(endpoint)
+    proxies = getproxies()
+    proxy = proxies.get(place.scheme) or proxies.get("all")
+    if proxy and not proxy_bypass(place.hostname or ""):
+        place = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    return place.hostname or "", place.port or _PORTS.get(place.scheme, 80)
+
+
+def _connects(host: str, port: int) -> bool:
+    """Return whether any address of a host takes a connection; all are tried at once, as some may lead nowhere."""
+    with ExitStack() as opened, selectors.DefaultSelector() as waiting, suppress(OSError):
+        for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            with suppress(OSError):  # a family that this machine does not have
+                one = opened.enter_context(socket.socket(family, kind, protocol))
+                one.setblocking(False)
+                one.connect_ex(address)
+                waiting.register(one, selectors.EVENT_WRITE, one)
+        while waiting.get_map():
+            ready = waiting.select(CONNECT_SECONDS)
+            if not ready:
+                return False
+            for key, _ in ready:
+                if key.data.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
+                    return True
+                waiting.unregister(key.data)
+    return False
