@@ -5,25 +5,37 @@ from pathlib import Path
 
 import click
 
-from evalstone.cli.main import COMMANDS, LazyGroup, cli
+from evalstone.cli.main import COMMANDS, cli
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 HEAD = "# The command line\n\nWritten by `make docs` from the commands themselves.\n"
+WIDTH = 100
 
 
 def page() -> str:
     """Return the page's text."""
-    sections = [HEAD]
-    context = click.Context(cli, info_name="evalstone", max_content_width=100, terminal_width=100)
-    if not isinstance(cli, LazyGroup):
-        raise TypeError("the command line's root is a LazyGroup")
-    for name in COMMANDS:
-        command = cli.get_command(context, name)
-        if command is None:
-            raise LookupError(name)
-        with click.Context(command, info_name=name, parent=context, max_content_width=100, terminal_width=100) as inner:
-            sections.append(f"## {name}\n\n```text\n{command.get_help(inner)}\n```\n")
-    return "\n".join(sections)
+    root = _context(cli, "evalstone", None)
+    return "\n".join([HEAD, *(section for name in COMMANDS for section in sections(root, name))])
+
+
+def sections(parent: click.Context, name: str) -> list[str]:
+    """Return a command's section, then those of the commands within it."""
+    if not isinstance(parent.command, click.Group):
+        raise TypeError(f"{parent.command_path} has no commands within it")
+    command = parent.command.get_command(parent, name)
+    if command is None:
+        raise LookupError(name)
+    with _context(command, name, parent) as context:
+        depth = context.command_path.count(" ")
+        title = context.command_path.removeprefix("evalstone ")
+        own = f"{'#' * (depth + 1)} {title}\n\n```text\n{command.get_help(context)}\n```\n"
+        inner = command.list_commands(context) if isinstance(command, click.Group) else []
+        return [own, *(section for each in inner for section in sections(context, each))]
+
+
+def _context(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
+    names = cli.context_settings["help_option_names"]
+    return click.Context(command, parent, name, max_content_width=WIDTH, terminal_width=WIDTH, help_option_names=names)
 
 
 def main() -> int:
