@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
 from evalstone.errors import UnknownName
+from evalstone.report.console import as_text
+from evalstone.report.tables import run_list_table
 from evalstone.store import Store
 from evalstone.store.run_list import _find
 from tests.store import examples
@@ -27,6 +30,20 @@ def test_runs_are_listed_the_latest_first(store: Store) -> None:
     assert latest.status == "finished"
     assert latest.summary == {"letters": {"n": 8}}
     assert earlier.status == "running"
+
+
+def test_turns_of_a_conversation_are_one_sample(store: Store) -> None:
+    """Samples are counted, not requests, while a run is written and after it."""
+    run = store.open_run(examples.plan(), facts={})
+    first_turns = examples.requests()
+    store.add_requests(run.run_id, first_turns, examples.samples())
+    store.add_requests(run.run_id, [replace(request, turn=1) for request in first_turns[:5]], [])
+    (listed,) = store.runs()
+    assert (listed.n_samples, listed.n_requests) == (8, 13)
+    store.close_run(run.run_id, run.attempt_id, "finished")
+    (listed,) = store.runs()
+    assert (listed.n_samples, listed.n_requests) == (8, 13)
+    assert " 8 " in as_text(run_list_table([listed]), 100)
 
 
 def test_runs_are_found_by_words(store: Store) -> None:

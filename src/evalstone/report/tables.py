@@ -101,7 +101,7 @@ def run_list_table(rows: Sequence[RunRow]) -> RenderableType:
             row.short_id,
             _model_name(row.model),
             _few(_asked_for(row)),
-            f"{row.n_requests:,}",
+            f"{row.n_samples:,}",
             Text(_state(row) + n_failed, style="" if row.status == "finished" and not n_failed else "yellow"),
             row.updated_at[:16].replace("T", " "),
         )
@@ -124,6 +124,7 @@ def runs_to_json(rows: Sequence[RunRow]) -> list[dict[str, JsonValue]]:
             "profile": row.plan.profile,
             "tasks": list(row.tasks),
             "status": row.status,
+            "n_samples": row.n_samples,
             "n_requests": row.n_requests,
             "n_outputs": row.n_outputs,
             "n_failed": row.n_failed,

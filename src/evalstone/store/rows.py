@@ -33,7 +33,8 @@ class RunRow:
     created_at: str
     updated_at: str  # when the last attempt began or ended
     n_attempts: int
-    n_requests: int
+    n_samples: int
+    n_requests: int  # more than samples where there are conversations
     n_outputs: int
     n_failed: int  # outputs with an error
     n_scores: int

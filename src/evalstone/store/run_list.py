@@ -96,6 +96,7 @@ def _n_shared(one: str, other: str) -> int:
 
 
 def _run_row(connection: Connection, row: Row[Any], short: str) -> RunRow:
+    plan = plan_from_json(unpack_text(row.plan))
     counts = counts_of(connection, row.id) if row.seal is None else sealed_counts(row.seal)
     of_run = attempt_table.c.run == row.id
     n_attempts = connection.execute(select(func.count()).where(of_run)).scalar_one()
@@ -108,16 +109,24 @@ def _run_row(connection: Connection, row: Row[Any], short: str) -> RunRow:
     return RunRow(
         run_id=row.run_id,
         short_id=short,
-        plan=plan_from_json(unpack_text(row.plan)),
+        plan=plan,
         status=status,
         created_at=row.created_at,
         updated_at=row.updated_at,
         n_attempts=n_attempts,
+        n_samples=_n_samples(connection, row.id) if row.seal is None else sum(task.n_samples for task in plan.tasks),
         command=None if last is None else unpack_optional(last.command),
         summary=unpack_json(row.summary) or {},
         extra=unpack_json(row.extra) or {},
         **counts,
     )
+
+
+def _n_samples(connection: Connection, number: int) -> int:
+    """Return how many samples were put so far; the later turns of a conversation are requests of the same sample."""
+    joined = requests.join(run_tasks, run_tasks.c.id == requests.c.run_task)
+    first_turns = select(func.count()).select_from(joined).where(run_tasks.c.run == number, requests.c.turn == 0)
+    return int(connection.execute(first_turns).scalar_one())
 
 
 def _attempt_row(run_id: str, row: Row[Any]) -> AttemptRow:
