@@ -138,7 +138,7 @@ class Request:
     turn: int = 0
     target: str = ""  # what is logged as the reference, as text
     n_shots: int = 0
-    n_leaked_shots: int = 0  # shots that are this very sample or a row identical to it
+    n_leaked_shots: int = 0  # shots that are this very sample, or a row that asks the same
 
     @property
     def id(self) -> str:

@@ -81,11 +81,14 @@ def test_repeats_and_contradictions_are_told(tmp_path: Path) -> None:
 
 
 def test_shots_that_show_the_question_are_told(tmp_path: Path) -> None:
-    """A sample among its own shots is told, and so is its question in a row that differs elsewhere."""
+    """A sample or a near-duplicate among its own shots is told, and so is its question beside other choices."""
     same = rows(4)
     assert "4 sample(s) are among their own shots" in findings(tmp_path / "same", same, same, 4)
-    other = [{**row, "source": "book"} for row in same]
-    told = findings(tmp_path / "other", [{**row, "source": "web"} for row in same], other, 4)
+    near = [{**row, "source": "book", "question": row["question"].upper()} for row in same]
+    told = findings(tmp_path / "near", [{**row, "source": "web"} for row in same], near, 4)
+    assert "4 sample(s) are among their own shots, themselves or as a near-duplicate" in told
+    other = [{**row, "choices": [f"{choice} or so" for choice in row["choices"]]} for row in same]
+    told = findings(tmp_path / "other", same, other, 4)
     assert "4 sample(s) have their question among their shots in a row that differs" in told
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalstone.errors import PlanError
-from evalstone.prompts.few_shot import DrawRules, count_leaks, draw_shots, order_of_samples
+from evalstone.prompts.few_shot import DrawRules, LeakGuard, draw_shots, order_of_samples
 from evalstone.records import Sample, content_hash
 
 
@@ -106,7 +106,7 @@ def test_our_own_scheme_never_leaks(n_shots: int, values: list[int]) -> None:
             draw_shots(samples, len(pool), pool, rules)
         return
     for sample, shots in zip(samples, draw_shots(samples, len(pool), pool, rules), strict=True):
-        assert count_leaks(sample, shots, pool) == 0
+        assert LeakGuard(pool, None).count(sample, shots) == 0
         assert len(set(shots)) == n_shots
 
 
@@ -135,7 +135,9 @@ def test_our_own_scheme_does_not_depend_on_the_others() -> None:
 
 
 def test_leaks_are_counted() -> None:
-    """A shot equal to the sample's row is counted, wherever it lies."""
+    """A shot equal to the sample's row is counted, wherever it lies, and one that asks the same where that is known."""
     sample = samples_of([{"n": 3}])[0]
-    assert count_leaks(sample, (1, 3, 5), POOL) == 1
-    assert count_leaks(sample, (1, 2), POOL) == 0
+    assert LeakGuard(POOL, None).count(sample, (1, 3, 5)) == 1
+    assert LeakGuard(POOL, None).count(sample, (1, 2)) == 0
+    assert LeakGuard(POOL, lambda row: row["n"] % 2).count(sample, (1, 2, 3, 4, 5)) == 3
+    assert LeakGuard(POOL, lambda row: None).count(sample, (1, 2, 3)) == 1

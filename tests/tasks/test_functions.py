@@ -1,6 +1,7 @@
 """Code that task files name: imported late, only where it may run, and without a trace."""
 
 import random
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,65 @@ def test_edited_code_is_imported_anew(tmp_path: Path) -> None:
         prompts.append(next(task.requests()).prompt)
     assert prompts == ["one", "two"]
     assert hashes[0] != hashes[1]
+
+
+def _said(folder: Path) -> tuple[str, str]:
+    """Return the hash and the first prompt of the small task that `say.py` puts."""
+    task = bound(folder, doc_to_text="!function say.text")
+    return task.plan.spec_hash, next(task.requests()).prompt
+
+
+@pytest.mark.parametrize("beside", ["words.py", "words/__init__.py", "words/deep.py"])
+def test_a_file_that_a_helper_imports_is_part_of_the_hash(tmp_path: Path, beside: str) -> None:
+    """Trap 8: editing a file that a task's function file imports changes the task's hash, and the new one is used."""
+    where = {"words.py": "words", "words/__init__.py": "words", "words/deep.py": "words.deep"}[beside]
+    (tmp_path / beside).parent.mkdir(exist_ok=True)
+    (tmp_path / "say.py").write_text(f"from {where} import WORD\ndef text(row): return WORD\n")
+    found = []
+    for word in ("one", "two", "one"):
+        (tmp_path / beside).write_text(f"WORD = '{word}'\n")
+        found.append(_said(tmp_path))
+    assert [prompt for _, prompt in found] == ["one", "two", "one"]
+    assert found[0] == found[2] != found[1]
+
+
+def test_imports_are_followed_through_files_that_import_others(tmp_path: Path) -> None:
+    """A file two imports away is part of the hash, one that nobody imports is not; a circle ends."""
+    (tmp_path / "say.py").write_text("import near\ndef text(row): return near.far.WORD\n")
+    (tmp_path / "near.py").write_text("import json\nimport far\n")
+    (tmp_path / "far.py").write_text("WORD = 'far'\ndef late():\n    import near\n")
+    first = _said(tmp_path)
+    (tmp_path / "stranger.py").write_text("WORD = 'other'\n")
+    assert _said(tmp_path) == first
+    (tmp_path / "far.py").write_text("WORD = 'farther'\ndef late():\n    import near\n")
+    assert _said(tmp_path)[1] == "farther"
+    assert _said(tmp_path)[0] != first[0]
+
+
+def test_files_of_one_name_in_two_folders_are_two(tmp_path: Path) -> None:
+    """Each task's function file finds the helper beside it, and none is left behind in the process."""
+    prompts = []
+    for word in ("here", "there"):
+        folder = tmp_path / word
+        folder.mkdir()
+        (folder / "words_of_a_folder.py").write_text(f"WORD = '{word}'\n")
+        (folder / "say.py").write_text("from words_of_a_folder import WORD\ndef text(row): return WORD\n")
+        prompts.append(_said(folder)[1])
+    assert prompts == ["here", "there"]
+    assert "words_of_a_folder" not in sys.modules
+    assert not any(str(tmp_path) in each for each in sys.path)
+
+
+def test_moving_a_folder_keeps_the_hash_of_what_it_imports(tmp_path: Path) -> None:
+    """The hash holds no path: the same files in another folder are the same task."""
+    hashes = []
+    for name in ("one", "other"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "words.py").write_text("WORD = 'word'\n")
+        (folder / "say.py").write_text("from words import WORD\ndef text(row): return WORD\n")
+        hashes.append(_said(folder)[0])
+    assert hashes[0] == hashes[1]
 
 
 def test_lm_evals_functions_need_lm_eval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

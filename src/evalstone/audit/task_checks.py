@@ -161,7 +161,8 @@ def _leaks(task: Checked) -> Iterator[Finding]:
     leaked = sum(request.n_leaked_shots > 0 for request in task.requests)
     if leaked:
         yield _warning(
-            f"{task.name}: {leaked} sample(s) are among their own shots; --profile evalstone draws others for them"
+            f"{task.name}: {leaked} sample(s) are among their own shots, themselves or as a near-duplicate; "
+            "--profile evalstone draws others for them"
         )
     asked_before = sum(
         not request.n_leaked_shots and _is_among(request.segments[-1].strip(), request.segments[:-1])

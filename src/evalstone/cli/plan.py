@@ -80,7 +80,8 @@ def print_plan(planned: "PlannedRun") -> None:
         click.echo(f"memory: about {max(memory / 1e9, 0.1):.1f} GB")
     leaked = sum(chunk.n_leaked for chunk in planned.chunks)
     if leaked:
-        click.echo(f"{leaked} sample(s) would be among their own shots (profile {planned.plan.profile})")
+        as_what = f"themselves or as a near-duplicate (profile {planned.plan.profile})"
+        click.echo(f"{leaked} sample(s) would be among their own shots, {as_what}")
     too_long = [name for w in works for name in w.too_long]
     if too_long:
         more = f" and {len(too_long) - SHOWN_TOO_LONG} more" if len(too_long) > SHOWN_TOO_LONG else ""

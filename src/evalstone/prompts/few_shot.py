@@ -51,7 +51,7 @@ def draw_shots(
     """
     if rules.n_shots == 0:
         return [()] * len(samples)
-    guard = _LeakGuard(pool, asked if rules.forbid_leaks else None)
+    guard = LeakGuard(pool, asked if rules.forbid_leaks else None)
     if rules.sampler == "first_n":
         if rules.exclude or rules.forbid_leaks:
             return [_first(guard.without(sample, range(len(pool))), rules.n_shots) for sample in samples]
@@ -63,8 +63,8 @@ def draw_shots(
     return list(_draw_in_order(samples, n_total, pool, rules))
 
 
-class _LeakGuard:
-    """Keeps from a sample those rows of the pool that would show its answer."""
+class LeakGuard:
+    """Knows which rows of a pool would show a sample its answer: those equal to its row, or that ask the same."""
 
     def __init__(self, pool: Sequence[Any], asked: Asked | None) -> None:
         self._pool = pool
@@ -74,9 +74,15 @@ class _LeakGuard:
     def without(self, sample: Sample, indices: Iterable[int]) -> Iterator[int]:
         """Yield the positions whose row is neither equal to the sample's nor asks the same."""
         own = self._asked_by(sample.row)
-        for index in indices:
-            if self._pool[index] != sample.row and (own is None or self._asked_at(index) != own):
-                yield index
+        return (index for index in indices if not self._shows(sample.row, own, index))
+
+    def count(self, sample: Sample, shots: Shots) -> int:
+        """Return how many of a sample's shots leak."""
+        own = self._asked_by(sample.row) if shots else None
+        return sum(self._shows(sample.row, own, index) for index in shots)
+
+    def _shows(self, row: Any, own: Hashable, index: int) -> bool:
+        return self._pool[index] == row or (own is not None and self._asked_at(index) == own)
 
     def _asked_by(self, row: Any) -> Hashable:
         return self._asked(row) if self._asked is not None else None
@@ -132,7 +138,7 @@ def _draw_others(samples: Sequence[Sample], n_rows: int, rules: DrawRules) -> It
         yield tuple(drawn)
 
 
-def _draw_by_name(sample: Sample, n_rows: int, rules: DrawRules, guard: _LeakGuard) -> Shots:
+def _draw_by_name(sample: Sample, n_rows: int, rules: DrawRules, guard: LeakGuard) -> Shots:
     generator = generator_for("few-shot", sample.task, sample.sha256, rules.seed)
     order = generator.permutation(n_rows).tolist()
     return _first(guard.without(sample, order) if rules.forbid_leaks else order, rules.n_shots)
@@ -140,8 +146,3 @@ def _draw_by_name(sample: Sample, n_rows: int, rules: DrawRules, guard: _LeakGua
 
 def _too_few(wanted: int, present: int) -> PlanError:
     return PlanError(f"{wanted} shots are to be drawn from {present} rows; ask for fewer with --num_fewshot")
-
-
-def count_leaks(sample: Sample, shots: Shots, pool: Sequence[Any]) -> int:
-    """Return how many of the shots equal the sample's row."""
-    return sum(1 for i in shots if pool[i] == sample.row)

@@ -171,7 +171,7 @@ def _title(record: SampleRecord) -> Text:
     notes = [f"{request.n_shots} shots"] if request.n_shots else []
     cut = max((output.n_cut_tokens for output in record.outputs), default=0)
     notes += [f"{cut:,} tokens cut from the left"] if cut else []
-    notes += ["itself among its shots"] if request.n_leaked_shots else []
+    notes += ["itself or a near-duplicate among its shots"] if request.n_leaked_shots else []
     return text.append(f"  {', '.join(notes)}", style="yellow dim") if notes else text
 
 

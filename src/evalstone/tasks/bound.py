@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evalstone.errors import DataError, MalformedSample, PlanError
-from evalstone.prompts.few_shot import DrawRules, Shots, count_leaks, draw_shots, order_of_samples
+from evalstone.prompts.few_shot import DrawRules, LeakGuard, Shots, draw_shots, order_of_samples
 from evalstone.prompts.fields import (
     first_turn,
     resolve_choices,
@@ -175,6 +175,16 @@ class BoundTask:
             return drawn
         return draw_shots(self._samples, self.n_original, self._pool, self._rules, self._prompter.words_asked)
 
+    @cached_property
+    def _leaks(self) -> LeakGuard:
+        """Counts the shots that leak; of a question that a function writes, only those whose row is the sample's.
+
+        A function may draw at random, so it is called no more often than prompts need it.
+        """
+        put = self.task.fewshot.prompt
+        is_written = isinstance(put.text, FunctionRef) or isinstance(put.choice, FunctionRef)
+        return LeakGuard(self._pool, None if is_written else self._prompter.words_asked)
+
     def samples(self) -> Sequence[Sample]:
         """Return the samples that are asked, in the order in which their shots are drawn."""
         return self._samples
@@ -220,7 +230,7 @@ class BoundTask:
             messages=contexts[0].messages,
             target=reference_of(self._layout, target, 0),
             n_shots=len(shots),
-            n_leaked_shots=count_leaks(sample, shots, self._pool) if shots else 0,
+            n_leaked_shots=self._leaks.count(sample, shots),
         )
 
     def next(

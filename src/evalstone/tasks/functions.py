@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from evalstone.errors import DataError, MissingExtra, UsageError
-from evalstone.tasks.spec_hash import file_of
+from evalstone.tasks.spec_hash import code_hash, file_of, local_imports
 from evalstone.tasks.task import FunctionRef, Task
 
 
@@ -85,10 +85,9 @@ def _rewind(module: Any) -> None:
 
 
 def _module_of_file(file: Path) -> Any:
-    """Import a .py file under a name of its own, once; again where its bytes changed, as its tasks' hash does."""
+    """Import a .py file under a name of its own, once; again where its hash changed, and with it its tasks'."""
     name = _module_name(file)
-    status = file.stat()
-    stamp = (str(file), status.st_mtime_ns, status.st_size)
+    stamp = (str(file), code_hash(file))
     known = sys.modules.get(name)
     if known is not None and getattr(known, "__evalstone_stamp__", stamp) == stamp:
         return known
@@ -99,11 +98,41 @@ def _module_of_file(file: Path) -> Any:
     module.__dict__["__evalstone_stamp__"] = stamp
     sys.modules[name] = module
     try:
-        exec(compile(file.read_bytes(), str(file), "exec"), module.__dict__)  # noqa: S102 - no stale .pyc is read
+        with _beside(file):
+            exec(compile(file.read_bytes(), str(file), "exec"), module.__dict__)  # noqa: S102 - no stale .pyc is read
     except BaseException:
         del sys.modules[name]
         raise
     return module
+
+
+@contextmanager
+def _beside(file: Path) -> Iterator[None]:
+    """Let a file import those beside it, where no installed module has their name.
+
+    They are forgotten afterwards, so that another folder's file of the same name, or an edited one, is not taken for
+    them; no .pyc is written of them, which an edit within the same second would leave stale.
+    """
+    folder, before, no_bytecode = str(file.parent), set(sys.modules), sys.dont_write_bytecode
+    sys.path.append(folder)
+    sys.dont_write_bytecode = True
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = no_bytecode
+        sys.path.remove(folder)
+        own = {str(each) for each in local_imports(file)}
+        own |= {str(each.parent) for each in local_imports(file)}  # a folder without __init__.py is a module too
+        for name in set(sys.modules) - before:
+            if own.intersection(_places_of(sys.modules[name])) and not name.startswith("lm_eval."):
+                del sys.modules[name]
+
+
+def _places_of(module: Any) -> set[str]:
+    """Return a module's file, or where it has none, its folders."""
+    file = getattr(module, "__file__", None)
+    return {str(file)} if file is not None else set(map(str, getattr(module, "__path__", ())))
 
 
 def _module_name(file: Path) -> str:

@@ -1,10 +1,12 @@
 """The hash of a task: its YAML after includes and the bytes of the .py files it names. It holds no path.
 
-Moving a task folder does not change it; editing a template, a helper function or an included file does.
+Moving a task folder does not change it; editing a template, a helper function, an included file, or a file beside it
+that a helper imports does. Installed packages are no part of it, but for lm_eval's task folder, which is task files.
 """
 
+import ast
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,10 @@ from typing import Any
 from evalstone.datasets.digests import file_digest
 from evalstone.records import content_hash
 from evalstone.tasks.task import FunctionRef
+
+__all__ = ["code_hash", "file_of", "hash_spec", "local_imports"]
+
+TASK_PACKAGE = ("lm_eval", "tasks")
 
 
 def hash_spec(spec: Mapping[str, Any]) -> str:
@@ -22,13 +28,68 @@ def hash_spec(spec: Mapping[str, Any]) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, FunctionRef):
         file = file_of(value)
-        digest = _digest(file, file.stat().st_mtime_ns) if file is not None else None
-        return {"!function": value.path, "sha256": digest}
+        return {"!function": value.path, "sha256": code_hash(file) if file is not None else None}
     if isinstance(value, Mapping):
         return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(part) for part in value]
     return value
+
+
+def code_hash(file: Path) -> str:
+    """Return the hash of a .py file, and of the files it imports where they belong to the task."""
+    imported = local_imports(file)
+    own = _digest(file, file.stat().st_mtime_ns)
+    if not imported:
+        return own
+    return content_hash([own, sorted(_digest(each, each.stat().st_mtime_ns) for each in imported)])
+
+
+def local_imports(file: Path) -> frozenset[Path]:
+    """Return the .py files that belong to the task and that a file imports, directly or through others of them."""
+    found: set[Path] = set()
+    left = [file]
+    while left:
+        path = left.pop()
+        for name in _imported_names(path, path.stat().st_mtime_ns):
+            new = {each for each in _files_of_name(path, name) if each != file} - found
+            found |= new
+            left += new
+    return frozenset(found)
+
+
+@lru_cache(maxsize=1024)
+def _imported_names(file: Path, _mtime_ns: int) -> tuple[str, ...]:
+    """Return the modules that a file's syntax tree may import, anywhere in it; relative ones begin with dots."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError, RecursionError):  # said when the file is imported
+        return ()
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = "." * node.level + (node.module or "")
+            joint = "" if start.endswith(".") else "."
+            names += [start, *(f"{start}{joint}{alias.name}" for alias in node.names)]  # a name may be a module
+    return tuple(dict.fromkeys(names))
+
+
+def _files_of_name(importer: Path, name: str) -> Iterator[Path]:
+    """Yield the files that an import runs: of the module and of the packages above it, if they belong to the task."""
+    bare = name.lstrip(".")
+    parts = bare.split(".") if bare else []
+    if tuple(parts[:2]) == TASK_PACKAGE:
+        found = _installed(parts) if len(parts) > 2 else None
+        yield from [found] if found is not None else []
+        return
+    folder = importer.parent
+    for _ in range(len(name) - len(bare) - 1):
+        folder = folder.parent
+    for depth in range(1, len(parts) + 1):
+        place = Path(folder, *parts[:depth])
+        yield from (each for each in (place.with_suffix(".py"), place / "__init__.py") if each.is_file())
 
 
 @lru_cache(maxsize=1024)
@@ -38,9 +99,12 @@ def _digest(file: Path, _mtime_ns: int) -> str:
 
 def file_of(function: FunctionRef) -> Path | None:
     """Return the .py file that holds a function, found without importing it; None if there is none."""
-    if function.file is not None:
-        return function.file
-    top, *rest = function.module.split(".")
+    return function.file if function.file is not None else _installed(function.module.split("."))
+
+
+def _installed(parts: list[str]) -> Path | None:
+    """Return the file of an installed module, found without importing it."""
+    top, *rest = parts
     try:
         found = importlib.util.find_spec(top)
     except (ImportError, ValueError):
