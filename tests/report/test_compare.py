@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -298,6 +299,9 @@ def test_json_and_markdown_say_the_same() -> None:
     markdown = comparison_markdown(comparison)
     assert markdown.count("\n| ") == 6
     assert "| facts | 40.0% | 70.0% | +30.0 |" in markdown
+    first, second = three_tasks()
+    ranked = comparison_markdown(compare_runs([first, second, replace(first, label="third", run_id="id-third")]))
+    assert "| rank | run | significantly better than |" in ranked
 
 
 def test_flips_show_those_that_went_wrong_first() -> None:

@@ -90,7 +90,8 @@ def test_junit_counts_and_explains_failures() -> None:
     """The JUnit report has one case per gate and a message with the numbers in each failure."""
     comparison = compared(MANY, SLIGHTLY_WORSE)
     results = check_gates(comparison, [parse_gate("mmlu >= -0.01"), parse_gate("mmlu > 0")])
-    suite = ET.fromstring(junit_xml(comparison, results))
+    suite = ET.fromstring(junit_xml(comparison, results, ["board: mean win rate"]))
+    assert suite.findtext("system-out") == f"{comparison.verdict}\nboard: mean win rate"
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
     (failure,) = suite.iter("failure")
     assert "gate 'mmlu > 0' failed: mmlu -0.2 points, at least -0.7 points" in (failure.get("message") or "")

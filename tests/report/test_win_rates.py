@@ -8,7 +8,7 @@ import pytest
 from evalstone.report.composites import SuiteRows, composite_estimates, composite_lines
 from evalstone.report.evidence import RunView, ScoreRow
 from evalstone.report.summarise import summarise
-from evalstone.report.win_rates import BoardRun, win_rate_lines, win_rates, win_rates_to_json
+from evalstone.report.win_rates import BoardRun, win_rate_lines, win_rates, win_rates_markdown, win_rates_to_json
 from evalstone.tasks.suites import ChosenSuite, suite_from
 from tests.report.made import plain_rows, task_of
 
@@ -43,6 +43,10 @@ def test_win_rates_by_hand() -> None:
     lines = win_rate_lines([found])
     assert lines[0] == "board: mean win rate over 3 columns among 3 runs"
     assert [line.split()[0] for line in lines[1:]] == ["high", "mid", "low"]
+    table = win_rates_markdown([found]).split("\n")
+    assert table[0] == f"**{lines[0]}**"
+    assert [row.split()[1] for row in table[4:7]] == ["high", "mid", "low"]
+    assert "| high (id-high) | 100.0% | " in table[4]
     assert json.loads(json.dumps(win_rates_to_json([found])))[0]["runs"][1] == {"label": "high", "run_id": "id-high"}
 
 
@@ -63,6 +67,7 @@ def test_a_hole_refuses() -> None:
     (found,) = win_rates([whole, run("y", dict.fromkeys("ab", share(50)))])
     assert found.rates == ()
     assert win_rate_lines([found]) == ["board: no win rates, y has no c"]
+    assert win_rates_markdown([found]) == "**board: no win rates, y has no c**\n"
 
 
 def test_one_run_says_where_its_win_rate_is_to_be_had() -> None:

@@ -63,18 +63,20 @@ def gate_results(comparison: Any, gates: Sequence[str]) -> list[Any]:
     return check_gates(comparison, [parse_gate(text) for text in gates])
 
 
-def comparison_markdown(comparison: Any) -> str:
-    """Return the comparison as Markdown, for a pull request or a page."""
+def comparison_markdown(comparison: Any, rates: Sequence[Any] = ()) -> str:
+    """Return the comparison, and win rates where there are any, as Markdown for a pull request or a page."""
     from evalstone.report.compare_tables import comparison_markdown as to_markdown
+    from evalstone.report.win_rates import win_rates_markdown
 
-    return to_markdown(comparison)
+    return "\n".join(filter(None, [to_markdown(comparison), win_rates_markdown(rates)]))
 
 
-def junit_report(comparison: Any, results: Sequence[Any]) -> str:
-    """Return gates as JUnit XML, which CI systems show."""
+def junit_report(comparison: Any, results: Sequence[Any], rates: Sequence[Any] = ()) -> str:
+    """Return gates as JUnit XML, which CI systems show, with the verdict and win rates as its output."""
     from evalstone.report.gates import junit_xml
+    from evalstone.report.win_rates import win_rate_lines
 
-    return junit_xml(comparison, results)
+    return junit_xml(comparison, results, win_rate_lines(rates))
 
 
 def comparison_views(comparison: Any, rates: Sequence[Any] = (), *, flips: bool = False) -> list[Any]:

@@ -38,13 +38,13 @@ def compare(runs: tuple[str, ...], store: str | None, as_json: bool, **given: An
     if as_json:
         print_json(api.comparison_to_json(found, rates))
     elif given["markdown"]:
-        click.echo(api.comparison_markdown(found))
+        click.echo(api.comparison_markdown(found, rates))
     else:
         print_rich(*api.comparison_views(found, rates, flips=given["flips"]))
     for result in results:
         click.echo(result.message, err=True)
     if given["junit"] is not None:
-        given["junit"].write_text(api.junit_report(found, results), encoding="utf-8")
+        given["junit"].write_text(api.junit_report(found, results, rates), encoding="utf-8")
     return 0 if all(result.passed for result in results) else GATE_FAILED
 
 

@@ -44,11 +44,20 @@ def ranks_table(comparison: Comparison) -> RenderableType:
     table.add_column("rank", justify="right", no_wrap=True)
     table.add_column("run", overflow="fold")
     table.add_column("significantly better than", overflow="fold")
-    for rank in comparison.ranks:
-        beaten = ", ".join(comparison.labels[index] for index in rank.beats) or "none"
-        shown = str(rank.best) if rank.best == rank.worst else f"{rank.best}–{rank.worst}"
-        table.add_row(shown, comparison.labels[rank.index], Text(beaten, style="dim"))
+    for shown, label, beaten in _rank_rows(comparison):
+        table.add_row(shown, label, Text(beaten, style="dim"))
     return Padding(table, (0, 1, 1, 1))
+
+
+def _rank_rows(comparison: Comparison) -> list[list[str]]:
+    return [
+        [
+            str(rank.best) if rank.best == rank.worst else f"{rank.best}–{rank.worst}",
+            comparison.labels[rank.index],
+            ", ".join(comparison.labels[index] for index in rank.beats) or "none",
+        ]
+        for rank in comparison.ranks
+    ]
 
 
 def flips_table(comparison: Comparison) -> RenderableType:
@@ -101,7 +110,7 @@ def comparison_to_json(comparison: Comparison) -> dict[str, JsonValue]:
 
 
 def comparison_markdown(comparison: Comparison) -> str:
-    """Return the comparison for a pull request's comment."""
+    """Return the comparison for a pull request's comment; with three or more runs also their ranks."""
     parts = []
     for pair in comparison.pairs:
         header = ["task", *pair.labels, "difference", "95% interval", "p", "n", "became right / wrong"]
@@ -112,7 +121,10 @@ def comparison_markdown(comparison: Comparison) -> str:
         ]
         parts.append(f"**{pair.verdict}**\n")
         parts.append("\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n")
-        parts += [f"- {line}\n" for line in (*table_notes(pair), *pair.set_up, *pair.notes)]
+        parts += [f"- {line}\n" for line in (*table_notes(pair), *pair.set_up, *pair.notes, *_left_out(pair))]
+    if comparison.ranks:
+        rows = [["rank", "run", "significantly better than"], ["---:", "---", "---"], *_rank_rows(comparison)]
+        parts.append("\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n")
     return "\n".join(parts)
 
 
@@ -157,9 +169,13 @@ def _pair_lines(pair: PairComparison) -> RenderableType:
         set_up.append(f"and {len(pair.set_up) - MAX_SET_UP_LINES} more (--json)")
     lines += [Text(f"! set-up differs: {line}", style="yellow") for line in set_up]
     lines += [Text(f"! {line}", style="yellow") for line in pair.notes]
-    if missing := sum(line.n_missing for line in pair.tasks):
-        lines.append(Text(f"! {missing:,} samples are left out: one run has no answer to them", style="yellow"))
+    lines += [Text(f"! {line}", style="yellow") for line in _left_out(pair)]
     return Group(*(Padding(line, (1 if index == 0 else 0, 1, 0, 1)) for index, line in enumerate(lines)), Text(""))
+
+
+def _left_out(pair: PairComparison) -> list[str]:
+    missing = sum(line.n_missing for line in pair.tasks)
+    return [f"{missing:,} samples are left out: one run has no answer to them"] if missing else []
 
 
 def _changed(pair: PairComparison) -> str:

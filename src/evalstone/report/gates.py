@@ -96,8 +96,8 @@ def _one_sided_low(line: Difference) -> float | None:
     return line.gain - arm * normal_quantile(ONE_SIDED) / two_sided
 
 
-def junit_xml(comparison: Comparison, results: Sequence[GateResult]) -> str:
-    """Return gates as a JUnit report, one test case each, for continuous integration to show."""
+def junit_xml(comparison: Comparison, results: Sequence[GateResult], said: Sequence[str] = ()) -> str:
+    """Return gates as a JUnit report, one test case each; the verdict, and lines `said` besides, as its output."""
     n_failed = sum(not result.passed for result in results)
     suite = ET.Element(
         "testsuite", name="evalstone compare", tests=str(len(results)), failures=str(n_failed), errors="0"
@@ -107,6 +107,6 @@ def junit_xml(comparison: Comparison, results: Sequence[GateResult]) -> str:
         case = ET.SubElement(suite, "testcase", classname=f"{second} against {first}", name=result.gate.text)
         if not result.passed:
             ET.SubElement(case, "failure", message=result.message).text = result.message
-    ET.SubElement(suite, "system-out").text = comparison.verdict
+    ET.SubElement(suite, "system-out").text = "\n".join([comparison.verdict, *said])
     ET.indent(suite)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from evalstone.records import Estimate, JsonValue
 from evalstone.report.composites import SuiteRows, member_scores
 from evalstone.report.evidence import ScoreRow
-from evalstone.report.numbers import shown_interval, shown_value
+from evalstone.report.numbers import counted, shown_interval, shown_value
 from evalstone.statistics.board_scores import Part, estimate_win_rates
 from evalstone.statistics.estimate import IntervalEstimate
 from evalstone.tasks.suite_scores import column_parts
 from evalstone.tasks.suites import ChosenSuite
 
-__all__ = ["BoardRun", "WinRates", "win_rate_lines", "win_rates", "win_rates_to_json"]
+__all__ = ["BoardRun", "WinRates", "win_rate_lines", "win_rates", "win_rates_markdown", "win_rates_to_json"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +85,41 @@ def win_rate_lines(found: Sequence[WinRates]) -> list[str]:
     """Return a line per suite and run, the best first."""
     lines = []
     for one in found:
-        count = f"{len(one.columns)} column{'' if len(one.columns) == 1 else 's'}"
-        if one.why is not None:
-            lines.append(f"{one.suite}: no win rates, {one.why}")
-            continue
-        lines.append(f"{one.suite}: mean win rate over {count} among {len(one.runs)} runs")
-        ranked = sorted(zip(one.runs, one.rates, strict=True), key=lambda pair: -pair[1].value)
-        for (label, run_id), rate in ranked:
-            interval = shown_interval(rate.low, rate.high, proportion=True)
-            shown = shown_value(rate.value, proportion=True) + (f" (95%: {interval})" if interval else "")
-            lines.append(f"  {label} ({run_id}): {shown}")
+        lines.append(_title(one))
+        for label, run_id, value, interval in _ranked(one):
+            lines.append(f"  {label} ({run_id}): {value}" + (f" (95%: {interval})" if interval else ""))
     return lines
+
+
+def win_rates_markdown(found: Sequence[WinRates]) -> str:
+    """Return a table per suite, the best run first; empty where there is none."""
+    parts = []
+    for one in found:
+        parts.append(f"**{_title(one)}**\n")
+        rows = [f"| {label} ({run_id}) | {value} | {interval} |" for label, run_id, value, interval in _ranked(one)]
+        if rows:
+            parts.append("\n".join(["| run | mean win rate | 95% interval |", "| --- | ---: | ---: |", *rows]) + "\n")
+    return "\n".join(parts)
+
+
+def _title(one: WinRates) -> str:
+    if one.why is not None:
+        return f"{one.suite}: no win rates, {one.why}"
+    return f"{one.suite}: mean win rate over {counted(len(one.columns), 'column')} among {len(one.runs)} runs"
+
+
+def _ranked(one: WinRates) -> list[tuple[str, str, str, str]]:
+    """Return label, run id, value and interval as shown, the best first."""
+    ranked = sorted(zip(one.runs, one.rates, strict=False), key=lambda pair: -pair[1].value)
+    return [
+        (
+            label,
+            run_id,
+            shown_value(rate.value, proportion=True),
+            shown_interval(rate.low, rate.high, proportion=True),
+        )
+        for (label, run_id), rate in ranked
+    ]
 
 
 def win_rates_to_json(found: Sequence[WinRates]) -> list[JsonValue]:
