@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine, event
 
 from evalstone.errors import UnknownName
 from evalstone.models.fake import FakeModel
 from evalstone.report.compare import compare_runs
 from evalstone.report.console import as_text
 from evalstone.report.from_store import find_estimate, run_evidence, run_view, save_summary
-from evalstone.report.samples import is_wrong, sample_to_json, sample_view
+from evalstone.report.samples import is_wrong, sample_to_json, sample_view, wrong_samples
 from evalstone.report.tables import run_list_table, run_table, runs_to_json
 from evalstone.runner.execute import execute
 from evalstone.runner.plan import RunOptions, prepare
@@ -94,6 +95,33 @@ def test_wrong_samples_are_found_and_drawn(store: Store) -> None:
     found = sample_to_json(records[0])
     assert found["prompt"]
     assert len(found["outputs"]) == len(records[0].outputs)
+
+
+@pytest.mark.parametrize("options", [{"mode": "random"}, {"mode": "gold", "fail": 0.2}, {"mode": "constant"}])
+@pytest.mark.parametrize("task", ["demo_yesno", "demo_stories"])
+def test_wrong_samples_are_those_that_reading_all_would_find(
+    store: Store, task: str, options: dict[str, object]
+) -> None:
+    """Leaving out the right ones unread loses no wrong or failed sample."""
+    run_id = run(store, **options)
+    assert list(wrong_samples(store, run_id, task)) == [r for r in store.samples(run_id, task) if is_wrong(r)]
+
+
+def test_a_run_without_wrong_answers_is_not_read_whole(store: Store) -> None:
+    """Where all is right no sample's text is fetched to say so."""
+    run_id = run(store, mode="gold", accuracy=1.0)
+    statements: list[str] = []
+
+    def note(*given: object) -> None:
+        statements.append(str(given[2]))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        assert list(wrong_samples(store, run_id, "demo_yesno")) == []
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert statements
+    assert not any("FROM texts" in statement for statement in statements)
 
 
 def test_a_perplexity_calls_nothing_wrong(store: Store) -> None:

@@ -45,6 +45,27 @@ def test_samples_are_paged(store: Store) -> None:
     assert [record.request.sample_index for record in chosen] == [7, 201]
 
 
+def test_what_is_right_is_left_out_before_it_is_read(store: Store) -> None:
+    """Wrong, failed and unscored samples come, right ones do not; another metric leaves out others."""
+    run = store.open_run(examples.plan(), facts={})
+    store.add_requests(run.run_id, examples.requests(), examples.samples())
+    values = [1.0, 0.5, 0.49, 0.0, None, -3.0]
+    scores = [
+        Score(f"letters/{i}/0", "acc", value, status=ScoreStatus.FAILED if value is None else ScoreStatus.SCORED)
+        for i, value in enumerate(values)
+    ]
+    store.add_scores(run.run_id, [*scores, Score("letters/7/0", "f1", 1.0)], examples.SCORING)
+    assert store.score_names(run.run_id, "letters") == [("none", "acc"), ("none", "f1")]
+
+    def left(metric: str) -> list[int]:
+        found = store.samples_not_right(run.run_id, "letters", ("none", metric))
+        return [record.request.sample_index for record in found]
+
+    assert left("acc") == [2, 3, 4, 6, 7]
+    assert left("f1") == [0, 1, 2, 3, 4, 5, 6]
+    assert left("bleu") == list(range(8))
+
+
 def test_reading_half_of_the_samples_holds_nothing_open(file_store: Store) -> None:
     """A reader that stops half-way keeps nobody from writing or removing."""
     run_id = examples.fill(file_store, examples.plan(n_samples=results.PAGE + 50))

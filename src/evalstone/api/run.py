@@ -179,17 +179,16 @@ class Run:
 
         Raises: UnknownName for a task this run does not have.
         """
-        from evalstone.report.samples import is_wrong
+        from evalstone.report.samples import wrong_samples
 
         self._check_task(task)
         found: list[SampleRecord] = []
         indices: set[int] = set()
-        for record in self.store.samples(self.id, task):
+        for record in wrong_samples(self.store, self.id, task) if only_wrong else self.store.samples(self.id, task):
             if limit is not None and len(indices | {record.request.sample_index}) > limit:
                 break
-            if not only_wrong or is_wrong(record):
-                found.append(record)
-                indices.add(record.request.sample_index)
+            found.append(record)
+            indices.add(record.request.sample_index)
         return found
 
     def sample_views(self, records: Sequence[SampleRecord]) -> list[Any]:

@@ -7,7 +7,7 @@ from evalstone.report.blocks import Choice, Example
 from evalstone.report.compare_tables import tasks_by_change
 from evalstone.report.comparison import Flip, PairComparison
 from evalstone.report.numbers import is_proportion
-from evalstone.report.samples import choice_asks, deciding_score, gold_indices, is_wrong, own_context
+from evalstone.report.samples import choice_asks, deciding_score, gold_indices, shown_choices, wrong_samples
 from evalstone.store import SampleRecord, Store
 
 __all__ = ["above_chance", "failure_examples", "regression_examples"]
@@ -32,7 +32,7 @@ def failure_examples(store: Store, run_id: str, leaves: Sequence[Estimate]) -> l
     found: list[Example] = []
     n_tasks = 0
     for estimate in sorted(shares, key=above_chance):
-        wrong = [record for record in store.samples(run_id, estimate.task) if is_wrong(record)]
+        wrong = list(wrong_samples(store, run_id, estimate.task))
         wrong.sort(key=lambda record: -(_confidence(record) or 0.0))
         found += [_example(record) for record in wrong[:PER_TASK]]
         n_tasks += bool(wrong)
@@ -52,7 +52,7 @@ def regression_examples(store: Store, run_id: str, pair: PairComparison, n_pairs
         lost = {flip.second_index: flip for flip in pair.flips if flip.task == task and not flip.is_better}
         if not lost:
             continue
-        records = [r for r in store.samples(run_id, task) if r.request.sample_index in lost and r.request.turn == 0]
+        records = [r for r in store.samples(run_id, task, indices=list(lost)) if r.request.turn == 0]
         records.sort(key=lambda record: -(_confidence(record) or 0.0))
         found += [_example(record, lost[record.request.sample_index], pair.labels) for record in records[:PER_TASK]]
         if len(found) >= most:
@@ -90,15 +90,14 @@ def _choices(record: SampleRecord) -> list[Choice]:
     score = deciding_score(record)
     detail = score.detail if score is not None and isinstance(score.detail, dict) else {}
     gold = gold_indices(record)
-    contexts = len({ask.segments for ask in asks}) > 1
     return [
         Choice(
-            _cut((own_context(ask) if contexts else ask.continuation).strip(), LONGEST_CHOICE),
+            _cut(shown.strip(), LONGEST_CHOICE),
             nats.get(ask.index),
             position == detail.get("picked"),
             position in gold,
         )
-        for position, ask in enumerate(asks)
+        for position, (ask, shown) in enumerate(zip(asks, shown_choices(record), strict=True))
     ]
 
 

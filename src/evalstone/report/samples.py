@@ -3,7 +3,8 @@
 Works from a `SampleRecord` alone, so it shows what was stored and not what a task file says today.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -13,20 +14,34 @@ from rich.text import Text
 from evalstone.records import Ask, AskKind, JsonValue, LoglikelihoodAsk, Output, Score, ScoreStatus
 from evalstone.report.cells import plain_table
 from evalstone.report.evidence import PREFERRED_METRICS
+from evalstone.store import Store
 from evalstone.store.rows import SampleRecord
 
 PROMPT_END = 600  # characters of the prompt that are shown
 ANSWER_END = 2000
+CONTEXT_BEFORE = 60  # characters shown before the place where the contexts of choices part
+CONTEXT_SHOWN = 120  # characters shown from there
 AUXILIARY_METRICS = frozenset({"acc_ties", "brier", "confidence", "n_tied"})
 
 
 def deciding_score(record: SampleRecord) -> Score | None:
     """Return the score that says whether a sample was answered rightly: the metric that would stand for its task."""
-    own = [score for score in record.scores if score.metric not in AUXILIARY_METRICS]
-    for metric in PREFERRED_METRICS:
-        if found := next((score for score in own if score.metric == metric), None):
-            return found
-    return own[0] if own else None
+    place = _deciding([score.metric for score in record.scores])
+    return record.scores[place] if place is not None else None
+
+
+def _deciding(metrics: Sequence[str]) -> int | None:
+    own = [metric for metric in metrics if metric not in AUXILIARY_METRICS]
+    preferred = next((metric for metric in PREFERRED_METRICS if metric in own), own[0] if own else None)
+    return metrics.index(preferred) if preferred is not None else None
+
+
+def wrong_samples(store: Store, run_id: str, task: str) -> Iterator[SampleRecord]:
+    """Yield a task's samples that were not answered rightly; of the others little is read, however many there are."""
+    names = store.score_names(run_id, task)
+    place = _deciding([metric for _, metric in names])
+    some = store.samples(run_id, task) if place is None else store.samples_not_right(run_id, task, names[place])
+    return (record for record in some if is_wrong(record))
 
 
 def is_wrong(record: SampleRecord) -> bool:
@@ -54,7 +69,7 @@ def sample_view(record: SampleRecord) -> RenderableType:
     else:
         parts += [_indented(answer, "") for answer in _answers(record)]
         if request.target and request.asks and request.asks[0].kind is AskKind.GENERATE:
-            parts.append(_indented(f"reference: {_cut_end(request.target)}", "green"))
+            parts.append(_indented(f"reference: {_cut(request.target)}", "green"))
     return Padding(Group(*parts), (0, 0, 1, 0))
 
 
@@ -184,15 +199,13 @@ def _choices(record: SampleRecord) -> RenderableType:
     detail = score.detail if score is not None and isinstance(score.detail, dict) else {}
     picked = detail.get("picked")
     gold = gold_indices(record) if len(asks) > 1 else frozenset()
-    contexts = len({ask.segments for ask in asks}) > 1
     table = plain_table()
     table.show_header = False
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")
-    for position, (ask, value) in enumerate(zip(asks, nats, strict=True)):
+    for position, (shown, value) in enumerate(zip(shown_choices(record), nats, strict=True)):
         mark = ("picked " if position == picked else "") + ("gold" if position in gold else "")
-        shown = own_context(ask) if contexts else ask.continuation
         style = "green" if position in gold else "red" if position == picked else ""
         number = "–" if value is None else f"{value:.2f}"
         table.add_row(
@@ -205,17 +218,31 @@ def _choices(record: SampleRecord) -> RenderableType:
     return Padding(Group(Text(legend, style="dim"), table), (0, 1, 0, 2))
 
 
-def own_context(ask: LoglikelihoodAsk) -> str:
-    """Return the end of a choice's own context with the shared continuation (WinoGrande's two readings)."""
-    context = "".join(ask.segments or ())
-    return f"{context[-60:]} |{ask.continuation}"
+def shown_choices(record: SampleRecord) -> list[str]:
+    """Return what each choice is shown as: its continuation, or, with contexts of their own, where those part.
+
+    WinoGrande's two readings share their continuation and differ in a name before it: the line that holds the
+    difference is shown, from not too far before it, and the continuation after a bar.
+    """
+    asks = choice_asks(record)
+    contexts = ["".join(ask.segments or ()) for ask in asks]
+    if len(set(contexts)) < 2:
+        return [ask.continuation for ask in asks]
+    shared = next(i for i, signs in enumerate(zip_longest(*contexts)) if len(set(signs)) > 1)
+    line = contexts[0].rfind("\n", 0, shared) + 1
+    start = max(line, contexts[0].rfind(" ", 0, max(shared - CONTEXT_BEFORE, 0)) + 1)
+    before = "" if start == line else "… "
+    return [
+        f"{before}{_cut(context[start:], CONTEXT_SHOWN)} |{ask.continuation}"
+        for context, ask in zip(contexts, asks, strict=True)
+    ]
 
 
 def _answers(record: SampleRecord) -> Sequence[str]:
     return [
         f"log-likelihood {output.total_nats:,.2f} nats over {output.n_tokens:,} tokens"
         if output.text is None and output.total_nats is not None
-        else _cut_end(output.text or "")
+        else _cut(output.text or "")
         for output in record.outputs
     ]
 
@@ -224,8 +251,8 @@ def _prompt_end(prompt: str) -> str:
     return prompt if len(prompt) <= PROMPT_END else "… " + prompt[-PROMPT_END:]
 
 
-def _cut_end(text: str) -> str:
-    return text if len(text) <= ANSWER_END else text[:ANSWER_END] + " …"
+def _cut(text: str, longest: int = ANSWER_END) -> str:
+    return text if len(text) <= longest else text[:longest] + " …"
 
 
 def _indented(text: str, style: str) -> Padding:

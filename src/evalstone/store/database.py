@@ -77,6 +77,10 @@ class Store:
 
     # ------------------------------------------------------------------------------- writing a run
 
+    def is_complete(self, plan: RunPlan) -> bool:
+        """Return whether the run of this plan is stored whole, so that nothing is left to ask."""
+        return runs.is_complete(self._database, plan.key)
+
     def open_run(self, plan: RunPlan, *, facts: Mapping[str, JsonValue], command: str | None = None) -> OpenRun:
         """Find or make the run of this plan and begin an attempt of it.
 
@@ -218,6 +222,19 @@ class Store:
         """
         self._writer.flush()
         return results.samples(self._database, run_id, task, offset=offset, limit=limit, indices=indices)
+
+    def score_names(self, run_id: str, task: str) -> list[tuple[str, str]]:
+        """Return (filter, metric) of a task's current scores, in the order of `SampleRecord.scores`."""
+        self._writer.flush()
+        return results.score_names(self._database, run_id, task)
+
+    def samples_not_right(self, run_id: str, task: str, by: tuple[str, str]) -> Iterator[SampleRecord]:
+        """Yield what `samples` does, without reading the requests that are right by this (filter, metric).
+
+        Right is a score from 1/2 on, or a negative one, which is no share; what failed or has no such score is given.
+        """
+        self._writer.flush()
+        return results.samples_not_right(self._database, run_id, task, by)
 
     def written(self, run_id: str) -> list[WrittenRow]:
         """Return how the written answers of a run ended, counted by task, turn and finish reason."""

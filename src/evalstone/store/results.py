@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select, tuple_
+from sqlalchemy import Connection, Select, bindparam, exists, or_, select, tuple_
 
 from evalstone.errors import UnknownName
 from evalstone.records import Output, Sample, Score, ScoreStatus
@@ -76,32 +76,64 @@ def scores_of(database: Database, run_id: str, task: str | None, *, details: boo
                 )
 
 
+def score_names(database: Database, run_id: str, task: str) -> list[tuple[str, str]]:
+    """Return (filter, metric) of a task's current scores, in the order in which a sample's record has them."""
+    with database.reading() as connection:
+        number = _number_of(task_numbers(connection, run_number(connection, run_id)), task)
+        return [(row.filter, row.metric) for row in _current_scorings(connection, number)]
+
+
 def samples(
     database: Database, run_id: str, task: str, *, offset: int, limit: int | None, indices: Sequence[int] | None
 ) -> Iterator[SampleRecord]:
     """Yield a task's requests with all that belongs to them, by sample index and turn."""
     with database.reading() as connection:
         number = _number_of(task_numbers(connection, run_number(connection, run_id)), task)
-    ids = islice(_request_ids(database, number, indices), offset, None if limit is None else offset + limit)
+    found = _chosen_ids(database, number, indices) if indices is not None else _listed_ids(database, number, _listed)
+    ids = islice(found, offset, None if limit is None else offset + limit)
+    yield from _records(database, number, task, ids)
+
+
+def samples_not_right(database: Database, run_id: str, task: str, by: tuple[str, str]) -> Iterator[SampleRecord]:
+    """Yield the requests of `samples` whose score under this filter and metric lies in [0, 1/2), or is not there."""
+    with database.reading() as connection:
+        number = _number_of(task_numbers(connection, run_number(connection, run_id)), task)
+        current = [row.id for row in _current_scorings(connection, number) if (row.filter, row.metric) == by]
+    is_right = (
+        select(scores.c.request)
+        .where(
+            scores.c.request == requests.c.id,
+            scores.c.scoring.in_(current),
+            scores.c.status == ScoreStatus.SCORED.value,
+            or_(scores.c.value < 0, scores.c.value >= 0.5),
+        )
+        .correlate(requests)
+    )
+    yield from _records(database, number, task, _listed_ids(database, number, _listed.where(~exists(is_right))))
+
+
+def _records(database: Database, number: int, task: str, ids: Iterator[int]) -> Iterator[SampleRecord]:
     while some := list(islice(ids, PAGE)):
         with database.reading() as connection:
             page = _page(connection, number, task, some)
         yield from page
 
 
-def _request_ids(database: Database, task: int, indices: Sequence[int] | None) -> Iterator[int]:
-    """Yield the row ids of a task's requests, or of these samples' requests, in order; few of them are held at once."""
-    if indices is not None:
-        for some in chunks(sorted(set(indices))):
-            with database.reading() as connection:
-                chosen = connection.execute(_listed.where(_at.in_(some)), {"run_task": task}).all()
-            yield from (row.id for row in chosen)
-        return
+def _chosen_ids(database: Database, task: int, indices: Sequence[int]) -> Iterator[int]:
+    """Yield the row ids of these samples' requests, in order."""
+    for some in chunks(sorted(set(indices))):
+        with database.reading() as connection:
+            chosen = connection.execute(_listed.where(_at.in_(some)), {"run_task": task}).all()
+        yield from (row.id for row in chosen)
+
+
+def _listed_ids(database: Database, task: int, listed: Select[tuple[int, int, int]]) -> Iterator[int]:
+    """Yield the row ids of a task's requests, in order; few of them are held at once."""
     last = (-1, -1)
     while True:
         with database.reading() as connection:
             after = tuple_(_at, requests.c.turn) > last
-            rows = connection.execute(_listed.where(after).limit(LISTED_AT_ONCE), {"run_task": task}).all()
+            rows = connection.execute(listed.where(after).limit(LISTED_AT_ONCE), {"run_task": task}).all()
         if not rows:
             return
         yield from (row.id for row in rows)
