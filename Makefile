@@ -32,7 +32,7 @@ $(STAMP): pyproject.toml $(VENV)/.torch
 	@touch $@
 
 $(DEV_STAMP): pyproject.toml $(VENV)/.torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[hf,hub,stats,metrics,charts,lm-eval,dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[hf,hub,metrics,charts,lm-eval,dev]"
 	@touch $@ $(STAMP)
 
 demo: $(STAMP)

@@ -11,12 +11,12 @@ from evalstone.models.create import create_model
 EXTRAS: dict[str, tuple[str, ...]] = {
     "hf": ("torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft"),
     "hub": ("datasets", "huggingface_hub"),
-    "stats": ("scipy", "statsmodels"),
     "metrics": ("sacrebleu", "rouge-score", "math-verify", "langdetect"),
     "charts": ("altair", "vl-convert-python"),
     "lm-eval": ("lm_eval",),
     "cluster": ("ray",),
     "postgres": ("psycopg",),
+    "vllm": ("vllm",),
 }
 
 

@@ -1,0 +1,16 @@
+"""What can be installed beside the package is said where people look for it."""
+
+import tomllib
+
+from evalstone.api.doctor import EXTRAS
+from tests.conftest import ROOT
+
+
+def test_every_extra_is_needed_by_something_that_is_named() -> None:
+    """The extras of pyproject.toml, `doctor` and the README's table are the same; `dev` is for contributors."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = set(project["optional-dependencies"]) - {"dev"}
+    assert set(EXTRAS) == extras
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = {line.split("`")[1].strip("[]") for line in readme.splitlines() if line.startswith("| `[")}
+    assert rows == extras
