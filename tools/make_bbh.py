@@ -1,9 +1,9 @@
 """Write BIG-Bench Hard's task files from the prompts its authors published.
 
 `python tools/make_bbh.py ../shared/data/SaylorTwift/bbh/_cot_prompts` reads `cot-prompts/*.txt` of
-suzgunmirac/BIG-Bench-Hard (MIT): a line on what the task is, then three questions with worked answers. Two families
-come of each: `bbh_cot_fewshot_<task>` with the worked answers, and `leaderboard_bbh_<task>` with the last word of each
-and the choices.
+suzgunmirac/BIG-Bench-Hard (MIT): a line on what the task is, then three questions with worked answers. Three families
+come of each: `bbh_cot_fewshot_<task>` with the worked answers, `bbh_cot_authors_<task>` with the same as their authors
+put them, and `leaderboard_bbh_<task>` with the last word of each and the choices.
 """
 
 import re
@@ -80,6 +80,13 @@ def cot_file(name: str, description: str, pairs: list[tuple[str, str]]) -> dict[
     }
 
 
+def authors_file(name: str) -> dict[str, Any]:
+    """Return the task with worked answers in its authors' form; one prompt has a space where others break a line."""
+    made = {"include": [f"../cot_fewshot/bbh_cot_fewshot_{name}.yaml", "../_authors.yaml"]}
+    own: dict[str, Any] = {"task": f"bbh_cot_authors_{name}", "metadata": {"version": 1.0}}
+    return made | own | ({"target_delimiter": " "} if name == "sports_understanding" else {})
+
+
 def leaderboard_file(name: str, description: str, pairs: list[tuple[str, str]]) -> dict[str, Any]:
     """Return the task as choices; its description has no line end, so prompts begin as the board's did."""
     choices = CHOICES[name]
@@ -112,6 +119,7 @@ def files(prompts: Path) -> dict[str, str]:
     for path in sorted(prompts.glob("*.txt")):
         description, pairs = published(path)
         made[f"cot_fewshot/bbh_cot_fewshot_{path.stem}.yaml"] = cot_file(path.stem, description, pairs)
+        made[f"authors/bbh_cot_authors_{path.stem}.yaml"] = authors_file(path.stem)
         if path.stem in CHOICES:
             made[f"leaderboard/leaderboard_bbh_{path.stem}.yaml"] = leaderboard_file(path.stem, description, pairs)
     worked = [Path(name).stem for name in made if name.startswith("cot_")]

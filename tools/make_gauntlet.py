@@ -1,6 +1,6 @@
 """Write the Eval Gauntlet's task files and its suite from the table of its version 0.3.
 
-Run as `python tools/make_gauntlet.py`. Benchmarks, shots, baselines, categories and what stands between question and
+Run as `python -m tools.make_gauntlet`. Benchmarks, shots, baselines, categories and what stands between question and
 answer are those of mosaicml/llm-foundry 8c8dd48f, `scripts/eval/yamls/tasks_v0.3.yaml` and `eval_gauntlet_v0.3.yaml`.
 """
 
@@ -9,10 +9,12 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
+from tools.make_mmlu import SUBJECTS
+
 LIBRARY = Path(__file__).resolve().parents[1] / "src" / "evalstone" / "library"
 FOLDER = LIBRARY / "tasks" / "gauntlet"
 JEOPARDY = ("american_history", "literature", "science", "word_origins", "world_history")
-MMLU = "mmlu"  # in the library already, by subject
+MMLU = tuple(sorted(subject for subjects in SUBJECTS.values() for subject in subjects))
 ANSWER = "\nAnswer:"
 
 
@@ -20,7 +22,7 @@ class Benchmark(NamedTuple):
     """One line of the Gauntlet."""
 
     name: str
-    kind: Literal["choices", "words", "schema", "written", "own"]
+    kind: Literal["choices", "words", "schema", "written"]
     shots: int
     chance: float
     after: str = ""  # what the prompt ends with, after the question
@@ -32,7 +34,7 @@ CATEGORIES: dict[str, tuple[Benchmark, ...]] = {
         Benchmark("bigbench_qa_wikidata", "words", 3, 0),
         Benchmark("arc_easy", "choices", 3, 0.25, ANSWER),
         Benchmark("arc_challenge", "choices", 3, 0.25, ANSWER),
-        Benchmark(MMLU, "own", 5, 0.25),
+        Benchmark("mmlu", "choices", 5, 0.25, ANSWER),
         Benchmark("triviaqa_sm_sub", "written", 3, 0),
     ),
     "commonsense reasoning": (
@@ -69,14 +71,16 @@ CATEGORIES: dict[str, tuple[Benchmark, ...]] = {
         Benchmark("agi_eval_sat_en", "choices", 5, 0.25),
     ),
 }
-METRIC = {"choices": "acc_tokens", "words": "acc", "schema": "acc", "written": "prefix_match", "own": "acc"}
+DIVIDED = {"jeopardy": JEOPARDY, "mmlu": MMLU}  # each category a task with shots of its own; they weigh alike
+METRIC = {"choices": "acc_tokens", "words": "acc", "schema": "acc", "written": "prefix_match"}
 QUESTION = {"choices": "query", "words": "context", "written": "context"}
 NOTE = """Chance is taken off and the rest rescaled, nothing clipped; a category is the unweighted mean of its
 benchmarks, the number the mean of five categories. A missing benchmark refuses the whole: the Gauntlet itself drops
 its category without a word. Rows: scripts/eval/local_data of mosaicml/llm-foundry, each file as mosaicml/llm-
 foundry/<benchmark>/test.jsonl in the data folder; they are trimmed copies, so no score compares with the benchmarks
-they are named after. MMLU is the library's own, with the shots of its dev split; the prompts of all the others
-equal those of llm-foundry 8c8dd48f on fixture rows. The Gauntlet tokenises question and answer apart, here they are
+they are named after. The first hundred prompts of 26 of the 31 files equal those of llm-foundry 8c8dd48f; the files of
+hellaswag, elementary_math_qa, squad, coqa and mmlu were not at hand: of these, and in the tests of all, it is the
+prompts of fixture rows in the same schemas. The Gauntlet tokenises question and answer apart, here they are
 tokenised together."""
 
 
@@ -93,21 +97,28 @@ def task_file(one: Benchmark) -> dict[str, Any]:
     return made
 
 
-def jeopardy_files(one: Benchmark) -> dict[str, dict[str, Any]]:
-    """Return Jeopardy's five categories and the group of them."""
+def divided_files(one: Benchmark) -> dict[str, dict[str, Any]]:
+    """Return the tasks of a benchmark's categories and the group of them."""
     made = {}
-    for category in JEOPARDY:
-        own = {"task": f"gauntlet_jeopardy_{category}", "process_docs": f"!function rows.{category}"}
-        made[f"gauntlet_jeopardy_{category}.yaml"] = task_file(one) | own
-    group = {"group": "gauntlet_jeopardy", "task": [name.removesuffix(".yaml") for name in made]}
-    metric = {"metric": "acc", "aggregation": "mean", "weight_by_size": False}
-    return made | {"gauntlet_jeopardy.yaml": {**group, "aggregate_metric_list": [metric], "metadata": {"version": 0.3}}}
+    for category in DIVIDED[one.name]:
+        own = {"task": f"gauntlet_{one.name}_{category}", "process_docs": f"!function rows.{category}"}
+        made[f"gauntlet_{one.name}_{category}.yaml"] = task_file(one) | own
+    group = {"group": f"gauntlet_{one.name}", "task": [name.removesuffix(".yaml") for name in made]}
+    metric = {"metric": METRIC[one.kind], "aggregation": "mean", "weight_by_size": False}
+    return made | {
+        f"gauntlet_{one.name}.yaml": {**group, "aggregate_metric_list": [metric], "metadata": {"version": 0.3}}
+    }
 
 
 def member(one: Benchmark, column: str) -> dict[str, Any]:
     """Return a benchmark's line in the suite."""
-    name = one.name if one.kind == "own" else f"gauntlet_{one.name}"
-    return {"task": name, "shots": one.shots, "metric": METRIC[one.kind], "chance": one.chance, "column": column}
+    return {
+        "task": f"gauntlet_{one.name}",
+        "shots": one.shots,
+        "metric": METRIC[one.kind],
+        "chance": one.chance,
+        "column": column,
+    }
 
 
 def text_of(content: dict[str, Any]) -> str:
@@ -121,12 +132,12 @@ def text_of(content: dict[str, Any]) -> str:
 
 def suite_text() -> str:
     """Return the suite's file."""
-    head = {"name": "gauntlet-v0.3", "aliases": ["gauntlet", "eval-gauntlet"], "version": "1",
+    head = {"name": "gauntlet-v0.3", "aliases": ["gauntlet", "eval-gauntlet"], "version": "2",
             "title": "Mosaic Eval Gauntlet v0.3", "profile": "gauntlet-v0.3"}  # fmt: skip
     members = [member(one, column) for column, ones in CATEGORIES.items() for one in ones]
     lines = [yaml.safe_dump(one, default_flow_style=True, sort_keys=False, width=1000).strip() for one in members]
     tail = {"normalise": "chance", "clip": False, "missing": "refuse", "group_by": "column", "aggregate": "mean",
-            "reproduced": False}  # fmt: skip
+            "reproduced": True}  # fmt: skip
     note = "\n".join(f"  {line}" for line in NOTE.split("\n"))
     return "".join(
         (
@@ -144,9 +155,9 @@ def files() -> dict[Path, str]:
     made: dict[str, dict[str, Any]] = {}
     for ones in CATEGORIES.values():
         for one in ones:
-            if one.name == "jeopardy":
-                made |= jeopardy_files(one)
-            elif one.kind != "own":
+            if one.name in DIVIDED:
+                made |= divided_files(one)
+            else:
                 made[f"gauntlet_{one.name}.yaml"] = task_file(one)
     place = FOLDER.relative_to(LIBRARY)
     texts = {place / name: text_of(content) for name, content in made.items()}

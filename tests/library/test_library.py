@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import math
 import random
+import re
 from fnmatch import fnmatch
 from pathlib import Path
 from types import ModuleType
@@ -209,17 +210,17 @@ def test_the_nous_tasks_are_what_their_program_writes(shared_dir: Path) -> None:
 def test_the_gauntlet_is_what_its_program_writes() -> None:
     """The Gauntlet's tasks and its suite are those of tools/make_gauntlet.py: 31 benchmarks in five categories."""
     for place, text in make_gauntlet.files().items():
-        assert (LIBRARY / place).read_text(encoding="utf-8") == text, f"{place}: run tools/make_gauntlet.py"
+        assert (LIBRARY / place).read_text(encoding="utf-8") == text, f"{place}: run python -m tools.make_gauntlet"
     members = content(LIBRARY / "suites" / "gauntlet-v0.3.yaml")["members"]
     assert len(members) == 31
     assert len({member["column"] for member in members}) == 5
 
 
 def test_fixtures_are_what_their_program_writes() -> None:
-    """The fixture rows in the repository are those of make_rows, twenty per split."""
+    """The fixture rows in the repository are those of make_rows, twenty in most splits."""
     for path, names in make_rows.files().items():
         stored = pq.read_table(make_rows.DATA / path)
-        assert stored.num_rows == make_rows.N_ROWS
+        assert stored.num_rows == make_rows.n_rows(*names[:2])
         assert stored.equals(make_rows.table(*names)), f"{path}: run python -m tests.fixtures.make_rows"
 
 
@@ -351,6 +352,45 @@ def test_agieval_takes_any_right_choice() -> None:
 def test_agieval_compares_written_answers_as_text(answer: str, gold: str, right: bool) -> None:
     """Spellings of one LaTeX text are equal; nothing is calculated, except that 0.5 is a half."""
     assert module("agieval/cloze").process_results({"answer": gold}, [answer]) == {"acc": int(right)}
+
+
+@pytest.mark.parametrize(
+    ("answer", "score"),
+    [
+        ("So the answer is (C). Not (B).", 1.0),
+        ("The answer is: C", 1.0),
+        ("First A.\nAnswer: C", 1.0),
+        ("It is not A, rather C", 1.0),
+        ("The answer is (A).", 0.0),
+        ("no idea", None),
+        ("I do not know", 0.0),
+    ],
+)
+def test_mmlu_pros_authors_read_an_answer_in_three_ways(answer: str, score: float | None) -> None:
+    """The letter after "answer is", after "Answer:", or the last that stands alone; without one a random option's."""
+    options = module("mmlu_pro/options")
+    row = {"question": "Which?", "options": ["one", "two", " three ", "four", "N/A"], "answer": "C"}
+    row |= {"cot_content": "A: Let's think step by step. Two is. The answer is (B)."}
+    found = options.right_or_drawn(row, [answer])
+    assert found == {"acc_or_drawn": 0.25 if score is None else score, "exact_match": score or 0.0}
+    assert options.asked(row).endswith("\nB. two\nC.  three \nD. four\nAnswer: Let's think step by step.")
+    assert options.worked(row) == " Two is. The answer is (B)."
+
+
+@pytest.mark.parametrize(
+    ("answer", "read"),
+    [
+        ("So the answer is (B).", "(B)"),
+        ("So the answer is ] ) }.", "] ) }"),
+        ("\nThe answer is False", "False"),
+        ("I do not know.", None),
+    ],
+)
+def test_bbhs_authors_read_what_follows_answer_is(answer: str, read: str | None) -> None:
+    """All that follows the first "answer is ", less one full stop at the end; lm-eval's pattern wants the full stop."""
+    (steps,) = [steps["filter"] for steps in content(TASKS / "bbh" / "_authors.yaml")["filter_list"]]
+    found = re.search(steps[0]["regex_pattern"], answer)
+    assert (found.group(1) if found else None) == read
 
 
 def test_mmlu_pro_has_as_many_letters_as_options() -> None:

@@ -1,11 +1,12 @@
 """The boards' own prompts: the first hundred that the pinned harness of each board put, byte for byte.
 
-The goldens were made by running the boards' code as it was (source and commit are in each file) on the rows of
-`../shared/data`, or on fixture rows where those are not there; `rows` says which. A sample's requests are compared in
-any order: one harness asked "yes" before "no".
+The goldens were made by running the boards' code as it was, or are the inputs that a board's authors stored (source
+and commit are in each file), on the rows of `../shared/data`, or on fixture rows where those are not there; `rows`
+says which. A sample's requests are compared in any order: one harness asked "yes" before "no".
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ from evalstone.tasks.profiles import find_profile
 from evalstone.tasks.suites import read_suite
 from tests.library.test_with_own_reader import NOUS
 from tests.tasks import golden
-from tests.tasks.test_golden_prompts import rows_of
+from tests.tasks.test_golden_prompts import FIXTURES, rows_of
 
-BOARDS = {
-    path.stem: json.loads(path.read_text(encoding="utf-8"))["tasks"]
+BOARDS = {  # a file holds a profile's tasks and is named after it, or says the profile of its suite
+    path.stem: json.loads(path.read_text(encoding="utf-8"))
     for path in sorted((golden.FOLDER / "boards").glob("*.json"))
 }
 SUITES = Path(__file__).resolve().parents[2] / "src" / "evalstone" / "library" / "suites"
@@ -38,11 +39,16 @@ def asked(catalog: Catalog, name: str, profile: str, kept: dict[str, Any], share
     return [sorted(golden.asked_of(request), key=str) for request in bind(task, options).requests()]
 
 
-@pytest.mark.parametrize("profile", BOARDS)
-def test_prompts_equal_the_boards(profile: str, shared_dir: Path, catalog: Catalog) -> None:
+def profile_of(board: str) -> str:
+    """Return the profile under which a golden file's tasks are asked."""
+    return str(BOARDS[board].get("profile", board))
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_prompts_equal_the_boards(board: str, shared_dir: Path, catalog: Catalog) -> None:
     """Samples in the board's order, with its shots, choices and stop texts: all as its harness put them."""
-    wrong = []
-    for name, kept in BOARDS[profile].items():
+    wrong, profile = [], profile_of(board)
+    for name, kept in BOARDS[board]["tasks"].items():
         got = golden.digest(asked(catalog, name, profile, kept, shared_dir), short=True)
         if got != {key: kept[key] for key in got}:
             wrong.append(name)
@@ -55,9 +61,35 @@ def test_only_suites_whose_prompts_are_shown_are_called_reproduced() -> None:
     for path in SUITES.glob("*.yaml"):
         suite = read_suite(path)
         selection = catalog.select([f"suite:{suite.name}"])
-        shown = {name: kept["shots"] for name, kept in BOARDS.get(suite.profile, {}).items()}
+        shown = {
+            name: kept["shots"]
+            for board, held in BOARDS.items()
+            if profile_of(board) == suite.profile
+            for name, kept in held["tasks"].items()
+        }
         if suite.profile == "nous":
             shown |= {f"nous_bigbench_{name}": 0 for name in NOUS}
         shots = dict(selection.shots)
         own = {task.name: shots.get(task.name, task.num_fewshot or 0) for task in selection.tasks}
         assert suite.reproduced == (own.items() <= shown.items()), suite.name
+
+
+MBPP_FORM = re.compile(  # google-research/google-research 30adf0ec, mbpp/README.md
+    r"You are an expert Python programmer, and here is your task: [^\n]+ Your code should pass these tests:\n\n"
+    r"(?:assert [^\n]+\n){3}\[BEGIN\]\n(?P<code>.*)",
+    re.DOTALL,
+)
+
+
+def test_each_example_of_mbpp_has_its_authors_form(catalog: Catalog) -> None:
+    """Three worked examples that end in [DONE] and a question that ends in [BEGIN]; what is between is not known."""
+    (task,) = catalog.select(["mbpp"]).tasks
+    options = BindOptions(limit=3, data_dir=FIXTURES, profile=find_profile("lm-eval-0.4.13"))
+    for request in bind(task, options).requests():
+        *worked, question = "".join(request.segments).split("\n\nYou are")
+        assert len(worked) == 3
+        for example in (worked[0], *(f"You are{rest}" for rest in worked[1:])):
+            assert (found := MBPP_FORM.fullmatch(example))
+            assert found["code"].endswith("\n[DONE]")
+        assert (found := MBPP_FORM.fullmatch(f"You are{question}"))
+        assert found["code"] == ""

@@ -146,6 +146,7 @@ def _details(chosen: ChosenSuite, score: SuiteScore, lm_eval_value: float | None
         "missing": [list(each) for each in chosen.missing],
         "why": score.why,
         "reproduced": suite.reproduced,
+        "unshown": suite.unshown,
         "note": suite.note,
     }
 
@@ -275,7 +276,7 @@ def composite_lines(views: Sequence[RunView]) -> list[str]:
 def _line(estimate: Estimate, who: str) -> str:
     details = estimate.details
     known = [f"{c['name']} {shown_value(c['value'], proportion=True)}" for c in details["columns"]]
-    mark = "" if details["reproduced"] else " [not reproduced: prompts not shown to equal the board's]"
+    mark = "" if details["reproduced"] else f" [not reproduced: {details['unshown']}]"
     if estimate.value is None:
         rest = f"; {', '.join(known)}" if known else ""
         return f"{estimate.task}{who}: no composite, {_short(details['why'])}{rest}"

@@ -145,7 +145,7 @@ class Catalog:
 
     def _suite_entry(self, suite: Suite) -> CatalogEntry:
         absent = [member.task for member in suite.members if member.task not in self._files | self._tags]
-        reasons = [] if suite.reproduced else ["not reproduced: its prompts are not shown to equal the board's"]
+        reasons = [] if suite.reproduced else [f"not reproduced: {suite.unshown}"]
         if absent:
             reasons.append(f"no task here is called {_few(absent)}")
         home = next(

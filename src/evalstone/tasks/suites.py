@@ -20,7 +20,7 @@ Chance = float | PerSample | None
 
 _KEYS = {
     "name", "aliases", "version", "title", "profile", "members", "normalise", "clip", "missing", "group_by",
-    "aggregate", "column_weights", "reproduced", "note",
+    "aggregate", "column_weights", "reproduced", "unshown", "note",
 }  # fmt: skip
 _MEMBER_KEYS = {
     "task", "shots", "metric", "filter", "weight", "chance", "column", "within", "range", "questions",
@@ -59,6 +59,7 @@ class Suite:
     aggregate: Aggregate = "mean"
     column_weights: Mapping[str, float] | None = None  # for `aggregate: weighted` or `geometric`
     reproduced: bool = False
+    unshown: str = ""  # what keeps it from being called reproduced
     note: str = ""
     source: Path | None = None
 
@@ -123,6 +124,7 @@ def suite_from(spec: Mapping[str, Any], source: Path | None = None) -> Suite:
         aggregate=_one_of(spec, "aggregate", "mean", get_args(Aggregate), where),
         column_weights=spec.get("column_weights"),
         reproduced=_boolean(spec, "reproduced", where),
+        unshown=str(spec.get("unshown") or "its prompts are not shown to equal the board's"),
         note=str(spec.get("note") or "").strip(),
         source=source,
     )

@@ -1,9 +1,15 @@
 """MMLU-Pro's prompts: a question with up to ten lettered options, and the worked answers of its validation split."""
 
+import re
 from functools import partial
 
 LETTERS = "ABCDEFGHIJ"
 STEP_BY_STEP = "Let's think step by step."
+SAID = (  # the authors' three ways to find the letter, tried in this order
+    re.compile(r"answer is \(?([A-J])\)?"),
+    re.compile(r".*[aA]nswer:\s*([A-J])"),
+    re.compile(r"\b([A-J])\b(?!.*\b[A-J]\b)", re.DOTALL),
+)
 
 
 def lettered(row: dict) -> str:
@@ -26,6 +32,27 @@ def question(row: dict) -> str:
 def reasoning(row: dict) -> str:
     """Return a validation row's worked answer without its opening, which stands in the question already."""
     return row["cot_content"].replace(f"A: {STEP_BY_STEP} ", "")
+
+
+def asked(row: dict) -> str:
+    """Return the question as the authors' script puts it: real options only, as they are."""
+    real = [option for option in row["options"] if option != "N/A"]
+    options = "".join(f"{letter}. {option}\n" for letter, option in zip(LETTERS, real, strict=False))
+    return f"Question:\n{row['question']}\nOptions:\n{options}Answer: {STEP_BY_STEP}"
+
+
+def worked(row: dict) -> str:
+    """Return a validation row's worked answer as it goes on after the question, its space included."""
+    return row["cot_content"].replace(f"A: {STEP_BY_STEP}", "")
+
+
+def right_or_drawn(doc: dict, results: list) -> dict[str, float]:
+    """Return whether the letter found is right; an answer without one counts 0, or as much as a random option earns."""
+    found = next((match for pattern in SAID if (match := pattern.search(results[0]))), None)
+    if found is None:
+        return {"acc_or_drawn": 1 / sum(option != "N/A" for option in doc["options"]), "exact_match": 0.0}
+    right = float(found.group(1) == doc["answer"])
+    return {"acc_or_drawn": right, "exact_match": right}
 
 
 def of_category(rows, category: str):
