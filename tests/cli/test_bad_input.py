@@ -193,8 +193,9 @@ SLOW = [
 ]
 
 
-def test_ctrl_c_keeps_what_was_answered(tmp_path: Path) -> None:
-    """Ctrl-C ends with 130 and a word on how to go on; the answers given until then are stored."""
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_to_end_keeps_what_was_answered(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    """Ctrl-C and a polite kill end with the shell's code and a word on how to go on; what was answered is stored."""
     store = tmp_path / "store.sqlite"
     process = subprocess.Popen(
         [*SLOW, "--store", str(store)], cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
@@ -202,9 +203,9 @@ def test_ctrl_c_keeps_what_was_answered(tmp_path: Path) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not (store.is_file() and _n_outputs(store)):
         time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert "run the same command again" in said
     assert "Traceback" not in said
     (row,) = Store.open(str(store)).runs()

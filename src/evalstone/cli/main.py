@@ -1,7 +1,7 @@
 """The door: which commands there are, and how whatever goes wrong is told.
 
 Commands are imported when they are called, so `evalstone --help` stays quick. An error of ours is one line and its
-exit code; Ctrl-C is 130; anything else is a fault in this program and shows its traceback.
+exit code; Ctrl-C is 130, SIGTERM 143; anything else is a fault in this program and shows its traceback.
 """
 
 import os
@@ -13,6 +13,7 @@ from typing import ClassVar
 import click
 
 from evalstone.cli.output import printable
+from evalstone.cli.signals import Terminated, heeding_signals
 from evalstone.cli.spelling import normalise, with_command
 from evalstone.errors import EvalstoneError
 
@@ -90,8 +91,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        result = cli.main(args=with_command(words, list(COMMANDS)), prog_name="evalstone", standalone_mode=False)
-        sys.stdout.flush()
+        with heeding_signals():
+            result = cli.main(args=with_command(words, list(COMMANDS)), prog_name="evalstone", standalone_mode=False)
+            sys.stdout.flush()
     except click.exceptions.Abort:
         return _stopped()
     except click.ClickException as error:
@@ -100,6 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _stopped()
     except BrokenPipeError:
+    except Terminated as end:
+        return _stopped(end.code)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit does not complain again
         return 141
     except EvalstoneError as error:
@@ -108,9 +112,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _stopped() -> int:
+def _stopped(code: int = 130) -> int:
     click.echo("\nstopped; what was answered is stored: run the same command again to go on", err=True)
-    return 130
+    return code
 
 
 if __name__ == "__main__":
