@@ -1,5 +1,6 @@
 """Published prompt formats: golden renderings (golden_presets.yaml) and what follows from them."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -37,9 +38,19 @@ def test_every_preset_has_a_golden_rendering() -> None:
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_renderings(name: str) -> None:
-    """A question alone, and a talk with a system text, are put as the format's source puts them."""
+    """A question alone, and a talk with a system text, are put as the authority named in `from` puts them."""
     rendered = {"alone": preset(name).render(ALONE), "talk": preset(name).render(TALK)}
-    assert rendered == GOLDEN[name]
+    assert rendered == {key: GOLDEN[name][key] for key in rendered}
+
+
+@pytest.mark.parametrize("name", sorted(GOLDEN.keys() - {"plain"}))
+def test_golden_texts_come_from_the_presets_source(name: str) -> None:
+    """A preset's source and its golden text's are one: a repository at a commit, or a page of the makers."""
+    place = re.compile(r"[\w.-]+/[\w.-]+ [0-9a-f]{8}|ai\.google\.dev/\S+/formatting")
+    said, golden = place.search(preset(name).source), place.search(GOLDEN[name]["from"])
+    assert said is not None
+    assert golden is not None
+    assert said.group() == golden.group()
 
 
 @pytest.mark.parametrize("name", GOLDEN)
