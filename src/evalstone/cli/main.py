@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("evalstone.cli.compare:compare", "Say which of two or more runs is better, and how sure that is."),
     "rescore": ("evalstone.cli.rescore:rescore", "Score stored answers again with another filter or metric."),
     "audit": ("evalstone.cli.audit:audit", "Was the test seen, does the wording decide, is the model calibrated?"),
+    "arena": ("evalstone.cli.arena:arena", "Make ratings of votes between two models' answers."),
     "report": ("evalstone.cli.report:report", "Write a report of a stored run, as HTML or Markdown."),
     "diff-prompts": ("evalstone.cli.diff_prompts:diff_prompts", "Show how the prompts of two stored runs differ."),
     "reproduce": ("evalstone.cli.reproduce:reproduce", "Carry out a stored run again and say what differs."),

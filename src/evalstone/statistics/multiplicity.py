@@ -48,11 +48,11 @@ def benjamini_yekutieli(p_values: Sequence[float] | Floats) -> Floats:
 class RankSet:
     """The ranks a model may have, given what the tests can tell apart; 1 is best."""
 
-    index: int  # column of the score table
-    value: float  # mean score
+    index: int  # of the model, as in the table that was ranked
+    value: float  # mean score, or rating
     best: int
     worst: int
-    beats: tuple[int, ...]  # columns it is significantly better than
+    beats: tuple[int, ...]  # models it is significantly better than
 
 
 def rank_sets(
@@ -78,20 +78,28 @@ def rank_sets(
     results = [compare_paired(table[:, i], table[:, j], clusters) for i, j in pairs]
     adjusted = holm([result.p for result in results])
     sign = 1.0 if higher_is_better else -1.0
-    beats: dict[int, set[int]] = {index: set() for index in range(n_models)}
+    wins = np.zeros((n_models, n_models), dtype=bool)
     for (i, j), result, p in zip(pairs, results, adjusted, strict=True):
         if p < 1.0 - confidence:
             winner, loser = (j, i) if sign * result.difference > 0 else (i, j)
-            beats[winner].add(loser)
-    means = table.mean(axis=0)
-    order = sorted(range(n_models), key=lambda index: (-sign * means[index], index))
+            wins[winner, loser] = True
+    return ranks_from_wins(table.mean(axis=0), wins, higher_is_better=higher_is_better)
+
+
+def ranks_from_wins(values: Floats, wins: NDArray[np.bool_], *, higher_is_better: bool = True) -> list[RankSet]:
+    """Return rank sets, the best value first, from which models are significantly better than which.
+
+    Shapes: values [models]; wins [models, models], true where the row's model is better than the column's.
+    """
+    sign = 1.0 if higher_is_better else -1.0
+    order = sorted(range(len(values)), key=lambda index: (-sign * values[index], index))
     return [
         RankSet(
             index,
-            float(means[index]),
-            best=1 + sum(index in losers for losers in beats.values()),
-            worst=n_models - len(beats[index]),
-            beats=tuple(sorted(beats[index])),
+            float(values[index]),
+            best=1 + int(wins[:, index].sum()),
+            worst=len(values) - int(wins[index].sum()),
+            beats=tuple(np.flatnonzero(wins[index]).tolist()),
         )
         for index in order
     ]

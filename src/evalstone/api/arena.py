@@ -1,0 +1,82 @@
+"""The arena as a user calls it: a file of votes in, ratings out."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from evalstone.arena.ratings import INITIAL, ArenaRatings, RatingSettings, rate
+from evalstone.arena.votes import Votes, read_votes
+from evalstone.errors import UsageError
+
+__all__ = ["RatedVotes", "anchor_of", "rate_votes"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RatedVotes:
+    """A file's votes and the ratings they give."""
+
+    votes: Votes
+    found: ArenaRatings
+
+    def table(self) -> Any:
+        """Return what a terminal shows."""
+        from evalstone.arena.rating_tables import ratings_table
+
+        return ratings_table(self.found, self.votes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything with stable names; undefined is None."""
+        from evalstone.arena.rating_tables import ratings_json
+
+        return ratings_json(self.found, self.votes)
+
+    def to_csv(self) -> str:
+        """Return the rated models as CSV."""
+        from evalstone.arena.rating_tables import ratings_csv
+
+        return ratings_csv(self.found)
+
+    def to_markdown(self) -> str:
+        """Return the table and its small print as Markdown."""
+        from evalstone.arena.rating_tables import ratings_markdown
+
+        return ratings_markdown(self.found, self.votes)
+
+
+def rate_votes(
+    file: str | Path, settings: RatingSettings | None = None, *, language: str | None = None, anchor: str | None = None
+) -> RatedVotes:
+    """Rate the models of a file of votes.
+
+    Args:
+        file: CSV, JSON lines, JSON or Parquet with model_a, model_b, winner, and what else is known of a vote.
+        settings: what goes together, what is controlled for, which intervals.
+        language: only votes in it.
+        anchor: a model and its rating as `MODEL=1000`, over that of `settings`.
+
+    Raises: as `read_votes` and `rate`; UsageError for an anchor that is no such pair, or a confidence out of range.
+    """
+    chosen = settings or RatingSettings()
+    if anchor is not None:
+        chosen = replace(chosen, anchor=anchor_of(anchor))
+    if not 0.0 < chosen.confidence < 1.0:
+        raise UsageError(f"the confidence is {chosen.confidence:g}; expected a share above 0 and below 1, such as 0.95")
+    votes = read_votes(Path(file), language=language)
+    return RatedVotes(votes, rate(votes, chosen))
+
+
+def anchor_of(text: str) -> tuple[str, float]:
+    """Return the model and the rating of `MODEL=1000`; a model alone has the boards' 1000.
+
+    Raises: UsageError for a rating that is no number.
+    """
+    name, equals, rating = text.rpartition("=")
+    if not equals:
+        return text, INITIAL
+    try:
+        value = float(rating)
+    except ValueError:
+        value = float("nan")
+    if not abs(value) < float("inf"):
+        raise UsageError(f"the anchor is '{text}'; expected a model and its rating, such as MODEL=1000")
+    return name, value

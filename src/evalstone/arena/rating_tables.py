@@ -1,0 +1,201 @@
+"""Ratings for people, and as CSV, Markdown and JSON; under each what the intervals rest on."""
+
+import csv
+import io
+from dataclasses import asdict, fields
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from evalstone.arena.ratings import ApartModel, ArenaRatings, Effect, Rating
+from evalstone.arena.votes import Votes
+from evalstone.report.blocks import Block, Bullets, Cell, Table, TableRow
+from evalstone.report.blocks_markdown import markdown_text
+from evalstone.report.cells import Sized, plain_table
+from evalstone.report.numbers import NOTHING, counted
+
+__all__ = ["ratings_csv", "ratings_json", "ratings_markdown", "ratings_table"]
+
+HEADERS = ("model", "rating", "95% interval", "ranks", "votes", "win rate")
+BESIDE_STRIP = 48  # columns that numbers need
+STRIP_WIDTHS = (10, 40)
+FEW_CLUSTERS = 20
+
+
+def ratings_table(found: ArenaRatings, votes: Votes) -> RenderableType:
+    """Return the ratings, the highest first, who stands apart, and what all of it rests on."""
+    parts: list[RenderableType] = [Padding(_ratings(found), (0, 1))]
+    if found.apart:
+        parts.append(Padding(_apart(found), (1, 1, 0, 1)))
+    parts += [Padding(Text(line), (1 if place == 0 else 0, 1, 0, 1)) for place, line in enumerate(_effects(found))]
+    lines = [Text(line, style="yellow") for line in warnings(found, votes)]
+    lines += [Text(line, style="dim") for line in basis(found, votes)]
+    return Group(*parts, *(Padding(line, (0 if place else 1, 1, 0, 1)) for place, line in enumerate(lines)))
+
+
+def ratings_json(found: ArenaRatings, votes: Votes) -> dict[str, Any]:
+    """Return everything with stable names; undefined is null."""
+    return {
+        **asdict(found),
+        "warnings": warnings(found, votes),
+        "basis": basis(found, votes),
+        "file": {
+            "columns": asdict(votes.columns),
+            "n_rows": votes.n_rows,
+            "n_repeated": votes.n_repeated,
+            "left_out": dict(votes.left_out),
+        },
+    }
+
+
+def ratings_csv(found: ArenaRatings) -> str:
+    """Return the rated models as CSV with a header, not rounded; undefined is empty."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, [field.name for field in fields(Rating)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(one) for one in found.ratings)
+    return out.getvalue()
+
+
+def ratings_markdown(found: ArenaRatings, votes: Votes) -> str:
+    """Return the table and its small print as Markdown."""
+    rows = tuple(TableRow(tuple(map(Cell, _cells(one, found)))) for one in found.ratings)
+    apart = tuple(f"{one.model}: {_standing(one, found)}" for one in found.apart)
+    notes = (*apart, *_effects(found), *warnings(found, votes))
+    blocks: list[Block] = [Table(_headers(found), rows), *([Bullets(notes)] if notes else [])]
+    return markdown_text(blocks, " ".join(basis(found, votes)), "")
+
+
+def warnings(found: ArenaRatings, votes: Votes) -> list[str]:
+    """Return what a reader must know before trusting a number."""
+    lines = [f"left out: {counted(count, 'row')} {reason}" for reason, count in votes.left_out.items()]
+    if found.n_without_style:
+        lines.append(f"left out: {counted(found.n_without_style, 'vote')} without all of the styles")
+    lines += [f"no two answers differ in '{name}', so nothing is controlled for it" for name in found.same_styles]
+    if votes.n_repeated:
+        advice = "" if found.by == "prompt" else "; intervals take them for votes of their own, --by prompt does not"
+        lines.append(f"{counted(votes.n_repeated, 'row')} equal an earlier one in every column{advice}")
+    if found.by != "vote" and found.n_clusters < FEW_CLUSTERS:
+        tail = "; use the sandwich: the bootstrap is too narrow" if found.settings.interval == "bootstrap" else ""
+        lines.append(f"only {counted(found.n_clusters, found.by)}: intervals are wide and rest on so few{tail}")
+    unsure = [one.model for one in found.ratings if one.low is None and not _is_anchor(one, found)]
+    if unsure:
+        few = f"{', '.join(unsure[:3])}{' and others' if len(unsure) > 3 else ''}"
+        lines.append(f"no interval where too few {found.by}s tell how votes vary: {few}")
+    return lines
+
+
+def basis(found: ArenaRatings, votes: Votes) -> list[str]:
+    """Return what ratings, intervals, ranks and win rates are."""
+    confidence = f"{100 * found.settings.confidence:g}%"
+    sure = {
+        "sandwich": f"sandwich clustered by {found.by}, Student's t on a model's own {found.by}s less one",
+        "bootstrap": f"1,000 random weightings of the {found.by}s, percentiles",
+    }[found.settings.interval]
+    anchor = found.settings.anchor
+    scale = f"{anchor[0]} is {anchor[1]:g}" if anchor else "the mean of all is 1,000"
+    versus = f"minus that of {anchor[0]}" if anchor else "minus the mean of all"
+    n_models = len(found.ratings)
+    widths = ", ".join(f"by {name} {width:,.0f}" for name, width in found.median_widths.items())
+    lines = [
+        (
+            f"Bradley-Terry on {counted(found.n_votes, 'vote')} ({counted(found.n_ties, 'tie')}, half a win each); "
+            f"{scale}, 400 points are odds of ten to one."
+        ),
+        (
+            f"Intervals: {confidence}, of a rating {versus}; {sure} ({counted(found.n_clusters, found.by)})."
+            f"{f' Median width {widths}.' if widths else ''}"
+        ),
+        (
+            f"Ranks: those a model may have, all at once with {confidence} confidence: Holm over "
+            f"{counted(n_models * (n_models - 1) // 2, 'pair')}. Win rate: expected against all others alike."
+        ),
+    ]
+    told = votes.columns.told()
+    return [*lines, *([f"Read: {told}."] if told else [])]
+
+
+def _ratings(found: ArenaRatings) -> RenderableType:
+    def laid_out(width: int) -> RenderableType:
+        names = max(len(name) for name in (HEADERS[0], *(one.model for one in found.ratings)))
+        room = width - BESIDE_STRIP - min(names, 40)
+        strip = min(STRIP_WIDTHS[1], room) if room >= STRIP_WIDTHS[0] else 0
+        table = plain_table()
+        for place, header in enumerate(_headers(found)):
+            table.add_column(header, justify="right" if place else "left", no_wrap=place > 0, overflow="fold")
+        ends = [end for one in found.ratings for end in (one.low, one.high, one.rating) if end is not None]
+        low, high = min(ends), max(ends)
+        if strip:
+            table.add_column(f"{low:,.0f}{f'{high:,.0f}':>{strip - len(f'{low:,.0f}')}}", no_wrap=True)
+        for one in found.ratings:
+            table.add_row(*_cells(one, found), *([_strip(one, low, high, strip)] if strip else []))
+        return table
+
+    return Sized(laid_out)
+
+
+def _headers(found: ArenaRatings) -> tuple[str, ...]:
+    return tuple(name.replace("95%", f"{100 * found.settings.confidence:g}%") for name in HEADERS)
+
+
+def _cells(one: Rating, found: ArenaRatings) -> list[str]:
+    interval = "anchor" if _is_anchor(one, found) else NOTHING
+    if one.low is not None and one.high is not None:
+        interval = f"{_points(one.low)}–{_points(one.high)}"
+    ranks = str(one.best_rank) if one.best_rank == one.worst_rank else f"{one.best_rank}–{one.worst_rank}"
+    return [one.model, _points(one.rating), interval, ranks, f"{one.n_votes:,}", f"{100 * one.expected_win_rate:.1f}%"]
+
+
+def _is_anchor(one: Rating, found: ArenaRatings) -> bool:
+    return found.settings.anchor is not None and one.model == found.settings.anchor[0]
+
+
+def _strip(one: Rating, low: float, high: float, cells: int) -> str:
+    """Draw an interval and its rating on the scale of all intervals."""
+
+    def at(value: float) -> int:
+        return min(cells - 1, int((value - low) / (high - low) * cells)) if high > low else 0
+
+    first, last = (at(one.rating if end is None else end) for end in (one.low, one.high))
+    marks = ["━" if first <= cell <= last else "·" for cell in range(cells)]
+    marks[at(one.rating)] = "●"
+    return "".join(marks)
+
+
+def _apart(found: ArenaRatings) -> RenderableType:
+    table = plain_table()
+    table.add_column("not rated", overflow="fold")
+    table.add_column("votes", justify="right", no_wrap=True)
+    table.add_column("why", overflow="fold")
+    for one in found.apart:
+        table.add_row(one.model, f"{one.n_votes:,}", _standing(one, found))
+    return table
+
+
+def _standing(one: ApartModel, found: ArenaRatings) -> str:
+    """Return what is known of a model without a rating."""
+    if one.standing == "unjoined":
+        return "no chain of wins and ties leads from it to the rated models, nor from them to it"
+    won = one.standing == "above"
+    word, side, end = ("won", "above", "upper") if won else ("lost", "below", "lower")
+    if one.bound is None:
+        return f"met no rated model; {word} against some that stand {side} all of them"
+    record = f"{word} {'its one vote' if one.n_against_rated == 1 else f'all {one.n_against_rated:,} votes'}"
+    sure = f"{100 * found.settings.confidence:g}%"
+    return f"{record} against rated models: {side} {_points(one.bound)} ({sure}), without {end} end"
+
+
+def _effects(found: ArenaRatings) -> list[str]:
+    return [_effect(one) for one in found.effects]
+
+
+def _effect(one: Effect) -> str:
+    interval = "" if one.low is None or one.high is None else f" ({one.low:+.1f} to {one.high:+.1f})"
+    what = "standing on side A" if one.name == "side A" else f"one standard deviation more {one.name}"
+    return f"{what} is worth {one.points:+.1f} points{interval}"
+
+
+def _points(value: float) -> str:
+    return f"{value:,.0f}"

@@ -1,0 +1,84 @@
+"""Which column of a file of votes holds what: the names that published votes use, and what their verdicts mean."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from evalstone.errors import DataError
+
+__all__ = ["VoteColumns", "find_columns", "outcome_of"]
+
+SIDES = (("model_a", "model_b"), ("left", "right"))
+PROMPTS = ("prompt_id", "question_id", "prompt", "question", "instruction")
+JUDGES = ("judge", "judge_id", "voter", "worker", "annotator", "user")
+LANGUAGES = ("language", "lang")
+ONE_HOT = ("winner_model_a", "winner_model_b", "winner_tie")  # a column for each verdict, with 0 and 1
+FIRST_WON = {"model_a", "a", "left"}
+SECOND_WON = {"model_b", "b", "right"}
+TIED = re.compile(r"tie( \(.+\))?|both_?bad")
+
+
+@dataclass(frozen=True, slots=True)
+class VoteColumns:
+    """The columns of one file; None where it has none of the kind."""
+
+    first: str
+    second: str
+    winner: str | None  # None: one column for each verdict
+    prompt: str | None = None
+    judge: str | None = None
+    language: str | None = None
+
+    def told(self) -> str:
+        """Return in words which columns of another name were taken for what."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        shown = {"first": "model_a", "second": "model_b"}
+        read = {shown.get(what, what): column for what, column in named.items() if column}
+        return ", ".join(f"{what} from '{column}'" for what, column in read.items() if what != column)
+
+
+def find_columns(names: Sequence[str]) -> VoteColumns:
+    """Return which columns hold what.
+
+    Raises: DataError where there are no two models or no verdict.
+    """
+    sides = next((pair for pair in SIDES if set(pair) <= set(names)), None)
+    if sides is None or ("winner" not in names and not set(ONE_HOT) <= set(names)):
+        raise DataError(
+            f"the file has columns {', '.join(names) or '(none)'}; expected model_a, model_b (or left, right) and "
+            f"winner (or {', '.join(ONE_HOT)}): rename its columns"
+        )
+    winner = "winner" if "winner" in names else None
+    return VoteColumns(*sides, winner, *(_first_of(known, names) for known in (PROMPTS, JUDGES, LANGUAGES)))
+
+
+def outcome_of(row: Mapping[str, Any], columns: VoteColumns) -> float | str | None:
+    """Return 1 where the first model won, 0 the second, 0.5 a tie; None without a verdict; else what was not known.
+
+    A verdict is model_a, model_b (also a, b, left, right), the winning model's name, tie, `tie (bothbad)` or both_bad.
+    """
+    if columns.winner is None:
+        return _one_hot(row)
+    given = row[columns.winner]
+    verdict = "" if given is None else str(given).strip()
+    word = verdict.lower()
+    if not word:
+        return None
+    if word in FIRST_WON or verdict == str(row[columns.first]):
+        return 1.0
+    if word in SECOND_WON or verdict == str(row[columns.second]):
+        return 0.0
+    return 0.5 if TIED.fullmatch(word) else verdict
+
+
+def _one_hot(row: Mapping[str, Any]) -> float | str | None:
+    given = [row[name] for name in ONE_HOT]
+    marks = [str(value).lower() in {"1", "1.0", "true"} for value in given]
+    if not any(marks):
+        return None
+    return (1.0, 0.0, 0.5)[marks.index(True)] if sum(marks) == 1 else str(given)
+
+
+def _first_of(known: Iterable[str], names: Sequence[str]) -> str | None:
+    return next((name for name in known if name in names), None)

@@ -1,0 +1,179 @@
+"""How sure Bradley-Terry strengths are: votes that belong together (one prompt, one judge) vary together.
+
+The inverse curvature is no error here: a tie counted as half a win varies less than a coin, and votes on one prompt
+vary together. The sandwich takes the spread from the votes themselves. It is unchanged when every vote is entered
+twice within its cluster.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstone.errors import DataError
+from evalstone.randomness import generator_for
+from evalstone.statistics.battles import Battles
+from evalstone.statistics.bradley_terry import BradleyTerry, refit
+from evalstone.statistics.distributions import bisect
+from evalstone.statistics.intervals import Interval, check_confidence, t_interval
+
+__all__ = ["RatingErrors", "bootstrap_strengths", "clustered_errors", "one_sided_bound"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_NO_SPREAD = 1e-9  # logits: clusters that decide a strength each alone leave nothing to take its spread from
+_FARTHEST = 60.0  # logits: beyond it a chance is 0 or 1 to the last bit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RatingErrors:
+    """The covariance of strengths and effects, and how many clusters each model's votes lie in.
+
+    Shapes: covariance [p, p], p = models + covariates; n_clusters_of [models].
+    """
+
+    covariance: Floats  # H⁻¹ (Σ_c u_c u_cᵀ) H⁻¹ as it is, for strengths that sum to 0
+    n_clusters: int
+    n_clusters_of: Ints
+
+    def stderr(self, model: int, against: int | None = None) -> float | None:
+        """Return the error of a strength minus the mean of all, or minus another's; None where it cannot be told.
+
+        That is so with fewer than two clusters, and where each cluster decides something alone (one prompt for each
+        pair in a chain of models), so that nothing shows how others of its kind would differ.
+
+        With the factor C/(C-1) of Liang and Zeger 1986, C the clusters that the model (or the rarer of the two) is
+        in: a model seen on four prompts is known from four, however many the others saw.
+        """
+        covariance, n = self.covariance, self.n_clusters_between(model, against)
+        if n < 2:
+            return None
+        variance = covariance[model, model]
+        if against is not None:
+            variance = variance + covariance[against, against] - 2.0 * covariance[model, against]
+        error = math.sqrt(max(float(variance), 0.0) * n / (n - 1))
+        return error if error > _NO_SPREAD else None
+
+    def n_clusters_between(self, model: int, against: int | None = None) -> int:
+        """Return in how many clusters the model, or the rarer of the two, has votes."""
+        own = int(self.n_clusters_of[model])
+        return own if against is None else min(own, int(self.n_clusters_of[against]))
+
+    def interval(
+        self, strength: float, model: int, against: int | None = None, confidence: float = 0.95
+    ) -> Interval | None:
+        """Return strength ± t(C - 1) stderr; None where there is no error."""
+        error = self.stderr(model, against)
+        if error is None:
+            return None
+        return t_interval(strength, error, self.n_clusters_between(model, against) - 1, confidence)
+
+    def effect_interval(self, fit: BradleyTerry, effect: int, confidence: float = 0.95) -> Interval | None:
+        """Return the interval of one covariate's effect; None with fewer than 2 clusters."""
+        if self.n_clusters < 2:
+            return None
+        place = len(fit.strengths) + effect
+        error = math.sqrt(float(self.covariance[place, place]) * self.n_clusters / (self.n_clusters - 1))
+        if error <= _NO_SPREAD:
+            return None
+        return t_interval(float(fit.effects[effect]), error, self.n_clusters - 1, confidence)
+
+
+def clustered_errors(
+    battles: Battles, fit: BradleyTerry, clusters: NDArray[Any], covariates: Floats | None = None
+) -> RatingErrors:
+    """Return the clustered sandwich: u_c = Σ_{i in c} (y_i - p_i) x_i, V = H⁻¹ (Σ_c u_c u_cᵀ) H⁻¹.
+
+    Args:
+        battles: the votes that were fitted.
+        fit: their fit.
+        clusters: a label per vote; one each for votes that are independent.
+        covariates: those of the fit.
+
+    Source: Huber 1967; Liang and Zeger 1986; for ratings, arena-rank's vote-level sandwich.
+    """
+    index, n_clusters = numbered(clusters, len(battles))
+    columns = np.zeros((len(battles), 0)) if covariates is None else covariates
+    n, size = battles.n_models, battles.n_models + columns.shape[1]
+    cell = index * size
+    sums = np.bincount(cell + battles.first, fit.residuals, n_clusters * size)
+    sums -= np.bincount(cell + battles.second, fit.residuals, n_clusters * size)
+    scores = sums.reshape(n_clusters, size)
+    for place, column in enumerate(columns.T, start=n):
+        scores[:, place] = np.bincount(index, fit.residuals * column, n_clusters)
+    covariance = fit.inverse_curvature @ (scores.T @ scores) @ fit.inverse_curvature
+    seen = np.unique(np.concatenate([index * n + battles.first, index * n + battles.second]))
+    return RatingErrors(covariance, n_clusters, np.bincount(seen % n, minlength=n))
+
+
+def bootstrap_strengths(
+    battles: Battles,
+    fit: BradleyTerry,
+    clusters: NDArray[Any],
+    covariates: Floats | None = None,
+    *,
+    draws: int = 1000,
+) -> Floats:
+    """Return strengths and effects refitted with random weights of the clusters, the same for the same votes.
+
+    Weights are exponential with mean 1, so no draw loses a model or a link between groups, as drawing clusters with
+    replacement does when votes are few.
+
+    Shapes: result [draws, models + covariates]. Source: Rubin 1981; Newton and Raftery 1994.
+    """
+    index, n_clusters = numbered(clusters, len(battles))
+    generator = generator_for("rating bootstrap", len(battles), battles.n_models, n_clusters, draws)
+    start = np.concatenate([fit.strengths, fit.effects])
+    if covariates is None:  # votes alike are one vote with their weight
+        outcomes = (2 * battles.outcome).astype(np.int64)
+        keys = (battles.first * battles.n_models + battles.second) * 3 + outcomes
+        _, seen_at, cell = np.unique(keys, return_index=True, return_inverse=True)
+        kept = Battles(battles.first[seen_at], battles.second[seen_at], battles.outcome[seen_at], battles.n_models)
+        columns = np.zeros((len(kept), 0))
+    else:
+        kept, columns, cell = battles, covariates, np.arange(len(battles))
+    replicates = np.empty((draws, len(start)))
+    for draw in range(draws):
+        weights = np.bincount(cell, generator.exponential(size=n_clusters)[index], len(kept)).astype(np.float64)
+        replicates[draw] = refit(kept, columns, weights, start)
+    return replicates
+
+
+def one_sided_bound(
+    opponents: Floats, clusters: NDArray[Any], *, won_all: bool, confidence: float = 0.95
+) -> float | None:
+    """Return above (or below) which strength a model lies that won (or lost) every vote against rated opponents.
+
+    The strength at which such a record has probability 1 - confidence, with the opponents' strengths taken as known
+    and all votes of a cluster counted as one of their mean log-probability: as sure as clusters allow. None without
+    votes.
+
+    Shapes: opponents, clusters [votes]: the strength met in each vote. Source: inverted likelihood, as for 0 of n.
+    """
+    check_confidence(confidence)
+    if len(opponents) == 0:
+        return None
+    index, n_clusters = numbered(clusters, len(opponents))
+    sizes = np.bincount(index, minlength=n_clusters)[index]
+    sign = 1.0 if won_all else -1.0
+
+    def excess(strength: float) -> float:
+        log_chances = -np.logaddexp(0.0, -(strength - sign * opponents))
+        return float((log_chances / sizes).sum()) - math.log(1.0 - confidence)
+
+    centre = sign * float(opponents.mean())
+    return sign * bisect(excess, centre - _FARTHEST, centre + _FARTHEST)
+
+
+def numbered(clusters: NDArray[Any], n_votes: int) -> tuple[Ints, int]:
+    """Return each vote's cluster as a number from 0, and how many there are.
+
+    Raises: DataError unless there is one label per vote.
+    """
+    if len(clusters) != n_votes:
+        raise DataError(f"{len(clusters)} cluster labels for {n_votes} votes; expected one per vote")
+    labels, index = np.unique(np.asarray(clusters), return_inverse=True)
+    return np.asarray(index, dtype=np.int64), len(labels)

@@ -1,0 +1,138 @@
+"""Ratings of votes: real ones, planted ones, and models that cannot be rated."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evalstone.arena.ratings import ArenaRatings, RatingSettings, rate
+from evalstone.arena.votes import Votes, read_votes, votes_of_rows
+from evalstone.errors import DataError, UnknownName, UsageError
+
+Row = dict[str, Any]
+
+
+def vote(first: str, second: str, winner: str, **known: object) -> Row:
+    """Return one row."""
+    return {"model_a": first, "model_b": second, "winner": winner, **known}
+
+
+def random_votes(rng: np.random.Generator, n: int, *models: str) -> list[Row]:
+    """Return votes between models that are all alike, four on each prompt."""
+    rows: list[Row] = []
+    for number in range(n):
+        first, second = rng.permutation(models).tolist()[:2]
+        rows.append(vote(first, second, str(rng.choice(["a", "b", "tie"])), prompt=number // 4))
+    return rows
+
+
+def read(rows: list[Row]) -> Votes:
+    """Return rows as votes."""
+    return votes_of_rows(rows, list(rows[0]))
+
+
+def ratings_of(found: ArenaRatings) -> dict[str, float]:
+    """Return rating by model."""
+    return {one.model: one.rating for one in found.ratings}
+
+
+def test_real_votes_side_effect_and_widths(shared_dir: Path) -> None:
+    """On 8,931 votes the top is GPT 4 at 1172, standing left is worth 15.8 points, and prompts make wide intervals."""
+    votes = read_votes(shared_dir / "data/arena/llmfao/crowd-comparisons.csv")
+    found = rate(votes, RatingSettings())
+    first = found.ratings[0]
+    assert (first.model, found.by, found.n_clusters, len(found.ratings)) == ("GPT 4", "prompt", 13, 59)
+    assert first.rating == pytest.approx(1172.13, abs=0.005)
+    assert first.online_elo == pytest.approx(1095.5935481722963)
+    assert found.median_widths["prompt"] > 1.5 * found.median_widths["judge"] > found.median_widths["vote"]
+    sided = rate(votes, RatingSettings(by="judge", side=True))
+    assert sided.effects[0].name == "side A"
+    assert sided.effects[0].points == pytest.approx(15.79, abs=0.01)
+
+
+def test_an_anchor_shifts_all_and_takes_its_own_interval() -> None:
+    """Differences stay, the anchor has its rating and no interval, others' are of the difference to it."""
+    rng = np.random.default_rng(0)
+    rows = random_votes(rng, 400, "x", "y", "z")
+    free, fixed = rate(read(rows), RatingSettings()), rate(read(rows), RatingSettings(anchor=("y", 1114.0)))
+    a, b = ratings_of(free), ratings_of(fixed)
+    assert b["y"] == 1114.0
+    assert b["x"] - b["z"] == pytest.approx(a["x"] - a["z"])
+    assert np.mean(list(a.values())) == pytest.approx(1000.0)
+    ends = {one.model: (one.low, one.high) for one in fixed.ratings}
+    assert ends["y"] == (None, None)
+    assert None not in ends["x"]
+    drawn = rate(read(rows), RatingSettings(anchor=("y", 1114.0), interval="bootstrap"))
+    for one, other in zip(fixed.ratings, drawn.ratings, strict=True):
+        if one.low is not None and one.high is not None:
+            assert other.low is not None
+            assert abs(other.low - one.low) < 0.25 * (one.high - one.low)
+
+
+def test_style_control_takes_out_a_planted_liking_for_length() -> None:
+    """Of two equal models the long-winded one leads where voters like length, and does not once that is controlled."""
+    rng = np.random.default_rng(1)
+    rows = []
+    squares = 0.0
+    for number in range(3000):
+        tokens = {"long": rng.integers(50, 400), "short": rng.integers(20, 250)}
+        first, second = rng.permutation(["long", "short"]).tolist()
+        a, b = float(tokens[first]), float(tokens[second])
+        difference = (a - b) / (a + b + 1)
+        squares += difference**2
+        liked = rng.random() < 1 / (1 + np.exp(-1.5 * difference))
+        rows.append(
+            vote(first, second, "a" if liked else "b", tokens_a=a, tokens_b=b, bold_a=1, bold_b=1, prompt=number)
+        )
+    votes = read(rows)
+    plain, controlled = rate(votes, RatingSettings()), rate(votes, RatingSettings(style=True))
+    assert ratings_of(plain)["long"] - ratings_of(plain)["short"] > 30
+    ends = {one.model: (one.low, one.high) for one in controlled.ratings}["long"]
+    assert ends[0] is not None
+    assert ends[1] is not None
+    assert ends[0] < 1000.0 < ends[1]
+    assert controlled.same_styles == ("bold",)
+    effect = controlled.effects[0]
+    assert effect.low is not None
+    assert effect.high is not None
+    spread = float(np.sqrt(squares / 3000))
+    assert effect.low < 1.5 * spread * 173.7178 < effect.high
+
+
+def test_models_that_no_votes_join_stand_apart_with_what_is_known() -> None:
+    """A winner of all, a loser of all and strangers have no rating; bounds follow from the clean records."""
+    rows = [vote("x", "y", winner, prompt=number) for number, winner in enumerate("abab")]
+    rows += [vote("best", name, "a", prompt=10 + number) for number, name in enumerate("xyxyxyxyxy")]
+    rows += [vote("worst", "x", "b", prompt=30), vote("p", "q", "tie", prompt=31)]
+    found = rate(read(rows), RatingSettings())
+    assert ratings_of(found) == pytest.approx({"x": 1000.0, "y": 1000.0})
+    apart = {one.model: one for one in found.apart}
+    assert (apart["best"].standing, apart["best"].n_against_rated) == ("above", 10)
+    chance = 0.05 ** (1 / 10)
+    assert apart["best"].bound == pytest.approx(1000 + 400 * np.log10(chance / (1 - chance)))
+    assert apart["worst"].standing == "below"
+    assert apart["worst"].bound == pytest.approx(1000 + 400 * np.log10(0.95 / 0.05))
+    assert (apart["p"].standing, apart["p"].bound) == ("unjoined", None)
+    assert found.n_votes == 4
+
+
+def test_every_vote_twice_moves_nothing_but_the_count() -> None:
+    """Trap 23: with votes entered twice every rating, interval and rank by prompt is as before."""
+    rng = np.random.default_rng(2)
+    rows = random_votes(rng, 300, "x", "y", "z", "w")
+    once, twice = rate(read(rows), RatingSettings()), rate(read(rows * 2), RatingSettings())
+    for one, other in zip(once.ratings, twice.ratings, strict=True):
+        assert (other.model, other.n_votes) == (one.model, 2 * one.n_votes)
+        assert (other.best_rank, other.worst_rank) == (one.best_rank, one.worst_rank)
+        assert (other.rating, other.low, other.high) == pytest.approx((one.rating, one.low, one.high), abs=1e-6)
+
+
+def test_what_cannot_be_rated_is_told() -> None:
+    """No two models joined, an anchor that is not rated, and a column that is not there are errors with a remedy."""
+    with pytest.raises(DataError, match="collect more votes"):
+        rate(read([vote("x", "y", "a")]), RatingSettings())
+    with pytest.raises(UnknownName, match="rated model 'gpt-5'"):
+        rate(read([vote("gpt-4", "y", "tie")]), RatingSettings(anchor=("gpt-5", 1000.0)))
+    with pytest.raises(UsageError, match="no column for 'judge'"):
+        rate(read([vote("x", "y", "tie")]), RatingSettings(by="judge"))

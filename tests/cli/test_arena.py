@@ -1,0 +1,67 @@
+"""`evalstone arena rate` as it is typed."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from evalstone.cli.main import main
+from tests.cli.test_bad_input import told
+
+
+@pytest.fixture
+def votes(tmp_path: Path) -> Path:
+    """Return a small file of votes: two rated models, one that won all, one row that is no vote."""
+    path = tmp_path / "votes.csv"
+    lines = [f"{'small,large' if n % 2 else 'large,small'},{'small' if n % 3 == 0 else 'large'},{n}" for n in range(24)]
+    lines += ["best,small,best,30", "best,best,tie,31"]
+    path.write_text("\n".join(["model_a,model_b,winner,prompt", *lines]) + "\n")
+    return path
+
+
+def test_a_table_says_what_its_intervals_rest_on(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rating, interval, who stands apart, what was left out, and by what votes go together are in the output."""
+    assert main(["arena", "rate", str(votes)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for text in ("large 1,060", "clustered by prompt", "24 prompts", "won its one vote against rated models",
+                 "left out: 1 row of a model against itself"):  # fmt: skip
+        assert text in shown
+
+
+def test_json_csv_and_markdown_hold_the_same_ratings(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Three ways to print, one set of numbers; the anchor has its rating and no interval."""
+    words = ["arena", "rate", str(votes), "--anchor", "small=1200"]
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {one["model"]: round(one["rating"]) for one in found["ratings"]} == {"large": 1320, "small": 1200}
+    assert found["file"]["left_out"] == {"of a model against itself": 1}
+    assert main([*words, "--csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [float(row["rating"]) for row in rows] == [one["rating"] for one in found["ratings"]]
+    assert rows[1]["low"] == ""
+    assert main([*words, "--markdown"]) == 0
+    assert "| small | 1,200 | anchor |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "expected"),
+    [
+        (["nowhere.csv"], 3, "no data file"),
+        (["VOTES", "--anchor", "smal=1000"], 2, "nearest: small"),
+        (["VOTES", "--anchor", "small=x"], 2, "such as MODEL=1000"),
+        (["VOTES", "--by", "judge"], 2, "go together by prompt, vote"),
+        (["VOTES", "--by", "promt"], 2, "'prompt', 'judge', 'vote'"),
+        (["VOTES", "--style"], 2, "tokens_a"),
+        (["VOTES", "--confidence", "95"], 2, "such as 0.95"),
+        (["VOTES", "--language", "German"], 3, "no column 'language'"),
+        (["VOTES", "--json", "--csv"], 2, "choose one"),
+    ],
+)
+def test_typed_wrong(
+    votes: Path, capsys: pytest.CaptureFixture[str], words: list[str], code: int, expected: str
+) -> None:
+    """Each wrong call is answered in one line that says what was expected."""
+    found, said = told(capsys, "arena", "rate", *(str(votes) if word == "VOTES" else word for word in words))
+    assert (found, expected in said) == (code, True), said

@@ -1,0 +1,60 @@
+"""Ranks of ratings: the published boards' rule, and sets that hold at once."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evalstone.statistics.bradley_terry import fit_bradley_terry
+from evalstone.statistics.rating_errors import clustered_errors
+from evalstone.statistics.rating_ranks import ranks_by_upper_bound, rating_rank_sets
+from tests.statistics.published_votes import mt_bench, rows_of, simulated
+
+
+def test_published_boards_ranks_come_from_their_intervals(shared_dir: Path) -> None:
+    """On 14 monthly boards of Chatbot Arena 75% of ranks come out of the rounded intervals, 98% within two."""
+    boards = sorted((shared_dir / "data/arena/lmarena/history_text").glob("*.csv"))
+    assert len(boards) == 14
+    for board in boards:
+        rows = rows_of(board)
+        scores = np.array([float(row.get("arena_score") or row["arena_elo"]) for row in rows])
+        ends = np.array([[int(end) for end in re.findall(r"\d+", row["95_pct_ci"])] for row in rows])
+        ranks = ranks_by_upper_bound(scores - ends[:, 1], scores + ends[:, 0])
+        off = np.abs(ranks - np.array([int(row["rank"]) for row in rows]))
+        assert (off == 0).mean() >= 0.75
+        assert (off <= 2).mean() >= 0.98
+
+
+def test_mt_bench_models_are_told_apart_but_two(shared_dir: Path) -> None:
+    """By vote all six models have their rank alone, but Claude and GPT-3.5, which share two."""
+    names, votes = mt_bench(shared_dir, "human")
+    fit = fit_bradley_terry(votes)
+    sets = rating_rank_sets(fit, clustered_errors(votes, fit, np.arange(len(votes))))
+    shown = {names[one.index]: (one.best, one.worst) for one in sets}
+    assert shown == {
+        "gpt-4": (1, 1), "claude-v1": (2, 3), "gpt-3.5-turbo": (2, 3), "vicuna-13b-v1.2": (4, 4),
+        "alpaca-13b": (5, 5), "llama-13b": (6, 6),
+    }  # fmt: skip
+
+
+def test_rank_sets_hold_at_once_in_simulation() -> None:
+    """Over 100 arenas all true ranks lie in their sets at least 95 times, though prompts suit some models better."""
+    rng = np.random.default_rng(0)
+    held = 0
+    for _ in range(100):
+        votes, prompts = simulated(rng, n_models=6, n_prompts=40, per_prompt=20, spread=0.5)
+        fit = fit_bradley_terry(votes)
+        sets = rating_rank_sets(fit, clustered_errors(votes, fit, prompts))
+        held += all(one.best <= 6 - one.index <= one.worst for one in sets)  # the last model is the best
+    assert held >= 95
+
+
+def test_without_an_error_nobody_is_outranked() -> None:
+    """All votes on one prompt: every model may have every rank."""
+    votes, _ = simulated(np.random.default_rng(0), n_models=4, n_prompts=10, per_prompt=50, spread=0.0)
+    fit = fit_bradley_terry(votes)
+    sets = rating_rank_sets(fit, clustered_errors(votes, fit, np.zeros(len(votes))))
+    assert {(one.best, one.worst) for one in sets} == {(1, 4)}
+    assert [one.value for one in sets] == sorted(fit.strengths.tolist(), reverse=True)
+    assert sets[0].value == pytest.approx(fit.strengths.max())
