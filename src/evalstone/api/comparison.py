@@ -1,6 +1,7 @@
 """Stored runs set side by side, sample by sample."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from evalstone.api.run import Run
@@ -71,12 +72,19 @@ def comparison_markdown(comparison: Any, rates: Sequence[Any] = ()) -> str:
     return "\n".join(filter(None, [to_markdown(comparison), win_rates_markdown(rates)]))
 
 
-def junit_report(comparison: Any, results: Sequence[Any], rates: Sequence[Any] = ()) -> str:
-    """Return gates as JUnit XML, which CI systems show, with the verdict and win rates as its output."""
+def write_junit(path: Path, comparison: Any, results: Sequence[Any], rates: Sequence[Any] = ()) -> None:
+    """Write gates as JUnit XML, which CI systems show, with the verdict and win rates as its output.
+
+    Raises: StoreError if it cannot be written.
+    """
     from evalstone.report.gates import junit_xml
     from evalstone.report.win_rates import win_rate_lines
 
-    return junit_xml(comparison, results, win_rate_lines(rates))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(junit_xml(comparison, results, win_rate_lines(rates)), encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"the gates cannot be written to {path}: {error}; name another file with --junit") from error
 
 
 def comparison_views(comparison: Any, rates: Sequence[Any] = (), *, flips: bool = False) -> list[Any]:

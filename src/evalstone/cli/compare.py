@@ -44,7 +44,7 @@ def compare(runs: tuple[str, ...], store: str | None, as_json: bool, **given: An
     for result in results:
         click.echo(result.message, err=True)
     if given["junit"] is not None:
-        given["junit"].write_text(api.junit_report(found, results, rates), encoding="utf-8")
+        api.write_junit(given["junit"], found, results, rates)
     return 0 if all(result.passed for result in results) else GATE_FAILED
 
 

@@ -67,11 +67,14 @@ def run(as_json: bool, quiet: bool, **given: Any) -> int:
     the code beside it, as one in --include_path may. Exit code 5 if not one request could be answered.
     """
     from evalstone.api.evaluate import evaluate
+    from evalstone.api.places import check_place
 
     if given["log_samples"] and given["output_path"] is None:
         raise UsageError("--log_samples writes into --output_path; name that folder too")
     if given["prompting"]:
         return _run_promptings(given, quiet=quiet, as_json=as_json)
+    if given["output_path"] is not None:
+        check_place(given["output_path"], "--output_path")
     kind, arguments = model_arguments(given)
     options = {**evaluate_options(given), "question_blind": given["question_blind"]}
     command = shlex.join(["evalstone", *sys.argv[1:]])
@@ -112,10 +115,7 @@ def _run_promptings(given: Mapping[str, Any], *, quiet: bool, as_json: bool) -> 
 
 
 def _print_run(done: "Run", given: Mapping[str, Any], *, as_json: bool) -> None:
-    """Write the files that were asked for, and print the result."""
-    if given["output_path"] is not None:
-        for path in done.write_lm_eval_files(given["output_path"], log_samples=given["log_samples"]):
-            click.echo(f"wrote {path}", err=True)
+    """Print the result, then write the files that were asked for: what fails there takes nothing away."""
     if as_json:
         shown = {"configuration": done.configuration()} if given["show_config"] else {}
         print_json({**done.to_json(), **shown})
@@ -129,6 +129,9 @@ def _print_run(done: "Run", given: Mapping[str, Any], *, as_json: bool) -> None:
         _note(line)
     if given["show_config"] and not as_json:
         print_json(done.configuration())
+    if given["output_path"] is not None:
+        for path in done.write_lm_eval_files(given["output_path"], log_samples=given["log_samples"]):
+            click.echo(f"wrote {path}", err=True)
     if given["check_integrity"] and (problems := done.verify()):
         raise click.ClickException("; ".join(str(problem) for problem in problems))
 
