@@ -102,9 +102,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return _stopped()
-    except BrokenPipeError:
     except Terminated as end:
         return _stopped(end.code)
+    except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit does not complain again
         return 141
     except EvalstoneError as error:
