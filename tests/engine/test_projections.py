@@ -64,3 +64,13 @@ def test_a_half_product_is_that_of_float32(dtype: Any) -> None:
     found = projections.project_half(hidden, weight)
     assert found.dtype == torch.float32
     assert torch.allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_precision_of_other_products_is_left_alone() -> None:
+    """Whatever a half product asks of torch while it runs, float32 products afterwards are float32's again."""
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(4, 64, generator=generator)
+    weight = torch.randn(8, 64, generator=generator)
+    before = torch.nn.functional.linear(hidden, weight)
+    projections.project_half(hidden.bfloat16(), weight.bfloat16())
+    assert torch.equal(torch.nn.functional.linear(hidden, weight), before)

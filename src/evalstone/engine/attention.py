@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from evalstone.engine.devices import has_tiles
 from evalstone.engine.spans import IntArray
 from evalstone.engine.windows import Window, cut_blocks
 
@@ -139,8 +140,8 @@ class WindowAttention:
         Shapes: as `attend`; path holds the open path's keys [n_path, G, D] and values [n_path, G, E].
         """
         given = query.dtype
-        if query.device.type == "cpu":
-            # Half-precision attention is slower on a CPU than the same in float32, and less exact.
+        if query.device.type == "cpu" and not (given == torch.bfloat16 and has_tiles() and _is_one_kernel(options)):
+            # Without tiles half-precision attention is slower on a CPU than the same in float32, and less exact.
             query, key, value = query.float(), key.float(), value.float()
         key_rows, value_rows = key[0].transpose(0, 1), value[0].transpose(0, 1)  # [N, G, D]
         _, n_heads, n_queries, width = query.shape
@@ -217,6 +218,11 @@ def _rows_in(rows: torch.Tensor | None, first: int, last: int) -> torch.Tensor |
     return None if b - a == last - first else rows[a:b]
 
 
+def _is_one_kernel(options: dict[str, Any]) -> bool:
+    """Return whether torch's own attention kernel knows all that these options ask for."""
+    return options.get("softcap") is None and options.get("s_aux") is None
+
+
 def attend_block(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor, options: dict[str, Any]
 ) -> torch.Tensor:
@@ -228,7 +234,7 @@ def attend_block(
     scale = query.shape[-1] ** -0.5 if scale is None else float(scale)
     cap = options.get("softcap")
     sinks = options.get("s_aux")
-    if cap is None and sinks is None and key.shape[-1] == value.shape[-1]:
+    if _is_one_kernel(options) and key.shape[-1] == value.shape[-1]:
         return torch.nn.functional.scaled_dot_product_attention(
             query[None], key[None], value[None], attn_mask=bias, scale=scale
         )[0]

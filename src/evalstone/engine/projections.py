@@ -6,12 +6,14 @@ Only the forward of plain `nn.Linear` modules, and of gated feed-forward blocks 
 the instance, after it has been seen to agree on random input. Weights stay where they are; `restore` undoes it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 
 from evalstone.engine.attention import rows_wanted
+from evalstone.engine.devices import has_tiles
 
 UPCAST_ROWS = 2048  # of half-precision weights at once: a piece that stays in cache
 DTYPES = (torch.float32, torch.bfloat16)
@@ -37,8 +39,8 @@ def project(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | Non
 def project_half(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """Return hidden @ weight.T with half-precision weights as float32 would have it.
 
-    A GPU multiplies halves exactly and adds in float32; a CPU takes the weights a slice at a time, upcast, which
-    costs no time and saves the copy in float32.
+    A GPU multiplies halves exactly and adds in float32, and so does a CPU with tiles for bfloat16. Any other CPU takes
+    the weights a slice at a time, upcast, which costs no time and saves the copy in float32.
     Shapes: hidden [..., in]; weight [out, in]; result float32 [..., out].
     """
     rows = hidden.reshape(-1, weight.shape[1])
@@ -48,12 +50,33 @@ def project_half(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
             return product.view(*hidden.shape[:-1], -1)
         except (RuntimeError, TypeError, NotImplementedError):
             pass  # an older torch: the slices below do the same
+    is_exact_in_halves = has_tiles() and hidden.dtype == weight.dtype == torch.bfloat16
     rows = rows.float()
     result = rows.new_empty(rows.shape[0], weight.shape[0])
-    for first in range(0, weight.shape[0], UPCAST_ROWS):
-        part = weight[first : first + UPCAST_ROWS].float()
-        result[:, first : first + part.shape[0]] = project(rows, part, None)
+    with _multiplying_as_bfloat16() if is_exact_in_halves else nullcontext():
+        for first in range(0, weight.shape[0], UPCAST_ROWS):
+            part = weight[first : first + UPCAST_ROWS].float()
+            place = result[:, first : first + part.shape[0]]
+            if is_exact_in_halves:
+                torch.mm(rows, part.t(), out=place)
+            else:
+                place.copy_(project(rows, part, None))
     return result.view(*hidden.shape[:-1], -1)
+
+
+@contextmanager
+def _multiplying_as_bfloat16() -> Iterator[None]:
+    """Let float32 products round what they multiply to bfloat16: exact for values that came from there.
+
+    Sums stay in float32. The setting is torch's own and holds for the whole process, so it is taken back at once.
+    """
+    settings = torch.backends.mkldnn.matmul
+    before = settings.fp32_precision
+    settings.fp32_precision = "bf16"
+    try:
+        yield
+    finally:
+        settings.fp32_precision = before
 
 
 def _product(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, activation: str) -> torch.Tensor:
