@@ -6,7 +6,7 @@ from typing import Any
 
 from evalstone.api.run import Run
 from evalstone.api.stored import existing_store
-from evalstone.errors import UsageError
+from evalstone.errors import StoreError, UsageError
 from evalstone.records import JsonValue
 
 
