@@ -8,7 +8,7 @@ DEV_STAMP := $(VENV)/.evalstone-dev
 # pytest-xdist workers; the engine's own threads are held to one in each
 JOBS ?= 2
 
-.PHONY: help demo test lint format bench docs clean
+.PHONY: help demo test lint format bench bench-gpu docs clean
 
 help:
 	@echo "make demo    set up .venv, then evaluate two small models that come with the package"
@@ -56,6 +56,9 @@ bench: $(DEV_STAMP)
 	$(BIN)/python benchmarks/generate_speed.py --load gsm8k --samples $(if $(QUICK),16,64)
 	$(BIN)/python benchmarks/generate_speed.py --load bbh --samples $(if $(QUICK),16,64)
 	$(if $(QUICK),,$(BIN)/python benchmarks/growth.py)
+
+bench-gpu: $(DEV_STAMP)
+	$(BIN)/python benchmarks/gpu.py $(if $(QUICK),--quick)
 
 docs: $(DEV_STAMP)
 	$(BIN)/python tools/write_cli_page.py

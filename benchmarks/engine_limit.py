@@ -25,7 +25,11 @@ from evalstone.engine.spans import SpanBatch
 from evalstone.engine.trie import TriePlan
 
 #        hidden layers heads kv  ffn  vocabulary
-SHAPES = {"m25": (384, 8, 6, 2, 1024, 32000), "m135": (576, 30, 9, 3, 1536, 49152)}
+SHAPES = {
+    "m25": (384, 8, 6, 2, 1024, 32000),
+    "m135": (576, 30, 9, 3, 1536, 49152),
+    "llama1b": (2048, 16, 32, 8, 8192, 128256),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +100,24 @@ def best_seconds(work: Callable[[], Any], clock: Callable[[], float], repetition
     return min(times)
 
 
+def layer_products(shape: str) -> list[tuple[int, int]]:
+    """Return (width in, width out) of each matrix product in one layer."""
+    hidden, _, heads, groups, inner, _ = SHAPES[shape]
+    narrow = hidden * groups // heads
+    return [(hidden, hidden)] * 2 + [(hidden, narrow)] * 2 + [(hidden, inner)] * 2 + [(inner, hidden)]
+
+
 @torch.inference_mode()
 def product_rate(shape: str, dtype: str, clock: Callable[[], float], n_tokens: int = 1024) -> float:
     """Return operations per second over the products of one layer, each by the faster library."""
-    hidden, _, heads, groups, inner, _ = SHAPES[shape]
-    narrow = hidden * groups // heads
-    products = [(hidden, hidden)] * 2 + [(hidden, narrow)] * 2 + [(hidden, inner)] * 2 + [(inner, hidden)]
     seconds = 0.0
-    for n_in, n_out in products:
+    for n_in, n_out in layer_products(shape):
         x = torch.randn(n_tokens, n_in).to(getattr(torch, dtype))
         w = torch.randn(n_out, n_in).to(x.dtype)
         plain = best_seconds(lambda x=x, w=w: torch.nn.functional.linear(x, w), clock)  # type: ignore[misc]
         other = best_seconds(lambda x=x, w=w: projections.project(x, w, None), clock)  # type: ignore[misc]
         seconds += min(plain, other)
-    return 2.0 * n_tokens * sum(a * b for a, b in products) / seconds
+    return 2.0 * n_tokens * sum(a * b for a, b in layer_products(shape)) / seconds
 
 
 def measure(shape: str, dtype: DTypeName, n_threads: int, repetitions: int) -> None:
@@ -140,7 +148,7 @@ def measure(shape: str, dtype: DTypeName, n_threads: int, repetitions: int) -> N
 def main() -> None:
     """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--shapes", nargs="+", choices=sorted(SHAPES), default=sorted(SHAPES))
+    parser.add_argument("--shapes", nargs="+", choices=sorted(SHAPES), default=["m25", "m135"])
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--repetitions", type=int, default=3)

@@ -4,13 +4,13 @@ The requests it built are written too, so that ours answers the very same texts.
 """
 
 import json
-import resource
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from benchmarks.offline import use_local_data
+from benchmarks.peak_memory import device_peak_bytes, host_peak_bytes
 
 
 def build(tasks: list[str], num_fewshot: int, limit: int | None) -> tuple[list[Any], float]:
@@ -52,7 +52,8 @@ def main(spec_path: str) -> None:
             {
                 "seconds": seconds,
                 "build_seconds": build_seconds,
-                "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+                "peak_bytes": host_peak_bytes(),
+                "device_peak_bytes": device_peak_bytes(spec["device"]),
                 "requests": [[one.task_name, one.doc_id, one.request_type, *one.args] for one in instances],
                 "answers": [list(a) if isinstance(a, tuple) else [a, None] for a in answers],
             }

@@ -1,13 +1,13 @@
 """Child process: our model answers the requests that lm-eval built; times and answers go to a file."""
 
 import json
-import resource
 import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peak_memory import device_peak_bytes, host_peak_bytes
 from evalstone.engine.trie import plan_trie
 from evalstone.models.asked_spans import span_batch
 from evalstone.models.create import create_model
@@ -61,7 +61,8 @@ def main(spec_path: str) -> None:
         json.dumps(
             {
                 "seconds": seconds,
-                "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+                "peak_bytes": host_peak_bytes(),
+                "device_peak_bytes": device_peak_bytes(spec["device"]),
                 "answers": [[a.total_nats, a.is_greedy] for a in answers],
                 "errors": [a.error for a in answers if a.error],
                 "tokens_asked": last[-1].n_tokens_asked,
