@@ -15,6 +15,7 @@ help:
 	@echo "make test    set up .venv, then run the tests"
 	@echo "make lint    style and types"
 	@echo "make bench   speed beside lm-evaluation-harness (QUICK=1: under ten minutes)"
+	@echo "make bench-gpu   the same on a GPU, for a model of 1.2 billion parameters"
 	@echo "make docs    write docs/cli.md anew"
 
 $(BIN)/python:
