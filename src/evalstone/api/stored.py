@@ -39,6 +39,22 @@ def open_run(store: str | None, name: str) -> Run:
     return Run(opened, opened.run(name).run_id)
 
 
+def removable_runs(store: str | None, names: Sequence[str]) -> list[RunRow]:
+    """Return the runs of these names, to be removed.
+
+    Raises: UnknownName with the nearest ids; UsageError for a run that a process is writing.
+    """
+    found = find_runs(store, names)
+    for row in found:
+        if row.status == "running":
+            last = existing_store(store).attempts(row.run_id)[-1]
+            raise UsageError(
+                f"run {row.short_id} is being written by process {last.process_id} on {last.host}; stop that first "
+                "(one that was killed on another machine cannot be told from here: run it again, and stop that)"
+            )
+    return found
+
+
 def remove_run(store: str | None, run_id: str) -> RemovedCounts:
     """Remove a run: its outputs, scores, and the texts that no other run uses."""
     return existing_store(store).remove(run_id)

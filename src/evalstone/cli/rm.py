@@ -11,13 +11,16 @@ from evalstone.cli.output import store_option
 @store_option
 def rm(runs: tuple[str, ...], yes: bool, store: str | None) -> None:
     """Remove stored runs: their outputs, scores and texts that no other run uses."""
-    from evalstone.api.stored import find_runs, remove_run
+    from evalstone.api.stored import removable_runs, remove_run
 
-    found = find_runs(store, runs)
+    found = removable_runs(store, runs)
     for row in found:
         click.echo(f"{row.short_id}  {row.model}  {', '.join(row.tasks[:5])}")
     if not yes:
         click.confirm(f"Remove {len(found)} run(s) with all their answers?", abort=True)
     for row in found:
-        removed = remove_run(store, row.run_id)
-        click.echo(f"removed {row.short_id}: {removed}")
+        gone = remove_run(store, row.run_id)
+        click.echo(
+            f"removed {row.short_id}: {gone.n_requests:,} requests, {gone.n_outputs:,} answers, "
+            f"{gone.n_scores:,} scores and {gone.n_texts:,} texts that no other run uses"
+        )

@@ -10,10 +10,11 @@ from sqlalchemy import Connection, Row, func, select
 
 from evalstone.errors import UnknownName
 from evalstone.store.connection import Database
+from evalstone.store.liveness import is_dead
 from evalstone.store.packing import unpack_json, unpack_optional, unpack_text
 from evalstone.store.plan_json import plan_from_json
 from evalstone.store.rows import AttemptRow, RunRow
-from evalstone.store.runs import counts_of, is_dead, run_number, sealed_counts
+from evalstone.store.runs import counts_of, run_number, sealed_counts
 from evalstone.store.schema import attempts as attempt_table
 from evalstone.store.schema import outputs, requests, run_tasks
 from evalstone.store.schema import runs as run_table
@@ -104,7 +105,7 @@ def _run_row(connection: Connection, row: Row[Any], short: str) -> RunRow:
         select(attempt_table).where(of_run).order_by(attempt_table.c.number.desc()).limit(1)
     ).one_or_none()
     status = row.status
-    if status == "running" and last is not None and is_dead(last.host, last.process_id):
+    if status == "running" and last is not None and is_dead(last.host, last.process_id, last.started_at):
         status = "interrupted"
     return RunRow(
         run_id=row.run_id,
@@ -131,7 +132,7 @@ def _n_samples(connection: Connection, number: int) -> int:
 
 def _attempt_row(run_id: str, row: Row[Any]) -> AttemptRow:
     status = row.status
-    if status == "running" and is_dead(row.host, row.process_id):
+    if status == "running" and is_dead(row.host, row.process_id, row.started_at):
         status = "interrupted"
     return AttemptRow(
         run_id=run_id,

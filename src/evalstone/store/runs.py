@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Table, func, insert, select, update
 from evalstone.errors import HashMismatch, StoreError, UsageError
 from evalstone.records import JsonValue, RunPlan
 from evalstone.store.connection import Database
+from evalstone.store.liveness import is_dead
 from evalstone.store.packing import pack_hash, pack_json, pack_optional, pack_optional_json, to_json
 from evalstone.store.plan_json import plan_to_json
 from evalstone.store.rows import OpenRun
@@ -136,19 +137,6 @@ def close_run(
         change_row(connection, runs, row, **changes)
 
 
-def is_dead(host: str, process_id: int) -> bool:
-    """Return whether that process is known to have ended; of another machine's we know nothing."""
-    if host != socket.gethostname():
-        return False
-    try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
 def _add_run(connection: Connection, plan: RunPlan, key: str) -> tuple[int, str]:
     number = next_id(connection, runs)
     run_id = _free_run_id(connection, key)
@@ -216,5 +204,5 @@ def _end_dead_attempts(connection: Connection, number: int) -> None:
     """Mark attempts that were killed; of those nobody could write down the end."""
     running = (attempts.c.run == number) & (attempts.c.status == "running")
     for row in connection.execute(select(attempts).where(running)).all():
-        if is_dead(row.host, row.process_id):
+        if is_dead(row.host, row.process_id, row.started_at):
             change_row(connection, attempts, row, status="interrupted")
