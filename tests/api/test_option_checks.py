@@ -7,7 +7,7 @@ import pytest
 
 import evalstone
 from evalstone.api.options import EvaluateOptions
-from evalstone.errors import EvalstoneError, UnknownName, UsageError
+from evalstone.errors import EvalstoneError, PlanError, UnknownName, UsageError
 from evalstone.models.fake import FakeModel
 
 
@@ -50,3 +50,32 @@ def test_every_checked_option_exists() -> None:
     from evalstone.api.option_checks import _EXPECTED
 
     assert set(_EXPECTED) <= set(EvaluateOptions.__annotations__)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "gen_kwargs", "said"),
+    [
+        ("demo_yesno", {"temperature": 0.7}, ["temperature change nothing here: no task of this run writes an answer"]),
+        ("demo_sums", {"temperature": 0.7}, ["temperature change nothing in demo_sums, where the likeliest token is"]),
+        ("demo_sums", {"temperature": 0.7, "do_sample": True}, []),
+        ("demo_sums", {"max_gen_toks": 4}, []),
+        ("demo_yesno", {}, []),
+    ],
+)
+def test_generation_settings_that_change_nothing_are_said(
+    tasks: str, gen_kwargs: dict[str, Any], said: list[str]
+) -> None:
+    """Where no task writes, or all take the likeliest token, what was given for drawing is told to have no effect."""
+    heard: list[str] = []
+    evalstone.evaluate(FakeModel(), tasks, limit=1, gen_kwargs=gen_kwargs, notify=heard.append)
+    found = [line for line in heard if line.startswith("gen_kwargs")]
+    assert len(found) == len(said)
+    assert all(part in line for part, line in zip(said, found, strict=True))
+
+
+def test_generation_settings_are_looked_over_where_no_task_writes() -> None:
+    """A value that no task could use is refused, whatever the tasks."""
+    with pytest.raises(
+        PlanError, match=r"generation settings of gen_kwargs: top_p is 2; expected more than 0, at most 1"
+    ):
+        evalstone.evaluate(FakeModel(), "demo_yesno", limit=1, gen_kwargs={"top_p": 2})

@@ -1,8 +1,9 @@
 """MT-bench: eighty questions of two turns, under either name of their column."""
 
 from pathlib import Path
+from typing import Any
 
-from evalstone.records import Output
+from evalstone.records import GenerateAsk, Output
 from evalstone.tasks.bound import BindOptions, bind
 from evalstone.tasks.catalog import Catalog
 from tests.library.test_library import module
@@ -32,3 +33,26 @@ def test_each_question_has_a_second_turn(shared_dir: Path) -> None:
         assert second.asks == request.asks
         assert bound.next(second, sample, [answer]) is None
         assert bound.next(request, sample, []) is None
+
+
+def test_temperatures_are_fastchats(shared_dir: Path) -> None:
+    """Each kind of question is drawn as FastChat's common.py says, seeded; the plan keeps them, gen_kwargs win."""
+    task = Catalog.open(lm_eval=False).select(["mt_bench"]).tasks[0]
+    bound = bind(task, BindOptions(data_dir=shared_dir / "data"))
+    kinds = {sample.index: sample.row["category"] for sample in bound.samples()}
+    found = {}
+    for request in bound.requests():
+        (ask,) = request.asks
+        assert isinstance(ask, GenerateAsk)
+        found[kinds[request.sample_index]] = (ask.settings.temperature, ask.settings.do_sample, ask.settings.seed)
+    cold, warm = (0.0, False, 0), (0.7, True, 0)
+    assert found == {
+        "writing": warm, "roleplay": warm, "extraction": cold, "math": cold, "coding": cold, "reasoning": cold,
+        "stem": (0.1, True, 0), "humanities": (0.1, True, 0),
+    }  # fmt: skip
+    generation: Any = bound.plan.generation
+    assert generation["by"]["category"]["stem"]["temperature"] == 0.1
+    greedy = bind(task, BindOptions(data_dir=shared_dir / "data", gen_kwargs={"do_sample": False}, limit=1))
+    (ask,) = next(iter(greedy.requests())).asks
+    assert isinstance(ask, GenerateAsk)
+    assert not ask.settings.do_sample

@@ -5,19 +5,24 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import PlanError
+from evalstone.errors import DataError, PlanError
 from evalstone.records import GenerationSettings
 from evalstone.tasks.dialect import task_from_spec
-from evalstone.tasks.generation import generation_settings
+from evalstone.tasks.generation import AnswerSettings, answer_settings, check_gen_kwargs
 from tests.tasks.folders import task_spec
 
 
-def settings(given: dict[str, Any] | None, user: dict[str, Any] | None = None, **changes: Any) -> GenerationSettings:
-    """Return the settings of a small task."""
+def told(given: dict[str, Any] | None, user: dict[str, Any] | None = None, **changes: Any) -> AnswerSettings:
+    """Return what a model is told for a small task."""
     spec = task_spec(output_type="generate_until", doc_to_choice=..., metric_list=..., **changes)
     if given is not None:
         spec["generation_kwargs"] = given
-    return generation_settings(task_from_spec(spec, Path("/t.yaml"), "user"), user or {})
+    return answer_settings(task_from_spec(spec, Path("/t.yaml"), "user"), user or {})
+
+
+def settings(given: dict[str, Any] | None, user: dict[str, Any] | None = None, **changes: Any) -> GenerationSettings:
+    """Return the settings of a small task, the same for all its samples."""
+    return told(given, user, **changes).of_all
 
 
 def test_defaults() -> None:
@@ -54,8 +59,56 @@ def test_nonsense_is_refused() -> None:
         settings({"max_gen_toks": "many"})
 
 
-@pytest.mark.parametrize("name", ["max_gen_toks", "temperature"])
-def test_a_negative_setting_is_refused_by_name(name: str) -> None:
-    """Below 0 there are no tokens to write and no temperature, so planning ends with the setting's name."""
-    with pytest.raises(PlanError, match=rf"generation settings of sums: {name} is -1; expected 0 or more"):
-        settings(None, {name: -1})
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("max_gen_toks", 0, "1 or more"),
+        ("max_gen_toks", -1, "1 or more"),
+        ("max_gen_toks", 1.5, "a whole number"),
+        ("temperature", -1, "0 or more"),
+        ("temperature", "nan", "0 or more"),
+        ("top_p", 0, "more than 0, at most 1"),
+        ("top_p", 1.01, "more than 0, at most 1"),
+        ("top_k", -3, "0 or more"),
+        ("top_k", 2.5, "a whole number"),
+        ("min_p", 1.2, "0 to 1"),
+        ("seed", -5, "0 or more"),
+        ("do_sample", "maybe", "true or false"),
+    ],
+)
+def test_a_setting_out_of_its_range_is_refused_by_name(name: str, value: Any, expected: str) -> None:
+    """Planning ends with the setting, what was seen and what is possible: of a task and of what the user gave."""
+    with pytest.raises(PlanError, match=rf"generation settings of sums: {name} is {value}; expected {expected}"):
+        settings({name: value})
+    with pytest.raises(PlanError, match=rf"generation settings of gen_kwargs: {name} is {value}; expected {expected}"):
+        check_gen_kwargs({name: value})
+
+
+def test_the_ends_of_the_ranges_are_taken() -> None:
+    """top_p of 1 and min_p of 0 or 1 are possible; top_k of 0, or vLLM's -1, lets every token pass."""
+    made = settings({"temperature": 1, "top_p": 1, "min_p": 1, "top_k": -1, "max_gen_toks": 1})
+    assert (made.top_p, made.min_p, made.top_k, made.max_tokens) == (1.0, 1.0, 0, 1)
+
+
+KINDS = {"column": "kind", "values": {"poem": {"temperature": 0.7}, "sum": {"temperature": 0.0}}}
+
+
+def test_samples_of_several_kinds_have_settings_of_their_own() -> None:
+    """A row's column decides, the task's own settings hold for other kinds, the user's stand above all; all is kept."""
+    made = told({"temperature": 0.3}, generation_by=KINDS)
+    temperatures = [made.of({"kind": kind}).temperature for kind in ("poem", "sum", "letter")]
+    assert temperatures == [0.7, 0.0, 0.3]
+    assert [made.of({"kind": kind}).do_sample for kind in ("poem", "sum")] == [True, False]
+    facts: Any = made.facts
+    assert (facts["temperature"], facts["by"]["kind"]["poem"]["temperature"]) == (0.3, 0.7)
+    greedy = told({"temperature": 0.3}, {"do_sample": False}, generation_by=KINDS)
+    assert not any(greedy.of({"kind": kind}).do_sample for kind in ("poem", "sum", "letter"))
+
+
+@pytest.mark.parametrize(
+    "by", [{"column": "kind"}, {"column": 1, "values": {}}, {"column": "kind", "values": {"a": 1}}]
+)
+def test_settings_by_kind_are_a_column_and_its_values(by: dict[str, Any]) -> None:
+    """Anything else under generation_by is refused with what was expected."""
+    with pytest.raises(DataError, match=r"generation_by.*column: NAME, values"):
+        told({}, generation_by=by)

@@ -1,6 +1,8 @@
 """Presets and system prompts found by name or file, and runs that use them."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,7 +11,13 @@ from evalstone.api.comparison import compare_runs
 from evalstone.api.reproduce import reproduce
 from evalstone.errors import DataError, UnknownName, UsageError
 from evalstone.models.fake import FakeModel
-from evalstone.tasks.prompt_presets import find_preset, find_system_prompt, system_prompts
+from evalstone.tasks.prompt_presets import (
+    find_preset,
+    find_system_prompt,
+    preset_from,
+    preset_names,
+    system_prompts,
+)
 
 OWN = 'name: own\nsystem: ["S:", ";"]\nuser: ["Q:", ";"]\nassistant: ["A: ", ";"]\nopening: "A:"\nstop: [";"]\n'
 
@@ -68,7 +76,9 @@ def test_preset_and_template_hash_are_part_of_the_run() -> None:
     preset = find_preset("chatml")
     assert preset is not None
     extra = dict(runs[1].row.plan.extra)
-    assert extra["prompt_preset"] == {"name": "chatml", "template_hash": preset.template_hash}
+    assert extra["prompt_preset"] == {
+        "name": "chatml", "template_hash": preset.template_hash, "content": preset.spec,
+    }  # fmt: skip
     assert "prompt preset chatml (" in str(runs[1])
     set_up = compare_runs(runs).pairs[0].set_up
     assert any(line.startswith("prompt preset: none in") and "chatml (" in line for line in set_up)
@@ -80,6 +90,44 @@ def test_a_run_with_a_preset_is_reproduced() -> None:
     assert run.row.plan.system_instruction == system_prompts()["helpful"]
     assert "system prompt helpful" in str(run)
     assert reproduce(run).is_reproduced
+
+
+def test_a_run_with_a_preset_and_a_system_text_of_files_is_reproduced_without_them(tmp_path: Path) -> None:
+    """The run keeps what the files held: changed or gone, they are not asked for; another content is another run."""
+    preset, system = tmp_path / "own.yaml", tmp_path / "brief.txt"
+    preset.write_text(OWN)
+    system.write_text("Be brief.\n")
+    options: dict[str, Any] = {"limit": 4, "prompt_preset": str(preset), "system_prompt": str(system)}
+    run = evalstone.evaluate(FakeModel(), "demo_yesno", **options)
+    assert run.row.plan.system_instruction == "Be brief."
+    preset.write_text(OWN.replace("Q:", "Question:"))
+    assert evalstone.evaluate(FakeModel(), "demo_yesno", **options).id != run.id
+    preset.unlink()
+    system.unlink()
+    found = reproduce(run)
+    assert found.is_reproduced
+    assert found.plan == ()
+
+
+@pytest.mark.parametrize("name", preset_names()[1:])
+def test_a_stored_preset_is_the_preset(name: str) -> None:
+    """What a run keeps of a preset leads to the same preset again, through JSON."""
+    preset = find_preset(name)
+    assert preset is not None
+    assert preset_from(json.loads(json.dumps(preset.spec)), "a run") == preset
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "cannot be read: .*No such"), (b"\n", "no text"), (b"gr\xf6\xdfer", "cannot be")],
+)
+def test_a_system_prompt_file_that_does_not_do_is_told(tmp_path: Path, content: bytes | None, message: str) -> None:
+    """A file that is not there, holds nothing or no UTF-8 is one line that names it."""
+    path = tmp_path / "system.txt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DataError, match=rf"system.txt .*{message}"):
+        find_system_prompt(str(path))
 
 
 def test_two_ways_to_put_a_prompt_exclude_each_other() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from evalstone.api.language_model import LanguageModel
-from evalstone.api.option_checks import check_options, check_tasks
+from evalstone.api.option_checks import check_options, check_tasks, idle_gen_kwargs
 from evalstone.api.options import EvaluateOptions, run_options
 from evalstone.api.run import Run
 from evalstone.errors import UsageError
@@ -42,7 +42,7 @@ def evaluate(model: Any, tasks: str | Sequence[str] = (), **options: Unpack[Eval
     store = open_store(options)
     answering, prepared = prepare_run(model, tasks, options)
     if notify := options.get("notify"):
-        for line in prepared.selection.notes:
+        for line in (*prepared.selection.notes, *idle_gen_kwargs(options.get("gen_kwargs") or {}, prepared.plan.tasks)):
             notify(line)
     result = execute(prepared, answering, store, observe=options.get("observe"), command=options.get("command"))
     run = Run(store, result.run_id, result, prepared.selection.notes)

@@ -1,14 +1,16 @@
 """What a Python caller gave `evaluate`, looked over: a mistyped option must not be passed over in silence."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evalstone.api.options import EvaluateOptions
 from evalstone.errors import UnknownName, UsageError
+from evalstone.prompts.presets import PromptPreset
+from evalstone.records import TaskPlan
 from evalstone.registry import nearest
 
-__all__ = ["check_options", "check_tasks"]
+__all__ = ["check_options", "check_tasks", "idle_gen_kwargs"]
 
 _EXPECTED: Mapping[str, tuple[tuple[type, ...], str]] = {
     "num_fewshot": ((int,), "a whole number"),
@@ -21,8 +23,8 @@ _EXPECTED: Mapping[str, tuple[tuple[type, ...], str]] = {
     "model_args": ((str, Mapping), "a text such as 'dtype=float32', or a mapping"),
     "include_path": ((list, tuple), "a list of folders"),
     "system_instruction": ((str,), "a text"),
-    "system_prompt": ((str,), "a system prompt's name"),
-    "prompt_preset": ((str,), "a preset's name or file"),
+    "system_prompt": ((str,), "a system prompt's name or file"),
+    "prompt_preset": ((str, PromptPreset), "a preset's name or file"),
     "prompting": ((str,), "letter, text or cot"),
     "profile": ((str,), "a profile's name"),
     "suite": ((str, Path), "a suite's name or file"),
@@ -45,3 +47,28 @@ def check_tasks(tasks: Any) -> None:
     texts = [tasks] if isinstance(tasks, str | Path) else tasks
     if not isinstance(texts, Sequence) or not all(isinstance(text, str | Path) for text in texts):
         raise UsageError(f"tasks is {tasks!r:.80}, of type {type(tasks).__name__}; expected names, or a list of them")
+
+
+_FOR_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "seed")
+
+
+def idle_gen_kwargs(gen_kwargs: Mapping[str, Any], tasks: Sequence[TaskPlan]) -> Iterator[str]:
+    """Yield a line for each way in which generation settings change nothing in a run of these tasks."""
+    writing = [task for task in tasks if isinstance(task.generation, Mapping)]
+    if gen_kwargs and not writing:
+        yield f"gen_kwargs {', '.join(gen_kwargs)} change nothing here: no task of this run writes an answer"
+    idle = [name for name in _FOR_SAMPLING if gen_kwargs.get(name)]
+    greedy = [task.name for task in writing if not any(_draws(task.generation))]
+    if idle and greedy:
+        more = f" and {len(greedy) - 3} more" if len(greedy) > 3 else ""
+        yield (
+            f"gen_kwargs {', '.join(idle)} change nothing in {', '.join(greedy[:3])}{more}, where the likeliest token "
+            "is taken each time; add do_sample=true and a temperature to draw"
+        )
+
+
+def _draws(generation: Any) -> Iterator[bool]:
+    """Yield whether tokens are drawn, of all samples and of each kind of sample with settings of its own."""
+    yield generation["do_sample"]
+    for kinds in generation.get("by", {}).values():
+        yield from (told["do_sample"] for told in kinds.values())

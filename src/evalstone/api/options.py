@@ -13,6 +13,7 @@ from evalstone.runner.plan import RunOptions
 from evalstone.settings import data_folder
 from evalstone.store import Store
 from evalstone.tasks.bound import BindOptions
+from evalstone.tasks.generation import check_gen_kwargs
 from evalstone.tasks.profiles import DEFAULT_PROFILE, find_profile
 from evalstone.tasks.prompt_presets import NONE, find_preset, find_system_prompt
 
@@ -30,9 +31,9 @@ class EvaluateOptions(TypedDict, total=False):
     apply_chat_template: bool | str  # True, or the template's name
     fewshot_as_multiturn: bool | None  # None: True with a chat template
     system_instruction: str | None
-    system_prompt: str | None  # the name of one in the library, in place of system_instruction
+    system_prompt: str | None  # the name of one in the library, or a text file, in place of system_instruction
     prompting: str | None  # letter, text or cot: how multiple-choice questions are put; None: as each task says
-    prompt_preset: str | None  # a published prompt format, by name or file, in place of the model's own template
+    prompt_preset: str | PromptPreset | None  # a prompt format, by name or file, in place of the model's own template
     gen_kwargs: Mapping[str, Any]
     metadata: Mapping[str, Any]
     suite: str | None  # a board: its tasks at its shots, and their composite
@@ -94,7 +95,7 @@ def _bind_options(options: EvaluateOptions, preset: PromptPreset | None) -> Bind
         apply_chat_template=is_chat,
         preset=preset,
         fewshot_as_multiturn=is_chat if multiturn is None else multiturn,
-        gen_kwargs=dict(options.get("gen_kwargs") or {}),
+        gen_kwargs=_checked_gen_kwargs(options.get("gen_kwargs") or {}),
         confirm_unsafe_code=options.get("confirm_unsafe_code", False),
         metadata=dict(options.get("metadata") or {}),
     )
@@ -107,7 +108,7 @@ def _further_settings(options: EvaluateOptions, preset: PromptPreset | None) -> 
     if options.get("prompting"):
         yield "prompting", options["prompting"]
     if preset is not None:
-        yield "prompt_preset", {"name": preset.name, "template_hash": preset.template_hash}
+        yield "prompt_preset", {"name": preset.name, "template_hash": preset.template_hash, "content": preset.spec}
 
 
 def _system_text(options: EvaluateOptions) -> str | None:
@@ -124,6 +125,11 @@ def _checked_shots(value: int | None) -> int | None:
     if value is not None and value < 0:
         raise UsageError(f"num_fewshot is {value}; expected 0 or more")
     return value
+
+
+def _checked_gen_kwargs(given: Mapping[str, Any]) -> dict[str, Any]:
+    check_gen_kwargs(given)
+    return dict(given)
 
 
 def _checked_limit(value: float | None) -> float | None:

@@ -19,6 +19,7 @@ from evalstone.errors import UsageError
 from evalstone.records import JsonValue, Output, RunPlan
 from evalstone.store import SampleRecord
 from evalstone.tasks.catalog import Catalog
+from evalstone.tasks.prompt_presets import preset_from
 
 NOISE_NATS = 1e-4
 SENSITIVITY = 4.0  # how far a score may move per nat: a Brier score's slope is below 2 for each of two choices
@@ -127,7 +128,8 @@ def _options(plan: RunPlan) -> dict[str, Any]:
     else:
         arguments = dict(model.options)
     extra = dict(plan.extra)
-    preset = extra.get("prompt_preset")
+    preset = extra.get("prompt_preset") or {}
+    content = preset.get("content")  # runs made before presets were kept have the name alone
     samples = {task.name: task.sample_indices for task in plan.tasks if task.sample_indices is not None}
     return {
         "model_args": arguments,
@@ -137,7 +139,7 @@ def _options(plan: RunPlan) -> dict[str, Any]:
         "apply_chat_template": plan.apply_chat_template,
         "fewshot_as_multiturn": plan.fewshot_as_multiturn if plan.apply_chat_template or preset else None,
         "prompting": extra.get("prompting"),
-        "prompt_preset": preset["name"] if preset else None,
+        "prompt_preset": preset_from(content, f"preset {preset['name']}") if content else preset.get("name"),
         "system_instruction": plan.system_instruction,
         "gen_kwargs": extra.get("gen_kwargs") or {},
         "profile": plan.profile,

@@ -19,7 +19,7 @@ ORDER = (
     *("training_split", "validation_split", "test_split", "fewshot_split", "process_docs"),
     *("doc_to_text", "doc_to_turns", "doc_to_target", "doc_to_image", "doc_to_audio", "unsafe_code", "doc_to_choice"),
     *("process_results", "use_prompt", "description", "target_delimiter", "fewshot_delimiter", "fewshot_config"),
-    *("num_fewshot", "metric_list", "output_type", "generation_kwargs", "repeats", "filter_list"),
+    *("num_fewshot", "metric_list", "output_type", "generation_kwargs", "generation_by", "repeats", "filter_list"),
     *("should_decontaminate", "doc_to_decontamination_query", "gen_prefix", "metadata"),
 )
 SHARED_WITH_SHOTS = ("process_docs", "doc_to_text", "doc_to_choice", "doc_to_target", "gen_prefix")

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 
 from evalstone.errors import UsageError
-from evalstone.records import Message, content_hash
+from evalstone.records import JsonValue, Message, content_hash
 
 __all__ = ["PromptPreset"]
 
@@ -33,6 +33,15 @@ class PromptPreset:
         """The hash of all that decides the text; name and source are for people."""
         content = asdict(self)
         return content_hash({key: value for key, value in content.items() if key not in {"name", "source"}})
+
+    @property
+    def spec(self) -> dict[str, JsonValue]:
+        """The format as a YAML file holds it: a run keeps it, so that it can be put again without the file."""
+        found = {key: value for key, value in asdict(self).items() if key != "around" and value is not None}
+        return {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in (found | dict(self.around)).items()
+        }
 
     def render(self, messages: Sequence[Message], continue_final: bool = False) -> str:
         """Return the conversation as one text.

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from evalstone.prompts.prompting import instructed, put_layout
 from evalstone.records import (
     Ask,
     GenerateAsk,
-    GenerationSettings,
     JsonValue,
     LoglikelihoodAsk,
     Output,
@@ -38,7 +37,7 @@ from evalstone.records import (
 from evalstone.scoring.run_code import Sandbox, choose_sandbox, running_in
 from evalstone.tasks.conversation import next_turn, reference_of
 from evalstone.tasks.functions import loader_of
-from evalstone.tasks.generation import generation_settings, with_stops
+from evalstone.tasks.generation import AnswerSettings, answer_settings
 from evalstone.tasks.profiles import DEFAULT_PROFILE, Profile
 from evalstone.tasks.sample_scores import SampleScorer
 from evalstone.tasks.samplers import draw_with_class
@@ -96,9 +95,9 @@ class BoundTask:
             ),
             multiple_input=multiple_input,
         )
-        self._settings: GenerationSettings | None = None
+        self._settings: AnswerSettings | None = None
         if task.output_type == "generate_until":
-            self._settings = with_stops(generation_settings(task, options.gen_kwargs), options.preset)
+            self._settings = answer_settings(task, options.gen_kwargs, options.preset)
         self._scorer = SampleScorer(
             task, self._layout, multiple_input=multiple_input, multiple_targets=multiple_targets
         )
@@ -139,7 +138,7 @@ class BoundTask:
             num_fewshot=self.n_shots,
             n_samples=len(self._indices),
             sample_indices=self.options.sample_indices,
-            generation=asdict(self._settings) if self._settings else None,
+            generation=self._settings.facts if self._settings else None,
         )
 
     @property
@@ -249,7 +248,7 @@ class BoundTask:
     def _asks(self, row: Mapping[str, Any], target: Any, contexts: Sequence[Prompt]) -> tuple[Ask, ...]:
         if self._settings is not None:
             also = self.task.also_loglikelihood
-            return (GenerateAsk(0, self._settings), *([LoglikelihoodAsk(1, also)] if also else []))
+            return (GenerateAsk(0, self._settings.of(row)), *([LoglikelihoodAsk(1, also)] if also else []))
         if self.task.output_type == "loglikelihood":
             return (LoglikelihoodAsk(0, _as_text(target)),)
         if self._layout.choices is None:

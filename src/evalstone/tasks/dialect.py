@@ -66,6 +66,7 @@ _KEYS: dict[str, tuple[type, ...]] = {
     "doc_to_decontamination_query": (str, FunctionRef, type(None)),
     "gen_prefix": _TEXT,
     "doc_to_turns": (str, list, FunctionRef, type(None)),  # our own, for conversations
+    "generation_by": (dict, type(None)),  # our own, for questions of several kinds
     "also_loglikelihood": _TEXT,  # our own, for tasks that are Python classes in lm-eval
     "metadata": (dict, list, type(None)),
 }
@@ -151,6 +152,7 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
         num_fewshot=reader.get("num_fewshot") if prompt.turns is None else 0,
         repeats=_repeats(reader),
         generation_kwargs=reader.get("generation_kwargs"),
+        generation_by=_generation_by(reader),
         also_loglikelihood=reader.get("also_loglikelihood"),
         process_docs=reader.get("process_docs"),
         process_results=reader.get("process_results"),
@@ -270,6 +272,17 @@ def _fewshot(reader: _Reader, prompt: PromptSpec) -> FewshotSpec:
         samples=tuple(samples) if isinstance(samples, list) else samples,
         process_docs=config.get("process_docs", reader.get("process_docs")),
     )
+
+
+def _generation_by(reader: _Reader) -> Mapping[str, Any] | None:
+    by = reader.get("generation_by")
+    if by is None:
+        return None
+    values = by.get("values")
+    settings = isinstance(values, dict) and all(isinstance(value, dict) for value in values.values())
+    if by.keys() != {"column", "values"} or not isinstance(by["column"], str) or not settings:
+        raise reader.fail("generation_by", by, "{column: NAME, values: {VALUE: {SETTING: ...}}}")
+    return cast("Mapping[str, Any]", by)
 
 
 def _repeats(reader: _Reader) -> int:

@@ -1,8 +1,8 @@
 """How a task's answers are to be written: its `generation_kwargs`, the user's on top, in one normal form."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from evalstone.errors import PlanError
@@ -10,7 +10,59 @@ from evalstone.prompts.presets import PromptPreset
 from evalstone.records import GenerationSettings, JsonValue
 from evalstone.tasks.task import Task
 
+__all__ = ["AnswerSettings", "answer_settings", "check_gen_kwargs", "effective_kwargs", "settings_of"]
+
 _MAX_TOKENS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")  # first wins
+_RANGES: Mapping[str, tuple[Callable[[float], bool], str]] = {
+    "max_gen_toks": (lambda value: value >= 1, "1 or more"),
+    "temperature": (lambda value: value >= 0, "0 or more"),
+    "top_p": (lambda value: 0 < value <= 1, "more than 0, at most 1"),
+    "top_k": (lambda value: value >= -1, "0 or more; 0 and -1 let every token pass"),
+    "min_p": (lambda value: 0 <= value <= 1, "0 to 1"),
+    "seed": (lambda value: value >= 0, "0 or more"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSettings:
+    """What the model is told for each sample: one thing for all, or what the sample's column says."""
+
+    of_all: GenerationSettings
+    column: str | None = None
+    of_value: Mapping[str, GenerationSettings] = field(default_factory=dict)
+
+    def of(self, row: Mapping[str, Any]) -> GenerationSettings:
+        """Return the settings for one row."""
+        return self.of_all if self.column is None else self.of_value.get(str(row.get(self.column)), self.of_all)
+
+    @property
+    def facts(self) -> dict[str, JsonValue]:
+        """The settings as a plan keeps them."""
+        own: dict[str, JsonValue] = asdict(self.of_all)
+        if self.column is None:
+            return own
+        return own | {"by": {self.column: {value: asdict(told) for value, told in self.of_value.items()}}}
+
+
+def answer_settings(
+    task: Task, gen_kwargs: Mapping[str, JsonValue], preset: PromptPreset | None = None
+) -> AnswerSettings:
+    """Return what the model is told; the texts that end a turn of the preset are among the stop texts.
+
+    Raises: PlanError for a value that is no number or stop text where one is expected, or out of its range.
+    Source: lm-evaluation-harness 0.4.13 `normalize_gen_kwargs`.
+    """
+    own, by = effective_kwargs(task, {}), task.generation_by or {}
+
+    def told(more: Mapping[str, Any]) -> GenerationSettings:
+        return _with_stops(settings_of(task.name, {**own, **more, **gen_kwargs}, task.repeats), preset)
+
+    return AnswerSettings(told({}), by.get("column"), {str(v): told(more) for v, more in by.get("values", {}).items()})
+
+
+def check_gen_kwargs(gen_kwargs: Mapping[str, Any]) -> None:
+    """Raise PlanError for a value that no task could use, whether or not the run's tasks write anything."""
+    settings_of("gen_kwargs", gen_kwargs)
 
 
 def effective_kwargs(task: Task, gen_kwargs: Mapping[str, JsonValue]) -> dict[str, Any]:
@@ -27,17 +79,7 @@ def effective_kwargs(task: Task, gen_kwargs: Mapping[str, JsonValue]) -> dict[st
     return {**own, **gen_kwargs}
 
 
-def generation_settings(task: Task, gen_kwargs: Mapping[str, JsonValue]) -> GenerationSettings:
-    """Return what the model is told.
-
-    Raises: PlanError for a value that is no number or stop text where one is expected.
-    Source: lm-evaluation-harness 0.4.13 `normalize_gen_kwargs`.
-    """
-    return settings_of(task.name, effective_kwargs(task, gen_kwargs), task.repeats)
-
-
-def with_stops(settings: GenerationSettings, preset: PromptPreset | None) -> GenerationSettings:
-    """Return the settings with the texts that end a turn of the preset among the stop texts."""
+def _with_stops(settings: GenerationSettings, preset: PromptPreset | None) -> GenerationSettings:
     if preset is None:
         return settings
     return replace(settings, stop=tuple(dict.fromkeys((*settings.stop, *preset.stop))))
@@ -50,30 +92,50 @@ def settings_of(name: str, given: Mapping[str, Any], repeats: int = 1) -> Genera
     stops = until if isinstance(until, (list, tuple)) else [until]
     try:
         limits = [kwargs.pop(name) for name in _MAX_TOKENS if name in kwargs]
-        limit = next((int(value) for value in limits if value is not None), None)
-        temperature = float(kwargs.pop("temperature", 0.0) or 0.0)
-        do_sample = kwargs.pop("do_sample", None)
-        do_sample = temperature > 0.0 if do_sample is None else bool(do_sample)
-        top_p, top_k, min_p = (kwargs.pop(name, None) for name in ("top_p", "top_k", "min_p"))
-        _refuse_negative({"max_gen_toks": limit, "temperature": temperature})
+        limit = _whole("max_gen_toks", next((value for value in limits if value is not None), None))
+        temperature = _number("temperature", kwargs.pop("temperature", None)) or 0.0
+        do_sample = _truth("do_sample", kwargs.pop("do_sample", None), otherwise=temperature > 0.0)
+        top_k = _whole("top_k", kwargs.pop("top_k", None))
         return GenerationSettings(
             max_tokens=limit,
             stop=tuple(str(stop) for stop in stops if stop is not None),
             do_sample=do_sample,
             temperature=temperature if do_sample else 0.0,
-            top_p=None if top_p is None else float(top_p),
-            top_k=None if top_k is None else int(top_k),
-            min_p=None if min_p is None else float(min_p),
-            seed=int(kwargs.pop("seed", 0) or 0),
+            top_p=_number("top_p", kwargs.pop("top_p", None)),
+            top_k=None if top_k is None else max(top_k, 0),
+            min_p=_number("min_p", kwargs.pop("min_p", None)),
+            seed=_whole("seed", kwargs.pop("seed", None)) or 0,
             repeats=repeats,
             extra=tuple(sorted(kwargs.items())),
         )
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         raise PlanError(f"generation settings of {name}: {error}; seen {dict(given)!r:.200}") from error
 
 
-def _refuse_negative(numbers: Mapping[str, float | None]) -> None:
-    """Raise ValueError naming the first setting below 0, or no finite number."""
-    for name, value in numbers.items():
-        if value is not None and not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"{name} is {value:g}; expected 0 or more")
+def _number(name: str, value: Any) -> float | None:
+    """Return a number in its range. Raises: ValueError naming the setting, what was seen and what is possible."""
+    if value is None:
+        return None
+    fits, words = _RANGES[name]
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (math.isfinite(number) and fits(number)):
+        raise ValueError(f"{name} is {value}; expected {words}")
+    return number
+
+
+def _whole(name: str, value: Any) -> int | None:
+    number = _number(name, value)
+    if number is not None and number != int(number):
+        raise ValueError(f"{name} is {value}; expected a whole number")
+    return None if number is None else int(number)
+
+
+def _truth(name: str, value: Any, *, otherwise: bool) -> bool:
+    if value is None:
+        return otherwise
+    if value not in (True, False):  # 1 and 0 are equal to them
+        raise ValueError(f"{name} is {value}; expected true or false")
+    return bool(value)

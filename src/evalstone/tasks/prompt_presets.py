@@ -12,7 +12,7 @@ from evalstone.prompts.presets import PromptPreset
 from evalstone.registry import nearest
 from evalstone.tasks.catalog import LIBRARY
 
-__all__ = ["NONE", "find_preset", "find_system_prompt", "preset_names", "read_preset", "system_prompts"]
+__all__ = ["NONE", "find_preset", "find_system_prompt", "preset_from", "preset_names", "system_prompts"]
 
 NONE = "none"  # no preset: plain text, or the model's own template
 _ROLES = ("system", "user", "assistant")
@@ -24,42 +24,47 @@ def preset_names() -> list[str]:
     return [NONE, *sorted(path.stem for path in (LIBRARY / "prompt_presets").glob("*.yaml"))]
 
 
-def find_preset(name: str) -> PromptPreset | None:
-    """Return a preset by its name or its YAML file; None for `none`.
+def find_preset(name: str | PromptPreset) -> PromptPreset | None:
+    """Return a preset by its name or its YAML file, or as it is; None for `none`.
 
     Raises: UnknownName with the nearest names; DataError for a file that is no preset.
     """
+    if isinstance(name, PromptPreset):
+        return name
     if name == NONE:
         return None
     if name.endswith((".yaml", ".yml")):
-        return read_preset(Path(name).expanduser())
+        return preset_from(_mapping(Path(name).expanduser()), name)
     path = LIBRARY / "prompt_presets" / f"{name}.yaml"
     if name not in preset_names():
         known = preset_names()
         raise UnknownName("prompt preset", name, nearest(name, known), f"known: {', '.join(known)}, or a YAML file")
-    return read_preset(path)
+    return _of_library(path)
 
 
 @cache
-def read_preset(path: Path) -> PromptPreset:
-    """Return the preset that a YAML file holds.
+def _of_library(path: Path) -> PromptPreset:
+    return preset_from(_mapping(path), str(path))
 
-    Raises: DataError naming file, key and what was expected.
+
+def preset_from(spec: Mapping[str, Any], where: str) -> PromptPreset:
+    """Return the preset that a YAML file, or a stored run, holds.
+
+    Raises: DataError naming `where`, the key and what was expected.
     """
-    spec = _mapping(path)
     for key in spec:
         if key not in _KEYS:
-            raise DataError(f"{path}: unknown key '{key}'; nearest: {', '.join(nearest(str(key), _KEYS)) or 'none'}")
+            raise DataError(f"{where}: unknown key '{key}'; nearest: {', '.join(nearest(str(key), _KEYS)) or 'none'}")
     for key in ("name", "user", "assistant", "opening"):
         if key not in spec:
-            raise DataError(f"{path}: '{key}' is missing; a preset needs name, user, assistant and opening")
+            raise DataError(f"{where}: '{key}' is missing; a preset needs name, user, assistant and opening")
     if "system" not in spec and "system_in_user" not in spec:
-        raise DataError(f"{path}: neither system nor system_in_user; expected [before, after] of a system text")
+        raise DataError(f"{where}: neither system nor system_in_user; expected [before, after] of a system text")
     return PromptPreset(
         name=str(spec["name"]),
-        around={role: _pair(spec, role, path) for role in _ROLES if role in spec},
+        around={role: _pair(spec, role, where) for role in _ROLES if role in spec},
         opening=str(spec["opening"]),
-        system_in_user=_pair(spec, "system_in_user", path) if "system_in_user" in spec else None,
+        system_in_user=_pair(spec, "system_in_user", where) if "system_in_user" in spec else None,
         default_system=None if spec.get("default_system") is None else str(spec["default_system"]),
         trim=bool(spec.get("trim", False)),
         stop=tuple(str(text) for text in spec.get("stop") or ()),
@@ -67,10 +72,10 @@ def read_preset(path: Path) -> PromptPreset:
     )
 
 
-def _pair(spec: Mapping[str, Any], key: str, path: Path) -> tuple[str, str]:
+def _pair(spec: Mapping[str, Any], key: str, where: str) -> tuple[str, str]:
     value = spec[key]
     if not (isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)):
-        raise DataError(f"{path}: {key} is {value!r:.80}; expected two texts: what stands before and after")
+        raise DataError(f"{where}: {key} is {value!r:.80}; expected two texts: what stands before and after")
     return value[0], value[1]
 
 
@@ -91,12 +96,24 @@ def system_prompts() -> Mapping[str, str]:
 
 
 def find_system_prompt(name: str) -> str:
-    """Return a system prompt's text.
+    """Return a system prompt's text by its name, or what a text file holds, without the line end at its end.
 
-    Raises: UnknownName with the nearest names.
+    Raises: UnknownName with the nearest names; DataError for a file that cannot be read or is empty.
     """
     known = system_prompts()
+    if name not in known and ("/" in name or Path(name).suffix):
+        return _text_of(Path(name).expanduser())
     if name not in known:
-        remedy = f"known: {', '.join(known)}; a text of your own goes into --system_instruction"
+        remedy = f"known: {', '.join(known)}, or a text file; a text of your own goes into --system_instruction"
         raise UnknownName("system prompt", name, nearest(name, known), remedy)
     return known[name]
+
+
+def _text_of(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8").removesuffix("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"system prompt {path} cannot be read: {' '.join(str(error).split())}") from error
+    if not text.strip():
+        raise DataError(f"system prompt {path} holds no text")
+    return text

@@ -133,6 +133,7 @@ class Task:
     num_fewshot: int | None = None
     repeats: int = 1
     generation_kwargs: Mapping[str, JsonValue] | None = None
+    generation_by: Mapping[str, Any] | None = None  # {column, values}: settings over these, by what the column says
     also_loglikelihood: str | None = None  # a continuation that is weighed beside the written answer
     process_docs: FunctionRef | None = None
     process_results: FunctionRef | None = None
