@@ -22,8 +22,8 @@ FORMATS = {
 def export_run(store: str | None, name: str, path: str | Path) -> list[Path]:
     """Write a stored run to a file, or into a folder (lm-eval's results and samples files). Returns what was written.
 
-    Raises: UsageError for an ending that stands for no format; UnknownName for a run that is not there; StoreError
-        where the place cannot be written.
+    Raises: UsageError for an ending that stands for no format, and for a run without results; UnknownName for a run
+        that is not there; StoreError where the place cannot be written.
     """
     place = Path(path)
     if place.suffix not in FORMATS and (place.suffix or place.is_file()):
@@ -51,6 +51,7 @@ def _write(run: Run, place: Path) -> list[Path]:
             (written,) = run.write_lm_eval_files(folder)
             shutil.copyfile(written, place)
         return [place]
+    run.refuse_without_results()
     rows = tables.estimate_rows(run.store, run.id)
     if place.suffix == ".parquet":
         tables.write_parquet(place, rows)

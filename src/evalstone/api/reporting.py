@@ -19,10 +19,12 @@ def report_stored(store: str | None, names: Sequence[str], path: str | Path | No
 def write_report(runs: Sequence[Run], path: str | Path) -> Path:
     """Write a report of runs of one store, .html, .md or .pdf as the name ends; later runs are compared with the first.
 
-    Raises: UsageError for another ending, for a run named twice, and for a PDF where no browser is found; StoreError
-        if it cannot be written.
+    Raises: UsageError for another ending, for a run named twice or without results, and for a PDF where no browser is
+        found; StoreError if it cannot be written.
     """
     from evalstone.report.document import write_document
     from evalstone.report.report_contents import report_contents
 
+    for run in runs:
+        run.refuse_without_results()
     return write_document(path, report_contents(runs[0].store, [run.id for run in runs]))

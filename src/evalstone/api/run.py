@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalstone.errors import UsageError
 from evalstone.records import Estimate, JsonValue
 from evalstone.runner.execute import RunResult
 from evalstone.runner.plan import PreparedRun
@@ -117,6 +118,15 @@ class Run:
 
         return write_report([self], path)
 
+    def refuse_without_results(self) -> None:
+        """Raise UsageError for a run that was not finished: answers come sorted, so some of them stand for none."""
+        row = self.row
+        if row.status != "finished" and not self.estimates:
+            raise UsageError(
+                f"run {row.short_id} has no results yet (it is {row.status}, with {row.n_outputs:,} answers); finish "
+                "it by running it again"
+            )
+
     def remarks(self) -> list[str]:
         """Return what the table does not say: failures, what was scored again, where it is, and what to type next."""
         from evalstone.report.rescored import rescored_lines
@@ -125,6 +135,10 @@ class Run:
         row = self.row  # read once: of a run that is not finished its rows are counted each time
         unanswered = not row.n_outputs and row.status != "finished"
         lines = [self.why_nothing_is_shown()] if unanswered else rescored_lines(row.extra)
+        if row.n_outputs and row.status != "finished" and not self.estimates:
+            lines.append(
+                f"{row.n_outputs:,} answers are stored; the same command again goes on, and shows their scores"
+            )
         lines += written_lines(self.answers, frozenset(estimate.task for estimate in self.estimates))
         if self.result is not None and self.result.n_failed:
             lines.append(
