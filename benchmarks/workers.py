@@ -54,8 +54,7 @@ class Balance:
     """How evenly ranges fall on many workers: 1 is even."""
 
     n_workers: int
-    n_ranges: int
-    seconds: float  # of the processor, all ranges together
+    ranges: tuple[float, ...]  # seconds of the processor that each took
     balance: float
     again: float  # tokens computed again at cuts, over those one process would compute
 
@@ -137,7 +136,7 @@ def simulate(arguments: argparse.Namespace) -> Balance:
         costs.append(time.process_time() - begin)
     model.close()
     again = sum(part.n_distinct for part in parts) / plan_trie(spans).n_distinct - 1
-    return Balance(arguments.workers, len(costs), sum(costs), balance_of(costs, arguments.workers), again)
+    return Balance(arguments.workers, tuple(costs), balance_of(costs, arguments.workers), again)
 
 
 def balance_of(costs: Sequence[float], n_workers: int) -> float:
@@ -170,8 +169,8 @@ def main() -> None:
     if ratio is not None:
         print(f"two workers of one thread are {ratio:.2f} times as quick as one process of two threads (median)")
     print(
-        f"{found.n_workers} workers on {found.n_ranges} measured ranges ({found.seconds:.1f} s of work): the last ends "
-        f"{100 * (found.balance - 1):.1f}% after the mean; {100 * found.again:.1f}% of the tokens are computed again"
+        f"{found.n_workers} workers on {len(found.ranges)} measured ranges, {sum(found.ranges):.1f} s of work: the "
+        f"last ends {found.balance - 1:.1%} after the mean; {found.again:.1%} of the tokens are computed again"
     )
     written = {"turns": [asdict(turn) for turn in turns], "ratio": ratio, "balance": asdict(found)}
     (arguments.out / "workers.json").write_text(json.dumps(written, indent=1))

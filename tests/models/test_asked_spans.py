@@ -41,6 +41,17 @@ def test_an_ask_is_done_when_all_its_spans_are() -> None:
     assert pending.add([asked(2, "ca")])[0][0].ask_index == 2  # known from before: nothing to score
 
 
+def test_a_span_under_way_is_not_asked_again() -> None:
+    """A later piece that shares a span with one still being scored waits for that one, and both get their answer."""
+    pending = Pending()
+    one, two = asked(0, "ab"), asked(1, "bc")
+    assert [each.key for each in pending.add([one])[1]] == [b"a", b"b"]
+    assert [each.key for each in pending.add([two])[1]] == [b"c"]
+    assert pending.scored(span("c"), -1.0, True) == []
+    assert pending.scored(span("b"), -2.0, True) == [two]
+    assert pending.scored(span("a"), -4.0, True) == [one]
+
+
 def test_an_ask_fails_once_however_many_of_its_spans_fail() -> None:
     """Two failing windows are one failed output, and a window that comes later changes nothing."""
     pending = Pending()

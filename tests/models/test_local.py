@@ -220,7 +220,7 @@ def test_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     from evalstone.models import local
 
     whole = answers(opened("stories260K"), real_requests())
-    monkeypatch.setattr(local, "chunks_of", lambda requests: [[each] for each in requests])
+    monkeypatch.setattr(local, "chunks_of", lambda requests, **_: [[each] for each in requests])
     seen: list[Progress] = []
     pieces = answers(opened("stories260K"), real_requests(), observe=seen.append)
     assert seen[-1].n_tokens_done == seen[-1].n_tokens_distinct

@@ -75,6 +75,7 @@ def run_options(options: EvaluateOptions) -> RunOptions:
         strict_env=options.get("strict_env", False),
         extra=tuple(_further_settings(options, preset)),
         partial=options.get("partial", False),
+        n_workers=options.get("workers", 1),
     )
 
 

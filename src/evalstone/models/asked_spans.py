@@ -13,6 +13,7 @@ import numpy as np
 
 from evalstone.engine.spans import IntArray, SpanBatch
 from evalstone.errors import Permanent, PromptTooLong
+from evalstone.models.model import OutputCache
 from evalstone.models.tokens import Encoder, Pair, rolling_windows
 from evalstone.records import (
     AskKind,
@@ -188,6 +189,20 @@ def chunks_of(requests: Sequence[Request], first: int = FIRST_CHUNK, size: int =
         yield requests[begin:]
 
 
+def answered_before(asks: Sequence[Asked], cache: OutputCache | None, unknown: list[Asked]) -> Iterator[Output]:
+    """Yield what is known already or cannot be asked; put the rest into `unknown`."""
+    keys = list(dict.fromkeys(asked.cache_key for asked in asks if asked.cache_key is not None))
+    found = cache.find(keys) if cache is not None and keys else {}
+    for asked in asks:
+        earlier = found.get(asked.cache_key or "")
+        if asked.error is not None:
+            yield asked.failure()
+        elif earlier is not None and earlier.total_nats is not None:
+            yield asked.output(earlier.total_nats, earlier.is_greedy, from_cache=True)
+        else:
+            unknown.append(asked)
+
+
 @dataclass(slots=True)
 class Pending:
     """Asks that wait for spans, and the distinct spans to be scored for them."""
@@ -197,7 +212,7 @@ class Pending:
     missing: dict[int, int] = field(default_factory=dict)  # id(ask) -> spans still to come
 
     def add(self, asks: Iterable[Asked]) -> tuple[list[Asked], list[Span]]:
-        """Return the asks that can be answered from what is known, and the spans that must be scored."""
+        """Return the asks that can be answered from what is known, and the spans that nobody has asked for yet."""
         ready: list[Asked] = []
         needed: dict[bytes, Span] = {}
         for asked in asks:
@@ -207,8 +222,10 @@ class Pending:
                 continue
             self.missing[id(asked)] = len(absent)
             for key, span in absent.items():
-                self.waiting.setdefault(key, []).append(asked)
-                needed[key] = span
+                if key not in self.waiting:
+                    self.waiting[key] = []
+                    needed[key] = span
+                self.waiting[key].append(asked)
         return ready, list(needed.values())
 
     def scored(self, span: Span, total_nats: float, is_greedy: bool) -> list[Asked]:

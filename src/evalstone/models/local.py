@@ -11,18 +11,22 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from evalstone.engine.options import EngineSettings
-from evalstone.errors import MissingExtra, NonFiniteLogits, PromptTooLong, UsageError
+from evalstone.errors import MissingExtra, UsageError
 from evalstone.models.arguments import LocalArguments
-from evalstone.models.asked_spans import Asked, AskReader, Pending, Span, chunks_of, fingerprint_of, span_batch
+from evalstone.models.asked_spans import CHUNK, Asked, AskReader, chunks_of, fingerprint_of
 from evalstone.models.asked_texts import DEFAULT_MAX_TOKENS, TextReader
+from evalstone.models.files import read_json
 from evalstone.models.identity import ModelFolders, find_folders, identify
 from evalstone.models.local_estimate import estimate_work
 from evalstone.models.model import OutputCache
 from evalstone.models.progress import Observer, ProgressTally
 from evalstone.models.render import ChatRenderer
+from evalstone.models.span_scoring import SpanScoring
+from evalstone.models.token_costs import TokenCosts
 from evalstone.models.tokenizer import TokenizerSource, load_tokenizer
 from evalstone.models.tokenizer_facts import tokenizer_facts
 from evalstone.models.tokens import Encoder
@@ -57,6 +61,8 @@ from evalstone.settings import process_of
 
 if TYPE_CHECKING:
     from evalstone.engine.engine import Engine
+
+MOST_CHUNKS = 4  # in a piece for several workers, who want longer ranges: bounds memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,22 +180,12 @@ class LocalModel:
         """Yield one output per ask, each as soon as it is known; see `Model.answer`."""
         self._refuse_thinking(requests)
         tally = ProgressTally(sum(repeats_of(ask) for request in requests for ask in request.asks), observe)
-        pending = Pending()
+        scoring = SpanScoring(lambda: self.engine, cache, tally)
         scored = [r for r in requests if any(not isinstance(ask, GenerateAsk) for ask in r.asks)]
-        for asks in self._read_ahead(scored):
-            tally.read(len(asks))
-            unknown: list[Asked] = []
-            for output in self._from_cache(asks, cache, unknown):
-                tally.done(output)
-                yield output
-            ready, spans = pending.add(unknown)
-            for asked in ready:
-                output = pending.answer(asked)
-                tally.done(output)
-                yield output
-            for output in self._score(spans, pending, tally):
-                tally.done(output)
-                yield output
+        pieces = (scoring.take(asks) for asks in self._read_ahead(scored))
+        for output in chain(chain.from_iterable(pieces), scoring.finish()):
+            tally.done(output)
+            yield output
         for piece in pieces_of(requests):
             for output in self._write(piece, cache, tally):
                 tally.done(output)
@@ -230,7 +226,7 @@ class LocalModel:
     def _read_ahead(self, requests: Sequence[Request]) -> Iterator[list[Asked]]:
         """Yield the asks of one piece of the requests after another; the next is tokenised meanwhile."""
         reader = self._reader()
-        pieces = list(chunks_of(requests))
+        pieces = list(chunks_of(requests, size=CHUNK * min(self.n_workers, MOST_CHUNKS)))
         if len(pieces) < 2:
             yield from map(reader.read, pieces)
             return
@@ -247,35 +243,6 @@ class LocalModel:
 
     def _reader(self) -> AskReader:
         return AskReader(self.encoder, self.max_length, self.arguments.too_long, fingerprint_of(self.identity))
-
-    def _from_cache(self, asks: Sequence[Asked], cache: OutputCache | None, unknown: list[Asked]) -> Iterator[Output]:
-        """Yield what is known already or cannot be asked; put the rest into `unknown`."""
-        keys = list(dict.fromkeys(asked.cache_key for asked in asks if asked.cache_key is not None))
-        found = cache.find(keys) if cache is not None and keys else {}
-        for asked in asks:
-            earlier = found.get(asked.cache_key or "")
-            if asked.error is not None:
-                yield asked.failure()
-            elif earlier is not None and earlier.total_nats is not None:
-                yield asked.output(earlier.total_nats, earlier.is_greedy, from_cache=True)
-            else:
-                unknown.append(asked)
-
-    def _score(self, spans: Sequence[Span], pending: Pending, tally: ProgressTally) -> Iterator[Output]:
-        """Yield the outputs that these spans complete, window by window."""
-        from evalstone.engine.spans import SpanScore
-
-        if not spans:
-            return
-        engine = self.engine
-        for result in engine.score(span_batch(spans), on_window=tally.on_window()):
-            span = spans[result.index]
-            if isinstance(result, SpanScore):
-                yield from map(pending.answer, pending.scored(span, result.total_nats, result.is_greedy))
-                continue
-            kind = PromptTooLong if "positions" in result.message else NonFiniteLogits
-            message = result.message.removeprefix(f"span {result.index}").lstrip(": ")
-            yield from (asked.failure(message, kind.__name__) for asked in pending.failed(span))
 
     def _refuse_thinking(self, requests: Sequence[Request]) -> None:
         if self.arguments.enable_thinking and any(isinstance(a, LoglikelihoodAsk) for r in requests for a in r.asks):
@@ -304,15 +271,19 @@ class LocalModel:
 
             content = self.identity.content_hash
             model = PlacedModel.of(self.arguments, content, self._settings(), self._tokenizer_source)
-            return EnginePool(ClusterLinks(self._cluster, model, self.n_workers))
+            return EnginePool(ClusterLinks(self._cluster, model, self.n_workers), self._token_costs())
         if self.n_workers > 1:
             source = str(self._folders.model)
-            return EnginePool(WorkerLinks(source, self._settings(), self.n_workers, self._tokenizer_source))
+            links = WorkerLinks(source, self._settings(), self.n_workers, self._tokenizer_source)
+            return EnginePool(links, self._token_costs())
         from evalstone.engine.engine import Engine
 
         source = self._loaded.model if self._loaded else str(self._folders.model)
         with _without_bars():
             return Engine.load(source, settings=self._settings())
+
+    def _token_costs(self) -> TokenCosts:
+        return TokenCosts.of(read_json(self._folders.model / "config.json"), self.identity.n_parameters)
 
     def _settings(self) -> EngineSettings:
         arguments = self.arguments

@@ -21,8 +21,7 @@ class ProgressTally:
         self._observe = observe
         self._started = time.perf_counter()
         self._n_read = 0
-        self._earlier: tuple[int, ...] = (0, 0, 0)  # tokens asked, distinct and done of pieces that are finished
-        self._known: tuple[int, ...] = (0, 0, 0)
+        self._pieces: list[tuple[int, int, int]] = []  # tokens asked, distinct and done of each piece
         self._now = Progress(0, n_outputs, 0, 0, 0)
 
     def read(self, n_outputs: int) -> None:
@@ -37,13 +36,19 @@ class ProgressTally:
             self._observe(replace(self._now, seconds=time.perf_counter() - self._started))
 
     def on_window(self) -> Callable[[WindowReport], None] | None:
-        """Return what the engine is to call after each window of the piece that begins now."""
-        self._earlier = self._known
-        return self._take if self._observe is not None else None
+        """Return what the engine is to call after each window of the piece that begins now.
 
-    def _take(self, report: WindowReport) -> None:
-        counted = (report.n_tokens, report.n_distinct, report.n_distinct_done)
-        asked, distinct, done = self._known = tuple(a + b for a, b in zip(self._earlier, counted, strict=True))
+        A piece may begin before the one before it is finished.
+        """
+        if self._observe is None:
+            return None
+        number = len(self._pieces)
+        self._pieces.append((0, 0, 0))
+        return lambda report: self._take(number, report)
+
+    def _take(self, number: int, report: WindowReport) -> None:
+        self._pieces[number] = (report.n_tokens, report.n_distinct, report.n_distinct_done)
+        asked, distinct, done = (sum(counts) for counts in zip(*self._pieces, strict=True))
         share_read = self._n_read / self._now.n_outputs
         self._now = replace(
             self._now,

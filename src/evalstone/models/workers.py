@@ -3,15 +3,15 @@
 The driver tokenises, looks into the cache and writes the store; only tokens travel. Sorted work is cut into contiguous
 ranges, so that a beginning is computed in one place, and each worker takes the next range when it is free. A range
 does not depend on who answers it, so results do not depend on N beyond float32's noise. A worker that dies gives its
-range back.
+range back. Where batches follow each other, ranges of the next are given out while the last ones of the former are
+still being answered, so nobody waits between them.
 """
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from itertools import chain
 from typing import Any
-
-import numpy as np
 
 from evalstone.engine.generation import (
     GeneratedSequence,
@@ -23,42 +23,29 @@ from evalstone.engine.generation import (
 from evalstone.engine.options import EngineInfo
 from evalstone.engine.spans import IntArray, SpanBatch, SpanFailure, SpanScore, WindowReport
 from evalstone.errors import ModelUnavailable
+from evalstone.models.range_jobs import RangeJob, RangeTask
 from evalstone.models.stops import StopTexts
-from evalstone.models.work_ranges import RangeReport, WorkRange, WrittenUnits, ranges_of, ranges_of_texts, total
+from evalstone.models.token_costs import TokenCosts
+from evalstone.models.work_ranges import RangeReport, WrittenUnits, ranges_of, ranges_of_texts
 from evalstone.models.worker_links import Links, Worker
 
-__all__ = ["EnginePool"]
+__all__ = ["EnginePool", "PoolLine"]
 
-RANGES_PER_WORKER = 4  # so that one slow range does not hold up the end
-SMALLEST_RANGE = 2048  # distinct tokens: below this, starting a range costs more than it spreads
+WRITTEN_RANGES = 4  # of texts for each worker: nobody knows how long they will be
 SMALLEST_WRITTEN = 128  # texts in a range: fewer leave slots empty while its last texts are written
 ATTEMPTS = 2  # how often a range is given out again after its worker died
-
-
-@dataclass(slots=True, eq=False)
-class _Task:
-    """One range on its way: which of its units have results, and its last report."""
-
-    part: WorkRange
-    job: int
-    done: set[int] = field(default_factory=set)
-    sent: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # as the worker counts them
-    report: RangeReport = field(default_factory=RangeReport)
-    attempts: int = 0
-
-    def left(self) -> IntArray:
-        """Return the units that still need a result."""
-        return np.asarray([i for i in self.part.indices.tolist() if i not in self.done], dtype=np.int64)
+OPEN_BATCHES = 3  # being answered at once: bounds memory where one range takes very long
 
 
 class EnginePool:
     """Several engines behind the face of one: `score`, `generate`, `info`, `generation_defaults`, `close`."""
 
-    def __init__(self, links: Links) -> None:
+    def __init__(self, links: Links, costs: TokenCosts | None = None) -> None:
         self._links = links
+        self._costs = costs
         self._n_workers = links.n_workers
-        self._job = 0
-        self._given: dict[Worker, _Task] = {}
+        self._jobs: list[RangeJob] = []  # that lack results, in the order in which they came
+        self._given: dict[Worker, RangeTask] = {}
 
     @property
     def info(self) -> EngineInfo:
@@ -89,25 +76,14 @@ class EnginePool:
 
         Raises: ModelUnavailable if no worker is left, or a range kills its workers again and again.
         """
-        n_tokens = int(spans.tokens.size) - len(spans)
-        parts = ranges_of(spans, self._n_workers * RANGES_PER_WORKER, smallest=SMALLEST_RANGE)
-        n_distinct = sum(part.n_distinct for part in parts)
-        started = time.perf_counter()
+        line = self.line()
+        for _, result in chain(line.add(spans, on_window), line.finish()):
+            yield result
 
-        def order(left: IntArray) -> tuple[Any, ...]:
-            part = spans.subset(left)
-            return "score", part.tokens, part.offsets, part.n_scored
-
-        def tell(so_far: RangeReport) -> None:
-            if on_window is not None:
-                seconds = time.perf_counter() - started
-                on_window(WindowReport(so_far.n_tokens, n_tokens, so_far.n_distinct, n_distinct, seconds))
-
-        for index, result in self._results(parts, order, tell):
-            if isinstance(result, SpanScore):
-                yield replace(result, index=index)
-            else:
-                yield SpanFailure(index, result.message.replace(f"span {result.index}", f"span {index}", 1))
+    def line(self) -> "PoolLine":
+        """Return what takes batches of spans in a row; what an earlier call left unanswered is given up."""
+        self._jobs.clear()
+        return PoolLine(self)
 
     def generate(
         self,
@@ -120,7 +96,7 @@ class EnginePool:
         Raises: ModelUnavailable as `score`.
         """
         units = WrittenUnits.of(prompts)
-        most = max(self._n_workers, min(self._n_workers * RANGES_PER_WORKER, len(units) // SMALLEST_WRITTEN))
+        most = max(self._n_workers, min(self._n_workers * WRITTEN_RANGES, len(units) // SMALLEST_WRITTEN))
         parts = ranges_of_texts(units, min(most, len(units)))
         n_prompt = sum(part.n_distinct for part in parts)
         started = time.perf_counter()
@@ -136,54 +112,74 @@ class EnginePool:
                 seconds = time.perf_counter() - started
                 on_step(GenerationReport(so_far.n_distinct, n_prompt, *counts, len(units), seconds))
 
-        for unit, result in self._results(parts, order, tell):
+        self._jobs = [RangeJob(parts, order, tell)]
+        for _, unit, result in self.results():
             yield replace(result, index=int(units.places[unit]))
 
-    def _results(
-        self,
-        parts: Sequence[WorkRange],
-        order: Callable[[IntArray], tuple[Any, ...]],
-        tell: Callable[[RangeReport], None],
-    ) -> Iterator[tuple[int, Any]]:
-        """Yield (unit, result) of all ranges.
+    def begin(self, spans: SpanBatch, on_window: Callable[[WindowReport], None] | None, number: int) -> None:
+        """Take a batch behind those that are open."""
+        n_tokens = int(spans.tokens.size) - len(spans)
+        parts = ranges_of(spans, self._n_workers, self._costs)
+        n_distinct = sum(part.n_distinct for part in parts)
+        started = time.perf_counter()
 
-        `order` says what a worker is told to have these units answered; `tell` hears how far all ranges are together.
+        def order(left: IntArray) -> tuple[Any, ...]:
+            part = spans.subset(left)
+            return "score", part.tokens, part.offsets, part.n_scored
+
+        def tell(so_far: RangeReport) -> None:
+            if on_window is not None:
+                seconds = time.perf_counter() - started
+                on_window(WindowReport(so_far.n_tokens, n_tokens, so_far.n_distinct, n_distinct, seconds))
+
+        self._jobs.append(RangeJob(parts, order, tell, number))
+
+    def results(self, *, until_hungry: bool = False) -> Iterator[tuple[RangeJob, int, Any]]:
+        """Yield (job, unit, result) until nothing lacks one, or until there is little left to give to workers.
+
+        Raises: ModelUnavailable if no worker is left, a range kills its workers, or one reports a failure.
         """
-        self._job += 1
-        tasks = [_Task(part, self._job) for part in parts]
-        todo = tasks[::-1]
-        while any(len(task.done) < task.part.indices.size for task in tasks):
-            self._give_out(todo, order)
+        while True:
+            self._jobs = [job for job in self._jobs if not job.is_done]
+            self._give_out()
+            if not self._jobs or (until_hungry and self._is_hungry()):
+                return
             for message, worker in self._links.messages():
                 if message is None:
-                    self._take_back(worker, todo)
-                    continue
-                yield from self._receive(message, worker)
-                tell(total([task.report for task in tasks]))
+                    self._take_back(worker)
+                else:
+                    yield from self._receive(message, worker)
 
-    def _give_out(self, todo: list[_Task], order: Callable[[IntArray], tuple[Any, ...]]) -> None:
+    def _is_hungry(self) -> bool:
+        """Say whether there is less left to give out than one range for each worker."""
+        return len(self._jobs) < OPEN_BATCHES and sum(len(job.todo) for job in self._jobs) < self._n_workers
+
+    def _give_out(self) -> None:
         """Give the next range to each worker that is free."""
-        for worker in self._links.workers:
-            if worker not in self._given and worker.info is not None and todo:
-                task = self._given[worker] = todo.pop()
-                task.sent = task.left()
-                worker.send(order(task.sent))
-        if not self._links.workers:
+        if self._jobs and not self._links.workers:
             raise self._links.lost("no worker is left")
+        for worker in self._links.workers:
+            job = next((job for job in self._jobs if job.todo), None)
+            if job is None:
+                return
+            if worker not in self._given and worker.info is not None:
+                task = self._given[worker] = job.todo.popleft()
+                task.sent = task.left()
+                worker.send(job.order(task.sent))
 
-    def _take_back(self, worker: Worker, todo: list[_Task]) -> None:
+    def _take_back(self, worker: Worker) -> None:
         """Put a dead worker's range back."""
         task = self._given.pop(worker, None)
-        if task is None or task.job != self._job:
+        if task is None or task.job not in self._jobs:
             return
         task.attempts += 1
         if task.attempts > ATTEMPTS:
             n_units = task.part.indices.size
             raise self._links.lost(f"{task.attempts} workers ended while they answered the same {n_units} asks")
-        todo.append(task)
+        task.job.todo.appendleft(task)
 
-    def _receive(self, message: tuple[Any, ...], worker: Worker) -> Iterator[tuple[int, Any]]:
-        """Yield the results in a worker's message.
+    def _receive(self, message: tuple[Any, ...], worker: Worker) -> Iterator[tuple[RangeJob, int, Any]]:
+        """Yield the results in a worker's message, and tell how far their job is.
 
         Raises: ModelUnavailable if the worker reports that answering as a whole failed.
         """
@@ -195,16 +191,52 @@ class EnginePool:
         _, results, report, is_last = message
         if is_last:
             del self._given[worker]
-        if task.job != self._job:  # of an earlier call that was given up
+            self._give_out()  # before its results are taken in: what becomes of them may take a while
+        if task.job not in self._jobs:  # of an earlier call that was given up
             return
-        whole = replace(report, n_tokens=task.part.n_tokens, n_distinct=task.part.n_distinct)
-        task.report = whole if is_last else report
+        task.heard(report, is_last=is_last)
         for local, result in results:
             unit = int(task.sent[local])
             task.done.add(unit)
-            yield unit, result
+            yield task.job, unit, result
+        task.job.tell()
 
     def close(self) -> None:
         """End all workers."""
+        self._jobs.clear()
         self._given.clear()
         self._links.close()
+
+
+class PoolLine:
+    """Batches of spans in a row, scored by a pool: the next one is begun before the last one is finished."""
+
+    def __init__(self, pool: EnginePool) -> None:
+        self._pool = pool
+        self._n_batches = 0
+
+    def add(
+        self, spans: SpanBatch, on_window: Callable[[WindowReport], None] | None = None
+    ) -> Iterator[tuple[int, SpanScore | SpanFailure]]:
+        """Take a batch; yield (number of a batch, result) as results are known, until the next batch may come.
+
+        Raises: ModelUnavailable as `EnginePool.score`.
+        """
+        self._pool.begin(spans, on_window, self._n_batches)
+        self._n_batches += 1
+        yield from self._results(until_hungry=True)
+
+    def finish(self) -> Iterator[tuple[int, SpanScore | SpanFailure]]:
+        """Yield the results that batches still lack.
+
+        Raises: ModelUnavailable as `EnginePool.score`.
+        """
+        yield from self._results(until_hungry=False)
+
+    def _results(self, *, until_hungry: bool) -> Iterator[tuple[int, SpanScore | SpanFailure]]:
+        for job, index, result in self._pool.results(until_hungry=until_hungry):
+            if isinstance(result, SpanScore):
+                yield job.number, replace(result, index=index)
+            else:
+                message = result.message.replace(f"span {result.index}", f"span {index}", 1)
+                yield job.number, SpanFailure(index, message)

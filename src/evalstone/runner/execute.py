@@ -103,7 +103,7 @@ class _Asking:
         self.prepared, self.model, self.store = prepared, model, store
         self.run_id, self.attempt_id = run_id, attempt_id
         self.observe = observe or _unobserved
-        self.chunks = chunks_of(prepared.bound)
+        self.chunks = chunks_of(prepared.bound, prepared.options.n_workers)
         self.n_answered = self.n_failed = self.n_to_retry = 0
 
     def run(self) -> None:

@@ -17,6 +17,7 @@ from evalstone.tasks.bound import BindOptions, BoundTask
 from evalstone.tasks.task import KIND_OF_OUTPUT_TYPE, Selection
 
 CHUNK_SAMPLES = 2000  # enough to fill many windows, few enough that rendering runs ahead of scoring
+MOST_CHUNKS = 8  # of these for several workers, who stand idle at a chunk's end: bounds memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class RunOptions:
     strict_env: bool = False  # versions become part of the run key
     extra: tuple[tuple[str, JsonValue], ...] = ()  # whatever else decides answers
     partial: bool = False  # leave out the members of a suite that cannot be asked
+    n_workers: int = 1  # processes that answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +128,19 @@ def refuse_unanswerable(selection: Selection, model: Model, leave: Container[str
     )
 
 
-def chunks_of(bound: Sequence[BoundTask]) -> list[tuple[BoundTask, ...]]:
+def chunks_of(bound: Sequence[BoundTask], n_workers: int = 1) -> list[tuple[BoundTask, ...]]:
     """Return the tasks in the order given, grouped so that work shared between neighbours is done once.
 
-    Tasks on the same data stay together (TruthfulQA's mc1 and mc2 ask the same questions); small ones are joined.
+    Tasks on the same data stay together (TruthfulQA's mc1 and mc2 ask the same questions); small ones are joined,
+    more of them where several workers answer.
     """
+    most = CHUNK_SAMPLES * min(n_workers, MOST_CHUNKS)
     chunks: list[list[BoundTask]] = []
     for one in bound:
         last = chunks[-1] if chunks else None
         if last is not None and (
             last[-1].plan.dataset_hash == one.plan.dataset_hash
-            or sum(b.plan.n_samples for b in last) + one.plan.n_samples <= CHUNK_SAMPLES
+            or sum(b.plan.n_samples for b in last) + one.plan.n_samples <= most
         ):
             last.append(one)
         else:
