@@ -4,8 +4,11 @@ EvalstoneError
 ├─ UsageError   the caller asked the impossible   UnknownName, PlanError, MissingExtra     exit 2
 ├─ DataError    outside data is not as promised   ChecksumMismatch, MalformedSample        exit 3
 ├─ StoreError   the store disagrees               SchemaTooNew, HashMismatch               exit 4
-└─ ModelError   a request could not be answered   Retryable, Permanent, PromptTooLong,
-                                                  NonFiniteLogits, ModelUnavailable        exit 5
+└─ ModelError   a request could not be answered                                            exit 5
+   ├─ Retryable   asking again later may work     Unreachable, ConnectionLost, TimedOut, RateLimited, ServerFailed,
+   │                                              MalformedAnswer
+   ├─ Permanent   it would fail in the same way   PromptTooLong, NonFiniteLogits, RequestRefused, AnswerWithheld
+   └─ ModelUnavailable   no request can be answered
 
 A message says what happened, the value seen, what was expected, and what to do. A `ModelError` about one request is
 kept on that request's output and the run goes on; a failed request is never a wrong answer. Whatever else escapes is
@@ -95,6 +98,30 @@ class Retryable(ModelError):
     """Asking again later may work (a time-out, a rate limit)."""
 
 
+class Unreachable(Retryable):
+    """No connection to the server came about, so the request was not sent."""
+
+
+class ConnectionLost(Retryable):
+    """The connection broke before the whole answer had come."""
+
+
+class TimedOut(Retryable):
+    """No answer came within the time given."""
+
+
+class RateLimited(Retryable):
+    """The server asks for fewer requests."""
+
+
+class ServerFailed(Retryable):
+    """The server says that it failed, or has no room now."""
+
+
+class MalformedAnswer(Retryable):
+    """What the server sent is not an answer of the promised form."""
+
+
 class Permanent(ModelError):
     """Asking again would fail in the same way."""
 
@@ -107,5 +134,18 @@ class NonFiniteLogits(Permanent):
     """The model's logits hold NaN or infinity, so there is no score."""
 
 
+class RequestRefused(Permanent):
+    """The server does not take this request as it is."""
+
+
+class AnswerWithheld(Permanent):
+    """The server kept back what the model wrote (a content filter)."""
+
+
 class ModelUnavailable(ModelError):
-    """The model cannot be found or loaded at all."""
+    """The model cannot be found, loaded or reached at all."""
+
+
+def names_under(error: type[Exception]) -> frozenset[str]:
+    """Return the names of a class of errors and of all that derive from it, as outputs carry them."""
+    return frozenset({error.__name__}).union(*(names_under(kind) for kind in error.__subclasses__()))

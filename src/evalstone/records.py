@@ -263,7 +263,10 @@ class RunPlan:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a model is with the requests it was given; counted in tokens, which is what time goes with."""
+    """How far a model is with the requests it was given; counted in tokens, which is what time goes with.
+
+    A server's tokens are not counted: they are 0 then.
+    """
 
     n_outputs_done: int
     n_outputs: int
@@ -272,6 +275,7 @@ class Progress:
     n_tokens_done: int  # of the distinct ones
     n_from_cache: int = 0
     seconds: float = 0.0
+    note: str = ""  # of a server: how many requests are under way, and what was tried again
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,8 +284,8 @@ class WorkEstimate:
 
     n_requests: int
     n_asks: int
-    n_tokens_asked: int
-    n_tokens_distinct: int
+    n_tokens_asked: int | None  # None: only the server could count them
+    n_tokens_distinct: int | None
     memory_bytes: int | None = None
     seconds: float | None = None
     too_long: tuple[str, ...] = ()  # ids of requests whose context is cut or that cannot be asked

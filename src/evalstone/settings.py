@@ -30,6 +30,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("EVALSTONE_CODE_CONTAINER", "command of a container that runs model-written code, instead of bubblewrap"),
     Variable("EVALSTONE_BROWSER", "browser that prints a report to PDF (default: Chromium, Chrome, Edge or Brave)"),
     Variable("HF_TOKEN", "token for gated repositories on the Hub"),
+    Variable("OPENAI_API_KEY", "key for models behind an OpenAI-compatible server; sent to that server only"),
     Variable("HF_HUB_OFFLINE", "1: never ask the Hub"),
     Variable("COLUMNS", "width of tables where the output is no terminal"),
     Variable("NO_COLOR", "any value: no colours"),
@@ -107,5 +108,5 @@ def process_of() -> tuple[int, int]:
 
 def current() -> Mapping[str, str | None]:
     """Return every variable with its present value; secrets are not shown."""
-    secret = {"HF_TOKEN"}
+    secret = {"HF_TOKEN", "OPENAI_API_KEY"}
     return {v.name: ("(set)" if v.name in secret and read(v.name) else read(v.name)) for v in VARIABLES}

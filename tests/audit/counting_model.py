@@ -62,6 +62,11 @@ class CountingModel:
         """A name."""
         return ModelIdentity("counting", "counting", None, None, None, "float64", "float32", self._max_length)
 
+    takes_messages = False
+
+    def check(self) -> None:
+        """Find nothing."""
+
     def render(self, messages: Sequence[Message], *, continue_final: bool = False) -> str:
         """Return the texts joined."""
         return "\n".join(message.text for message in messages)

@@ -5,6 +5,7 @@ import pytest
 from evalstone.errors import UnknownName
 from evalstone.models.create import ELSEWHERE, MODELS, create_model
 from evalstone.models.local import LocalModel
+from evalstone.models.openai_compatible import OpenAIModel
 
 
 @pytest.mark.parametrize("name", ["hf", "huggingface", "hf-auto", "hf-causal", "hf-causal-experimental"])
@@ -13,6 +14,16 @@ def test_every_name_of_a_local_model_makes_one(name: str) -> None:
     model = create_model(name, "pretrained=some/model,use_accelerate=True,revision=main")
     assert isinstance(model, LocalModel)
     assert model.arguments.pretrained == "some/model"
+
+
+@pytest.mark.parametrize("end", ["completions", "chat-completions"])
+@pytest.mark.parametrize("place", ["local", "openai"])
+def test_every_name_of_a_server_makes_a_model(place: str, end: str) -> None:
+    """lm-eval's four kinds of OpenAI-compatible models are ours; nothing is sent before they are used."""
+    model = create_model(f"{place}-{end}", "model=m,base_url=http://127.0.0.1:9,num_concurrent=8,tokenizer=t")
+    assert isinstance(model, OpenAIModel)
+    assert (model.arguments.kind, model.arguments.num_concurrent) == (f"{place}-{end}", 8)
+    assert model.takes_messages == (end == "chat-completions")
 
 
 def test_what_the_caller_wrote_wins_over_what_a_profile_wants() -> None:
@@ -36,7 +47,7 @@ def test_every_model_name_of_lm_eval_is_answered() -> None:
     ("name", "message"),
     [
         ("sglang", "--model hf"),
-        ("openai-completions", "HTTP"),
+        ("anthropic-chat", "OpenAI-compatible interface: --model local-chat-completions"),
         ("hugingface", "huggingface"),
         ("gpt2/x", "pretrained="),
     ],

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from evalstone.api.evaluate import prepare_run, render_of
+from evalstone.api.evaluate import prepare_run
 from evalstone.api.options import EvaluateOptions
 from evalstone.api.run import Run
 from evalstone.audit.calibration import CalibrationAudit
@@ -18,6 +18,7 @@ from evalstone.errors import StoreError, UnknownName, UsageError
 from evalstone.models.model import Model
 from evalstone.records import JsonValue
 from evalstone.registry import nearest
+from evalstone.runner.plan import render_of
 from evalstone.tasks.bound import BoundTask
 
 __all__ = [

@@ -13,10 +13,8 @@ from evalstone.errors import UsageError
 from evalstone.models.create import create_model
 from evalstone.models.model import Model
 from evalstone.models.worker_process import serve_if_launched
-from evalstone.prompts.prompter import Render
-from evalstone.records import Message
 from evalstone.runner.execute import execute
-from evalstone.runner.plan import PreparedRun, prepare
+from evalstone.runner.plan import PreparedRun, prepare, render_of
 from evalstone.store import Store
 from evalstone.tasks.catalog import Catalog
 from evalstone.tasks.profiles import DEFAULT_PROFILE, find_profile
@@ -106,15 +104,6 @@ def first_prompts(model: Any, tasks: str | Sequence[str], **options: Unpack[Eval
         if sample is not None:
             found.append((bound.plan.name, bound.request(sample, render).prompt))
     return found
-
-
-def render_of(model: Model) -> Render:
-    """Return the function that puts messages into a model's chat template."""
-
-    def render(messages: Sequence[Message], continue_final: bool) -> str:
-        return model.render(messages, continue_final=continue_final)
-
-    return render
 
 
 def split_names(tasks: str | Sequence[str]) -> list[str]:

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from evalstone.api.evaluate import render_of
 from evalstone.api.run import Run
 from evalstone.audit.question_blind import question_blind_floor
 from evalstone.errors import DataError
 from evalstone.models.model import Model
 from evalstone.report.from_store import save_summary
-from evalstone.runner.plan import PreparedRun
+from evalstone.runner.plan import PreparedRun, render_of
 
 __all__ = ["add_question_blind"]
 

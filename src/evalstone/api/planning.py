@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
-from evalstone.api.evaluate import prepare_run, render_of
+from evalstone.api.evaluate import prepare_run
 from evalstone.api.options import EvaluateOptions
 from evalstone.api.power import PowerLine, WantedPower, power_of_plan
 from evalstone.records import RunPlan, WorkEstimate
-from evalstone.runner.plan import chunks_of
+from evalstone.runner.plan import chunks_of, render_of
 
 TaskNames = tuple[str, ...]
 

@@ -16,6 +16,7 @@ from evalstone.api.evaluate import evaluate, prepare_run
 from evalstone.api.options import EvaluateOptions
 from evalstone.api.run import Run
 from evalstone.errors import UsageError
+from evalstone.models.create import arguments_of
 from evalstone.records import JsonValue, Output, RunPlan
 from evalstone.store import SampleRecord
 from evalstone.tasks.catalog import Catalog
@@ -120,19 +121,12 @@ def _task_files(run: Run) -> Mapping[str, str]:
 
 def _options(plan: RunPlan) -> dict[str, Any]:
     """Return the options of `evaluate` that lead to this plan."""
-    model = plan.model
-    arguments = {**dict(model.options), "numerics": model.numerics, "too_long": plan.too_long}
-    if model.kind != "fake":
-        arguments |= {"pretrained": model.name, "dtype": model.dtype, "max_length": model.max_length}
-        arguments |= {"revision": model.revision} if model.revision else {}
-    else:
-        arguments = dict(model.options)
     extra = dict(plan.extra)
     preset = extra.get("prompt_preset") or {}
     content = preset.get("content")  # runs made before presets were kept have the name alone
     samples = {task.name: task.sample_indices for task in plan.tasks if task.sample_indices is not None}
     return {
-        "model_args": arguments,
+        "model_args": arguments_of(plan.model) | {"too_long": plan.too_long},
         "limit": plan.limit,
         "samples": samples or None,
         "seed": plan.seed,

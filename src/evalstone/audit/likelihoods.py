@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from evalstone.errors import UsageError
 from evalstone.models.model import Model
 from evalstone.records import Ask, LoglikelihoodAsk, Progress, Request, RollingAsk
 
@@ -29,9 +30,15 @@ class Likelihoods:
         return self._ask([((context,), LoglikelihoodAsk(0, text)) for context, text in pairs])
 
     def n_tokens(self, texts: Sequence[str]) -> int:
-        """Return how many tokens these texts have together; asks nothing."""
+        """Return how many tokens these texts have together; asks nothing.
+
+        Raises: UsageError where only a server could count them.
+        """
         requests = [_request(i, (), (RollingAsk(0, text),)) for i, text in enumerate(texts)]
-        return self.model.estimate(requests).n_tokens_asked
+        n_tokens = self.model.estimate(requests).n_tokens_asked
+        if n_tokens is None:
+            raise UsageError("the model's tokenizer is not here; name it: tokenizer=<folder or Hub id>")
+        return n_tokens
 
     def _ask(self, asked: Sequence[tuple[tuple[str, ...], Ask]]) -> list[float | None]:
         requests = [_request(i, segments, (ask,)) for i, (segments, ask) in enumerate(asked)]

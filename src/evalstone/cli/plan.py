@@ -64,15 +64,15 @@ def print_plan(planned: "PlannedRun") -> None:
     for chunk in planned.chunks:
         work = chunk.work
         shown = chunk.tasks[0] + (f" +{len(chunk.tasks) - 1}" if len(chunk.tasks) > 1 else "")
-        table.add_row(shown, f"{chunk.n_samples:,}", f"{work.n_asks:,}", f"{work.n_tokens_asked:,}",
-                      f"{work.n_tokens_distinct:,}", _shared(work.n_tokens_asked, work.n_tokens_distinct),
+        table.add_row(shown, f"{chunk.n_samples:,}", f"{work.n_asks:,}", _count(work.n_tokens_asked),
+                      _count(work.n_tokens_distinct), _shared(work.n_tokens_asked, work.n_tokens_distinct),
                       "-" if work.seconds is None else clock(work.seconds))  # fmt: skip
     works = [chunk.work for chunk in planned.chunks]
     if len(works) > 1:
-        asked, distinct = sum(w.n_tokens_asked for w in works), sum(w.n_tokens_distinct for w in works)
+        asked, distinct = _sum([w.n_tokens_asked for w in works]), _sum([w.n_tokens_distinct for w in works])
         seconds = [w.seconds for w in works if w.seconds is not None]
         table.add_row("all", f"{sum(c.n_samples for c in planned.chunks):,}", f"{sum(w.n_asks for w in works):,}",
-                      f"{asked:,}", f"{distinct:,}", _shared(asked, distinct),
+                      _count(asked), _count(distinct), _shared(asked, distinct),
                       clock(sum(seconds)) if seconds else "-")  # fmt: skip
     print_rich(table)
     memory = max((w.memory_bytes or 0 for w in works), default=0)
@@ -121,5 +121,14 @@ def _needed(n: int, needed: int | None) -> str:
     return "-" if needed is None else f"{needed:,}{'+' if needed > n else ' '}"
 
 
-def _shared(asked: int, distinct: int) -> str:
-    return f"{1 - distinct / asked:.0%}" if asked else "-"
+def _shared(asked: int | None, distinct: int | None) -> str:
+    return f"{1 - distinct / asked:.0%}" if asked and distinct is not None else "-"
+
+
+def _count(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"
+
+
+def _sum(numbers: "Sequence[int | None]") -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None

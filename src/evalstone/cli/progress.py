@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 
 if TYPE_CHECKING:
+    from evalstone.records import Progress
     from evalstone.runner.execute import RunProgress
 
 LINE_EVERY_SECONDS = 15.0
@@ -19,7 +20,9 @@ LINE_EVERY_SECONDS = 15.0
 def summary_of(progress: "RunProgress") -> str:
     """Return one line: where the run is, what was shared, how fast it goes and how long it will take."""
     model = progress.model
-    saved = 1.0 - model.n_tokens_distinct / model.n_tokens_asked if model.n_tokens_asked else 0.0
+    if not model.n_tokens_asked:
+        return _counted_in_answers(model)
+    saved = 1.0 - model.n_tokens_distinct / model.n_tokens_asked
     rate = model.n_tokens_done / model.seconds if model.seconds > 0 else 0.0
     left = (model.n_tokens_distinct - model.n_tokens_done) / rate if rate else None
     parts = [
@@ -34,6 +37,17 @@ def summary_of(progress: "RunProgress") -> str:
     if left is not None:
         parts.append(f"{clock(left)} left")
     return ", ".join(parts)
+
+
+def _counted_in_answers(model: "Progress") -> str:
+    """Return one line about a server's answers, whose tokens are not counted."""
+    parts = [f"{model.n_outputs_done:,} of {model.n_outputs:,} answers"]
+    if model.n_from_cache:
+        parts.append(f"{model.n_from_cache:,} known before")
+    if model.seconds > 0 and model.n_outputs_done:
+        rate = model.n_outputs_done / model.seconds
+        parts.append(f"{rate:,.1f} answers/s, {clock((model.n_outputs - model.n_outputs_done) / rate)} left")
+    return ", ".join([*parts, *([model.note] if model.note else [])])
 
 
 def clock(seconds: float) -> str:
@@ -85,7 +99,10 @@ class ProgressLine:
         if self.quiet:
             return
         if self._bar is not None:
-            done = progress.model.n_tokens_done / max(progress.model.n_tokens_distinct, 1)
+            model = progress.model
+            done = model.n_tokens_done / max(model.n_tokens_distinct, 1)
+            if not model.n_tokens_asked:
+                done = model.n_outputs_done / max(model.n_outputs, 1)
             self._bar.update(self._task, completed=done, description=title_of(progress), text=summary_of(progress))
         elif time.monotonic() - self._last_line >= LINE_EVERY_SECONDS:
             self._last_line = time.monotonic()

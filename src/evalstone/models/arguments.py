@@ -185,13 +185,21 @@ def parse_arguments(given: str | Mapping[str, Any] | None, option: str = "model_
     return values
 
 
-def _boolean(name: str, value: Any) -> bool:
+def boolean(name: str, value: Any) -> bool:
+    """Return the value of a model argument that is true or false.
+
+    Raises: UsageError.
+    """
     if isinstance(value, bool):
         return value
     raise UsageError(f"{name}={value!r} is neither True nor False")
 
 
-def _positive(name: str, value: Any, least: int = 1) -> int:
+def whole_number(name: str, value: Any, least: int = 1) -> int:
+    """Return the value of a model argument that is a whole number from `least`.
+
+    Raises: UsageError.
+    """
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value
     raise UsageError(f"{name}={value!r}; expected a whole number from {least}")
@@ -238,10 +246,10 @@ def _check_types(values: Mapping[str, Any]) -> None:
     """
     for name in ("trust_remote_code", "use_fast_tokenizer", "add_bos_token", "enable_thinking"):
         if name in values:
-            _boolean(name, values[name])
+            boolean(name, values[name])
     for name, least in (("max_length", 1), ("prefix_token_id", 0), ("window_tokens", 1), ("n_threads", 1), *WRITING):
         if name in values:
-            _positive(name, values[name], least)
+            whole_number(name, values[name], least)
     if values.get("generation_config", "model") not in ("model", "none"):
         raise UsageError(f"generation_config={values['generation_config']!r}; expected model or none")
     if values.get("too_long", "cut") not in ("cut", "error"):

@@ -13,6 +13,7 @@ import numpy as np
 
 from evalstone.engine.spans import IntArray, SpanBatch
 from evalstone.errors import Permanent, PromptTooLong
+from evalstone.models.characters import Characters
 from evalstone.models.model import OutputCache
 from evalstone.models.tokens import Encoder, Pair, rolling_windows
 from evalstone.records import (
@@ -89,7 +90,7 @@ def failed(asked: Output, why: str | None, kind: str | None) -> Output:
 class AskReader:
     """Turns requests into asked spans for one model."""
 
-    encoder: Encoder
+    encoder: Encoder | Characters
     max_length: int
     too_long: str
     fingerprint: bytes | None  # what besides tokens decides an answer; None: answers are not kept across runs
@@ -121,7 +122,7 @@ class AskReader:
                 "token; change the task's target_delimiter or the choice's text"
             )
         elif not context.size:
-            asked.error = "the context is empty and this tokenizer has neither BOS nor EOS; name one: prefix_token_id="
+            asked.error = "the context is empty, and no BOS or EOS stands for it; name one: prefix_token_id="
         elif scored.size > self.max_length:
             asked.error, asked.error_kind = _too_long(f"the continuation has {scored.size} tokens", self.max_length)
         elif n_over > 0 and self.too_long == "error":

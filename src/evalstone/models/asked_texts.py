@@ -84,6 +84,7 @@ class TextReader:
     too_long: str
     fingerprint: bytes | None  # what besides tokens and settings decides a text; None: answers are not kept
     default_max_tokens: int = DEFAULT_MAX_TOKENS
+    eos_text: str | None = None  # in place of the tokenizer's own
 
     def read(self, requests: Sequence[Request]) -> list[AskedText]:
         """Return every generate ask of the requests as tokens; one that cannot be asked carries its error.
@@ -92,16 +93,13 @@ class TextReader:
         """
         pairs = [(r, a) for r in requests for a in r.asks if isinstance(a, GenerateAsk)]
         tokens = self._encode(["".join(request.segments) for request, _ in pairs])
-        eos = self.encoder.tokenizer.eos_token_id
-        eos_text = None if eos is None else str(self.encoder.tokenizer.decode([eos], skip_special_tokens=False))
+        eos, eos_text = self.encoder.tokenizer.eos_token_id, self.eos_text
+        if eos_text is None and eos is not None:
+            eos_text = str(self.encoder.tokenizer.decode([eos], skip_special_tokens=False))
         result = []
         for (request, ask), context in zip(pairs, tokens, strict=True):
             settings = ask.settings
-            if settings.do_sample and not settings.temperature > 0:
-                raise UsageError(
-                    f"{request.id}: do_sample=True with temperature={settings.temperature}; name a temperature above "
-                    "0, or leave do_sample out for greedy answers"
-                )
+            refuse_contradiction(request.id, settings)
             asked = AskedText(request.id, ask.index, settings, settings.max_tokens or self.default_max_tokens)
             asked.stops = stop_texts(settings.stop, eos_text)
             self._fit(asked, context)
@@ -149,18 +147,28 @@ class TextReader:
             if n_over > 0:
                 asked.n_cut_tokens = n_over
                 asked.tokens = context[n_over:]
-            self._name(asked)
+            name_by_content(asked, asked.tokens.tobytes(), self.fingerprint)
 
-    def _name(self, asked: AskedText) -> None:
-        """Give the ask its digest."""
-        given = asdict(asked.settings)
-        for name in ("seed", "repeats", "max_tokens", "stop"):
-            del given[name]
-        whole = hashlib.blake2b(self.fingerprint or b"", digest_size=20)
-        whole.update(canonical_json(["generate_until", given, asked.max_tokens, asked.stops]).encode())
-        whole.update(asked.tokens.tobytes())
-        asked.digest = whole.hexdigest()
-        asked.is_kept = self.fingerprint is not None
+
+def refuse_contradiction(request_id: str, settings: GenerationSettings) -> None:
+    """Raise UsageError for settings that ask to draw tokens without a temperature."""
+    if settings.do_sample and not settings.temperature > 0:
+        raise UsageError(
+            f"{request_id}: do_sample=True with temperature={settings.temperature}; name a temperature above "
+            "0, or leave do_sample out for greedy answers"
+        )
+
+
+def name_by_content(asked: AskedText, prompt: bytes, fingerprint: bytes | None) -> None:
+    """Give an ask its digest; without a fingerprint of the model it holds within one answer only."""
+    given = asdict(asked.settings)
+    for name in ("seed", "repeats", "max_tokens", "stop"):
+        del given[name]
+    whole = hashlib.blake2b(fingerprint or b"", digest_size=20)
+    whole.update(canonical_json(["generate_until", given, asked.max_tokens, asked.stops]).encode())
+    whole.update(prompt)
+    asked.digest = whole.hexdigest()
+    asked.is_kept = fingerprint is not None
 
 
 def prompt_of(

@@ -1,11 +1,14 @@
 """A model from its kind's name and its arguments: the one door for the command line, the API and the queue."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from evalstone.errors import UnknownName, UsageError
 from evalstone.models.arguments import local_arguments, parse_arguments
 from evalstone.models.model import Model
+from evalstone.models.openai_arguments import KINDS, openai_arguments
+from evalstone.records import JsonValue, ModelIdentity
 from evalstone.registry import Registry, nearest
 
 Factory = Callable[[Mapping[str, Any]], Model]
@@ -18,6 +21,7 @@ MODELS: Registry[Factory] = Registry(
             ("hf", "huggingface", "hf-auto", "hf-causal", "hf-causal-experimental"), "evalstone.models.create:local"
         ),
         "vllm": "evalstone.models.create:vllm",
+        **{kind: f"evalstone.models.create:{kind.replace('-', '_')}" for kind in KINDS},
         **dict.fromkeys(("fake", "dummy"), "evalstone.models.create:fake"),
     },
 )
@@ -51,11 +55,7 @@ ELSEWHERE: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         (
-            "openai-completions",
-            "openai-chat-completions",
             "azure-openai-chat-completions",
-            "local-completions",
-            "local-chat-completions",
             "sglang-generate-api",
             "anthropic",
             "anthropic-completions",
@@ -67,7 +67,7 @@ ELSEWHERE: Mapping[str, str] = {
             "textsynth",
             "watsonx_llm",
         ),
-        "models behind an HTTP interface are not served yet; local weights run with --model hf",
+        "name its OpenAI-compatible interface: --model local-chat-completions --model_args model=...,base_url=...",
     ),
 }
 
@@ -94,6 +94,18 @@ def create_model(name: str, model_args: str | Mapping[str, Any] | None = None, *
         raise UnknownName("model", name, nearest(name, {**places, **ELSEWHERE}), remedy)
     factory = MODELS.load(name)
     return factory(arguments)
+
+
+def arguments_of(identity: ModelIdentity) -> dict[str, JsonValue]:
+    """Return the arguments that lead to a model again."""
+    arguments = dict(identity.options)
+    if identity.kind == "fake":
+        return arguments
+    if identity.kind in KINDS:
+        return arguments | {"max_length": identity.max_length}
+    arguments |= {"numerics": identity.numerics, "pretrained": identity.name, "dtype": identity.dtype}
+    arguments |= {"max_length": identity.max_length}
+    return arguments | ({"revision": identity.revision} if identity.revision else {})
 
 
 def local(arguments: Mapping[str, Any]) -> Model:
@@ -123,6 +135,22 @@ def vllm(arguments: Mapping[str, Any]) -> Model:
     from evalstone.models.vllm_arguments import vllm_arguments
 
     return VllmModel(vllm_arguments(arguments))
+
+
+def behind_server(kind: str, arguments: Mapping[str, Any]) -> Model:
+    """Return a model behind an OpenAI-compatible server.
+
+    Raises: UsageError.
+    """
+    from evalstone.models.openai_compatible import OpenAIModel
+
+    return OpenAIModel(openai_arguments(kind, arguments))
+
+
+local_completions = partial(behind_server, "local-completions")
+local_chat_completions = partial(behind_server, "local-chat-completions")
+openai_completions = partial(behind_server, "openai-completions")
+openai_chat_completions = partial(behind_server, "openai-chat-completions")
 
 
 def fake(arguments: Mapping[str, Any]) -> Model:

@@ -96,6 +96,14 @@ class FakeModel:
         template = content_hash("role: text")
         return ModelIdentity(name, "fake", content_hash(content), None, template, "float64", "float32")
 
+    @property
+    def takes_messages(self) -> bool:
+        """Whether chats are sent as messages: no, they become text here."""
+        return False
+
+    def check(self) -> None:
+        """Find nothing: it always answers."""
+
     def render(self, messages: Sequence[Message], *, continue_final: bool = False) -> str:
         """Return the chat as `role: text` lines."""
         text = "\n".join(f"{message.role}: {message.text}" for message in messages)

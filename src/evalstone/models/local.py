@@ -161,6 +161,14 @@ class LocalModel:
     def _renderer(self) -> ChatRenderer:
         return ChatRenderer(self.tokenizer, self.arguments.template_variables, self.arguments.chat_template)
 
+    @property
+    def takes_messages(self) -> bool:
+        """Whether chats are sent as messages: no, they become text here."""
+        return False
+
+    def check(self) -> None:
+        """Find nothing: what is wrong with the weights shows when they are loaded."""
+
     def render(self, messages: Sequence[Message], *, continue_final: bool = False) -> str:
         """Return `messages` as one text under the chat template; see `Model.render`.
 

@@ -41,6 +41,18 @@ class Model(Protocol):
         """The kinds of ask this model can answer."""
         ...
 
+    @property
+    def takes_messages(self) -> bool:
+        """Whether chats are sent as messages, which a server puts into the template; then nothing is rendered here."""
+        ...
+
+    def check(self) -> None:
+        """Find out, before a run is stored, what would fail every request; a local model has nothing to find out.
+
+        Raises: ModelUnavailable if no server answers, or it refuses the key.
+        """
+        ...
+
     def render(self, messages: Sequence[Message], *, continue_final: bool = False) -> str:
         """Return `messages` as one text under the model's chat template.
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from evalstone.engine.generation import StopCheck
 
-__all__ = ["REPLACEMENT", "FinalText", "StopFinder", "StopTexts", "final_text", "stop_texts"]
+__all__ = ["REPLACEMENT", "FinalText", "StopFinder", "StopTexts", "final_of_text", "final_text", "stop_texts"]
 
 REPLACEMENT = "\ufffd"  # how half a character is decoded
 
@@ -41,22 +41,31 @@ def final_text(
 ) -> FinalText:
     """Return what counts of the written tokens."""
     tokens = list(tokens)
+    if not isinstance(think_end, int):
+        return final_of_text(str(tokenizer.decode(tokens, skip_special_tokens=True)), stops, think_end)
     reasoning: str | None = None
-    if isinstance(think_end, int) and think_end in tokens:
+    if think_end in tokens:
         at = len(tokens) - 1 - tokens[::-1].index(think_end)
         reasoning = str(tokenizer.decode(tokens[: at + 1], skip_special_tokens=True))
         tokens = tokens[at + 1 :]
-    text = str(tokenizer.decode(tokens, skip_special_tokens=True))
-    if isinstance(think_end, int):
-        text = text.lstrip()
-    elif think_end and think_end in text:
+    text = str(tokenizer.decode(tokens, skip_special_tokens=True)).lstrip()
+    return FinalText(_before(stops, text), reasoning)
+
+
+def final_of_text(text: str, stops: Sequence[str], think_end: str | None = None) -> FinalText:
+    """Return what counts of a written text."""
+    reasoning: str | None = None
+    if think_end and think_end in text:
         reasoning, _, text = text.rpartition(think_end)
+    if think_end:
         text = text.lstrip()
-    elif think_end:
-        text = text.lstrip()
+    return FinalText(_before(stops, text), reasoning)
+
+
+def _before(stops: Sequence[str], text: str) -> str:
     for stop in stops:
-        text = text.split(stop)[0]
-    return FinalText(text, reasoning)
+        text = text.split(stop, maxsplit=1)[0]
+    return text
 
 
 @dataclass(frozen=True, slots=True)

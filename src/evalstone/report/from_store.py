@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
+from urllib.parse import urlsplit
 
 from evalstone.errors import UnknownName
 from evalstone.records import Estimate, JsonValue, LoglikelihoodAsk, RunPlan, TaskPlan
@@ -164,6 +165,8 @@ def facts_shown(row: RunRow) -> Iterator[tuple[str, str]]:
     if "unknown" not in plan.model.dtype:
         sure = plan.model.numerics == "float32" or "unknown" in plan.model.numerics
         yield "dtype", plan.model.dtype if sure else f"{plan.model.dtype}, {plan.model.numerics}"
+    if base_url := dict(plan.model.options).get("base_url"):
+        yield "server", f"at {urlsplit(base_url).netloc}"
     if plan.limit is not None:
         size = (
             f"{plan.limit:.0%} of the samples" if plan.limit < 1 else f"{counted(int(plan.limit), 'sample')} per task"

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
+from evalstone.errors import Retryable, names_under
 from evalstone.models.model import Model
 from evalstone.records import (
     GenerateAsk,
     JsonValue,
-    Message,
     Output,
     Progress,
     Request,
@@ -21,14 +21,14 @@ from evalstone.records import (
     ScoreStatus,
     content_hash,
 )
-from evalstone.runner.plan import PreparedRun, chunks_of, environment
+from evalstone.runner.plan import PreparedRun, chunks_of, environment, render_of
 from evalstone.store import Store
 from evalstone.tasks.bound import BoundTask
 from evalstone.tasks.task import MetricSpec, Task
 
 SCORING_VERSION = 1  # raise it when the same outputs would get another score
 SCORING_HASH = content_hash({"scoring": SCORING_VERSION})
-RETRIED_KINDS = frozenset({"Retryable", "ModelError"})
+RETRIED_KINDS = names_under(Retryable) | {"ModelError"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,8 @@ def execute(
     Raises: ModelUnavailable if the model cannot be loaded; StoreError if the store cannot be written. Whatever
         ends the attempt early, outputs received until then are kept.
     """
+    if not store.is_complete(prepared.plan):
+        model.check()
     opened = store.open_run(prepared.plan, facts={**environment(), **_task_files(prepared)}, command=command)
     n_requests = sum(task.n_samples for task in prepared.plan.tasks)
     if opened.is_complete:
@@ -103,6 +105,7 @@ class _Asking:
         self.prepared, self.model, self.store = prepared, model, store
         self.run_id, self.attempt_id = run_id, attempt_id
         self.observe = observe or _unobserved
+        self.put = render_of(model)  # tasks that are put as plain text do not ask for it
         self.chunks = chunks_of(prepared.bound, prepared.options.n_workers)
         self.n_answered = self.n_failed = self.n_to_retry = 0
 
@@ -130,15 +133,11 @@ class _Asking:
         requests: list[Request] = []
         samples: dict[str, Sample] = {}
         for one in bound:
-            made = list(one.requests(self._put))
+            made = list(one.requests(self.put))
             requests += made
             by_index = {sample.index: sample for sample in one.samples()}
             samples |= {request.id: by_index[request.sample_index] for request in made}
         return _Chunk(bound, requests, samples)
-
-    def _put(self, messages: Sequence[Message], continue_final: bool) -> str:
-        """Put a conversation into the model's chat template; tasks that are put as plain text do not ask for it."""
-        return self.model.render(messages, continue_final=continue_final)
 
     def _next_turn(self, chunk: _Chunk) -> _Chunk | None:
         """Return what follows the answers to a chunk: the next turns of its conversations; None where there are none.
@@ -154,7 +153,7 @@ class _Asking:
         samples: dict[str, Sample] = {}
         for request in asked:
             sample = chunk.samples[request.id]
-            following = tasks[request.task].next(request, sample, answers.get(request.id, ()), self._put)
+            following = tasks[request.task].next(request, sample, answers.get(request.id, ()), self.put)
             if following is not None:
                 requests.append(following)
                 samples[following.id] = sample

@@ -5,12 +5,12 @@ run that is wholly in the store is recognised from its key alone.
 """
 
 import platform
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from evalstone.errors import PlanError
 from evalstone.models.model import Model
-from evalstone.records import JsonValue, RunPlan
+from evalstone.records import JsonValue, Message, RunPlan
 from evalstone.runner.bind_tasks import Wanted, bind_tasks
 from evalstone.settings import VERSION
 from evalstone.tasks.bound import BindOptions, BoundTask
@@ -54,6 +54,7 @@ def prepare(selection: Selection, model: Model, options: RunOptions) -> Prepared
         raise PlanError("no task is selected; name at least one with --tasks (see `evalstone ls tasks`)")
     unanswerable = _unanswerable_members(selection, model)
     refuse_unanswerable(selection, model, leave=unanswerable)
+    _refuse_plain_text(selection, model, options)
     _refuse_strange_samples(selection, options)
     selection, bound = bind_tasks(selection, unanswerable, Wanted(options.bind, dict(options.samples), options.partial))
     bind_options = options.bind
@@ -122,10 +123,48 @@ def refuse_unanswerable(selection: Selection, model: Model, leave: Container[str
         return
     shown = ", ".join(refused[:5]) + (f" and {len(refused) - 5} more" if len(refused) > 5 else "")
     kinds = sorted({t.output_type for t in selection.tasks if t.name in set(refused)})
+    remedy = "leave those tasks out"
+    if model.takes_messages:
+        remedy += (
+            ", put their questions to be answered in writing (--prompting cot), or ask a completions endpoint "
+            "(--model local-completions): a chat endpoint gives no log-probabilities of a given text"
+        )
     raise PlanError(
         f"model '{model.identity.name}' ({model.identity.kind}) cannot answer {', '.join(kinds)}, "
-        f"which these tasks ask for: {shown}; it can answer {', '.join(sorted(able))}; leave those tasks out"
+        f"which these tasks ask for: {shown}; it can answer {', '.join(sorted(able))}; {remedy}"
     )
+
+
+def _refuse_plain_text(selection: Selection, model: Model, options: RunOptions) -> None:
+    """Raise PlanError where a model that is sent messages would be asked in text."""
+    if not model.takes_messages:
+        return
+    who = f"model '{model.identity.name}' ({model.identity.kind}) is sent messages"
+    if options.bind.preset is not None or options.chat_template_name is not None:
+        raise PlanError(
+            f"{who}, and its server puts them into a template of its own; leave out --prompt_preset and the name of a "
+            "template, or ask a completions endpoint (--model local-completions)"
+        )
+    plain = [task.name for task in selection.tasks if task.prompt.turns is None]
+    if plain and not options.bind.apply_chat_template:
+        raise PlanError(f"{who}, and {plain[0]} would be plain text; add --apply_chat_template")
+    classes = [task.name for task in selection.tasks if task.python_class is not None]
+    if classes:
+        raise PlanError(
+            f"{who}, and {classes[0]} is a Python class of lm-eval, which makes text; leave it out, or ask a "
+            "completions endpoint (--model local-completions)"
+        )
+
+
+def render_of(model: Model) -> Callable[[Sequence[Message], bool], str] | None:
+    """Return what puts messages into a model's chat template; None where its server does that."""
+    if model.takes_messages:
+        return None
+
+    def render(messages: Sequence[Message], continue_final: bool) -> str:
+        return model.render(messages, continue_final=continue_final)
+
+    return render
 
 
 def chunks_of(bound: Sequence[BoundTask], n_workers: int = 1) -> list[tuple[BoundTask, ...]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
-from evalstone.errors import HashMismatch, Permanent
+from evalstone.errors import HashMismatch, Permanent, names_under
 from evalstone.records import Request, Sample
 from evalstone.store.connection import Database
 from evalstone.store.forms import Digests, TakenApart, hash_of, n_repeats, put_together, take_apart
@@ -19,11 +19,7 @@ from evalstone.store.text_table import chunks, load_texts, store_texts
 WRITTEN_AT_ONCE = 2000  # requests in one transaction: well under a second, so that other writers need not wait
 
 
-def _names_under(error: type[Exception]) -> set[str]:
-    return {error.__name__}.union(*(_names_under(kind) for kind in error.__subclasses__()))
-
-
-PERMANENT_ERRORS = sorted(_names_under(Permanent))  # asking again would fail in the same way
+PERMANENT_ERRORS = sorted(names_under(Permanent))  # asking again would fail in the same way
 
 _is_answer = outputs.c.error.is_(None) | outputs.c.error_kind.in_(PERMANENT_ERRORS)
 _n_answers = (

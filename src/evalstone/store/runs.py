@@ -90,6 +90,12 @@ def sealed_counts(seal: str) -> dict[str, int]:
         raise HashMismatch(f"a run's stored counts cannot be read: {seal!r}; `evalstone verify` names it") from error
 
 
+def is_complete(database: Database, key: str) -> bool:
+    """Return whether the run of a key is stored whole."""
+    with database.reading() as connection:
+        return connection.execute(select(runs.c.seal).where(runs.c.key == pack_hash(key))).scalar() is not None
+
+
 def open_run(database: Database, plan: RunPlan, *, facts: Mapping[str, JsonValue], command: str | None) -> OpenRun:
     """Find or make the run of a plan and begin an attempt."""
     key = plan.key

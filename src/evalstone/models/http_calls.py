@@ -1,0 +1,224 @@
+"""Requests to a server, several at once, each tried within its budget; every one ends in a value or a failure.
+
+An event loop in a thread of its own does the asking, so that the caller may be a plain program or a notebook; the
+values come back through a queue in the order in which they are had. Leaving the iteration early (Ctrl-C, an error)
+cuts the connections, so that the server stops too.
+"""
+
+import asyncio
+import queue
+import ssl
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+import httpx
+
+from evalstone.errors import MalformedAnswer, ModelUnavailable, Retryable
+from evalstone.models.http_failures import HttpFailure, failure_of_answer, failure_of_transport
+from evalstone.models.http_pace import Pace, Patience, RetryRules, Tries
+
+__all__ = ["Answered", "Call", "HttpCaller", "Server"]
+
+LONGEST_CONNECT_S = 10.0
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where requests go. `secrets` never appear in an error. Units: timeout_s of a whole request."""
+
+    url: str
+    headers: Mapping[str, str]
+    timeout_s: float
+    verify: ssl.SSLContext | bool = True
+    secrets: tuple[str, ...] = ()
+
+    def hide(self, text: str) -> str:
+        """Return a text without the secrets."""
+        for secret in self.secrets:
+            text = text.replace(secret, "(key)")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T, V]):
+    """One request. `read` makes a value of the answer's JSON, and raises HttpFailure where it is not as promised."""
+
+    about: T
+    body: Mapping[str, Any]
+    read: Callable[[Any], V]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Generic[T, V]):
+    """What became of a call: a value, or why there is none."""
+
+    about: T
+    value: V | None
+    failure: HttpFailure | None = None
+
+
+class HttpCaller:
+    """Asks one server. Pace and patience go on from call to call; `reset` forgives what was given up."""
+
+    def __init__(self, server: Server, n_at_once: int, rules: RetryRules) -> None:
+        self.server = server
+        self.rules = rules
+        self.pace = Pace(n_at_once)
+        self.patience = Patience(rules)
+        self.n_sent = 0
+
+    def reset(self) -> None:
+        """Begin a new run with patience as at first."""
+        self.patience.reset()
+
+    def ask(self, calls: Iterable[Call[T, V]]) -> Iterator[Answered[T, V]]:
+        """Yield what became of each call, as it comes.
+
+        Raises: ModelUnavailable where an answer shows that no request can be answered.
+        """
+        results: queue.SimpleQueue[Answered[T, V] | BaseException | None] = queue.SimpleQueue()
+        asking = _Asking(self, iter(calls), results)
+        thread = threading.Thread(target=asking.run, name="http", daemon=True)
+        thread.start()
+        try:
+            while (result := results.get()) is not None:
+                if isinstance(result, BaseException):
+                    raise result
+                yield result
+        finally:
+            asking.stop()
+            thread.join()
+
+    def note(self) -> str:
+        """Return how it goes, in a few words: how many at once, and what was tried again."""
+        counts = ", ".join(f"{n:,} {kind}" for kind, n in sorted(self.patience.retried.items()))
+        silent = f", nothing answered for {s:.0f} s" if (s := self.patience.silent_s) >= 1 else ""
+        return f"{self.pace.n_active} at once" + (f", tried again: {counts}" if counts else "") + silent
+
+
+class _Asking(Generic[T, V]):
+    """The calls of one iteration under way: workers that take the next call until none is left."""
+
+    def __init__(
+        self,
+        caller: HttpCaller,
+        calls: Iterator[Call[T, V]],
+        results: "queue.SimpleQueue[Answered[T, V] | BaseException | None]",
+    ) -> None:
+        self._caller = caller
+        self._calls = calls
+        self._results = results
+        self._has_begun = threading.Event()
+        self._cancel: Callable[[], object] = lambda: None
+
+    def run(self) -> None:
+        """Ask everything; the thread's whole work."""
+        end: BaseException | None = None
+        try:
+            asyncio.run(self._work())
+        except asyncio.CancelledError:
+            pass
+        except BaseExceptionGroup as group:
+            end = group.exceptions[0]
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the thread that iterates must be told
+            end = error
+        self._has_begun.set()
+        self._results.put(end)
+
+    def stop(self) -> None:
+        """End early; the connections are cut."""
+        self._has_begun.wait()
+        with suppress(RuntimeError):  # it has ended by itself
+            self._cancel()
+
+    async def _work(self) -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        if task is not None:
+            self._cancel = partial(loop.call_soon_threadsafe, task.cancel)
+        self._has_begun.set()
+        server, ceiling = self._caller.server, self._caller.pace.ceiling
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=ceiling)
+        # The whole request has its time in `_once`; httpx's own limits are for each read of it.
+        timeout = httpx.Timeout(server.timeout_s, connect=min(server.timeout_s, LONGEST_CONNECT_S), pool=None)
+        given: Any = {"headers": dict(server.headers), "timeout": timeout, "limits": limits, "verify": server.verify}
+        async with httpx.AsyncClient(**given) as client, asyncio.TaskGroup() as group:
+            for _ in range(ceiling):
+                group.create_task(self._take_calls(client))
+
+    async def _take_calls(self, client: httpx.AsyncClient) -> None:
+        for call in self._calls:  # shared by all workers: each takes the next
+            try:
+                self._results.put(Answered(call.about, await self._ask(client, call)))
+            except HttpFailure as failure:
+                self._results.put(Answered(call.about, None, failure))
+
+    async def _ask(self, client: httpx.AsyncClient, call: Call[T, V]) -> V:
+        """Return the value of one call, tried again while its budget lasts.
+
+        Raises: HttpFailure; ModelUnavailable.
+        """
+        tries = Tries()
+        while True:
+            try:
+                return await self._attempt(client, call)
+            except HttpFailure as failure:
+                wait, was_taken = tries.wait_after(failure, self._caller.patience), failure.was_taken
+            if was_taken:
+                await asyncio.sleep(wait)
+            else:  # it is the server that needs the rest
+                self._caller.pace.pause(wait)
+
+    async def _attempt(self, client: httpx.AsyncClient, call: Call[T, V]) -> V:
+        """Return the value of one attempt, and let pace and patience know how it went.
+
+        Raises: HttpFailure; ModelUnavailable.
+        """
+        pace, patience = self._caller.pace, self._caller.patience
+        entered_at = await pace.enter()
+        try:
+            if patience.given_up is not None:
+                raise HttpFailure(Retryable, patience.given_up)  # noqa: TRY301 - as one that was asked and failed
+            value = await self._once(client, call)
+        except HttpFailure as failure:
+            failure.message = self._caller.server.hide(failure.message)
+            patience.failed(failure)
+            if patience.is_hopeless(failure):
+                raise ModelUnavailable(failure.message) from None
+            if failure.is_overload:
+                pace.slow_down(entered_at)
+            raise
+        else:
+            patience.answered()
+            pace.speed_up()
+            return value
+        finally:
+            pace.leave()
+
+    async def _once(self, client: httpx.AsyncClient, call: Call[T, V]) -> V:
+        """Return the value of one attempt.
+
+        Raises: HttpFailure.
+        """
+        server = self._caller.server
+        self._caller.n_sent += 1
+        try:
+            async with asyncio.timeout(server.timeout_s):
+                answer = await client.post(server.url, json=call.body)
+        except (httpx.TransportError, TimeoutError) as error:
+            raise failure_of_transport(error, server.timeout_s) from None
+        except httpx.HTTPError as error:  # undecodable content, say
+            raise HttpFailure(MalformedAnswer, f"the answer cannot be read ({error})") from None
+        if not answer.is_success:
+            raise failure_of_answer(answer.status_code, answer.headers, answer.text)
+        try:
+            found = answer.json()
+        except ValueError:
+            beginning = answer.text[:80]
+            raise HttpFailure(MalformedAnswer, f"the answer is not JSON; it begins {beginning!r}") from None
+        return call.read(found)

@@ -1,0 +1,333 @@
+"""A model behind an OpenAI-compatible server: vLLM, llama.cpp, SGLang, OpenAI and many others.
+
+Prompts are made as for a local model, sent by `http_calls`, and answers read by `openai_bodies`. Nothing is sent
+before `check` or `answer`: a plan is made without the server. A request that fails is kept as failed, and the same
+run again asks for it; what shows that no request can be answered ends the run with one error.
+
+A server does not say which weights it has, so answers are kept for this run only, unless the user vouches for the
+weights by a name (`weights=`).
+"""
+
+import ssl
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, cast
+
+from evalstone.errors import ModelUnavailable, UsageError
+from evalstone.models import files
+from evalstone.models.asked_spans import Asked, Pending, Span, answered_before, chunks_of, fingerprint_of
+from evalstone.models.asked_texts import AskedText
+from evalstone.models.http_calls import Answered, Call, HttpCaller, Server
+from evalstone.models.http_failures import HttpFailure
+from evalstone.models.http_pace import RetryRules
+from evalstone.models.identity import template_text
+from evalstone.models.model import OutputCache
+from evalstone.models.openai_arguments import MODELS_WITH_PROMPT_LOGPROBS, OpenAIArguments
+from evalstone.models.openai_bodies import ServerScore, ServerText, read_score, read_text, score_body, text_body
+from evalstone.models.openai_prompts import PromptMaker
+from evalstone.models.openai_server import find_server
+from evalstone.models.progress import Observer
+from evalstone.models.render import ChatRenderer
+from evalstone.models.stops import final_of_text
+from evalstone.models.tokenizer import TokenizerSource, load_tokenizer
+from evalstone.models.tokenizer_facts import tokenizer_facts
+from evalstone.models.tokens import Encoder
+from evalstone.models.writing import first_text_ask, pieces_of, repeats_of, sort_out, text_of
+from evalstone.records import (
+    AskKind,
+    GenerateAsk,
+    JsonValue,
+    Message,
+    ModelIdentity,
+    Output,
+    Progress,
+    Request,
+    WorkEstimate,
+    content_hash,
+)
+from evalstone.settings import read
+
+__all__ = ["OpenAIModel"]
+
+Written = list[tuple[AskedText, int]]  # asks and repeats that wait for one text
+
+
+class OpenAIModel:
+    """A model that a server runs."""
+
+    def __init__(self, arguments: OpenAIArguments, rules: RetryRules | None = None) -> None:
+        self.arguments = arguments
+        self._rules = rules or RetryRules(arguments.max_retries, arguments.retry_budget)
+        self._is_checked = False
+        self._notes: list[str] = []
+
+    # ----------------------------------------------------------------------------------- what the model is
+
+    @cached_property
+    def identity(self) -> ModelIdentity:
+        """Which model this is: its name and its server, or the weights that the user vouches for. Sends nothing.
+
+        Raises: ModelUnavailable where the tokenizer cannot be found.
+        """
+        arguments, folder = self.arguments, self._tokenizer_folder
+        vouched = None if arguments.weights is None else content_hash({"vouched for by the user": arguments.weights})
+        template = template_text(folder) if folder else None
+        digests = files.Digests()
+        parts = {path.name: digests.of(path) for path in files.matching(folder, files.TOKENIZER)} if folder else {}
+        digests.save()
+        return ModelIdentity(
+            name=arguments.model,
+            kind=arguments.kind,
+            content_hash=vouched,
+            tokenizer_hash=files.combined_digest(parts),
+            template_hash=files.combined_digest({"template": template}) if template else None,
+            dtype="unknown",  # a server does not tell
+            numerics="numerics unknown",
+            max_length=None if self._encoder is None else arguments.max_length,
+            options=(("model", arguments.model), *arguments.options),
+        )
+
+    @property
+    def answers(self) -> frozenset[AskKind]:
+        """The kinds of ask this model can answer: a chat only writes, and whole texts need a tokenizer here."""
+        arguments = self.arguments
+        if arguments.is_chat or (arguments.is_openai and arguments.model not in MODELS_WITH_PROMPT_LOGPROBS):
+            return frozenset({AskKind.GENERATE})
+        return frozenset(AskKind) if arguments.tokenizer else frozenset({AskKind.GENERATE, AskKind.LOGLIKELIHOOD})
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether chats are sent as messages."""
+        return self.arguments.is_chat
+
+    @cached_property
+    def _tokenizer_folder(self) -> Any:
+        arguments = self.arguments
+        if arguments.tokenizer is None:
+            return None
+        try:
+            return files.folder_of(arguments.tokenizer, arguments.revision, weights=False)
+        except ModelUnavailable as error:
+            raise ModelUnavailable(
+                f"no tokenizer for {arguments.model}: {error}; name one with tokenizer=<folder or Hub id>, or send "
+                "texts with tokenizer_backend=none"
+            ) from error
+
+    @cached_property
+    def _encoder(self) -> Encoder | None:
+        arguments = self.arguments
+        if self._tokenizer_folder is None:
+            return None
+        tokenizer = load_tokenizer(
+            TokenizerSource(
+                self._tokenizer_folder, arguments.use_fast_tokenizer, trust_remote_code=arguments.trust_remote_code
+            )
+        )
+        return Encoder(tokenizer, add_bos_token=arguments.add_bos_token, prefix_token_id=arguments.prefix_token_id)
+
+    @cached_property
+    def _prompts(self) -> PromptMaker:
+        fingerprint = fingerprint_of(self.identity)
+        if fingerprint is not None:
+            fingerprint += content_hash([list(self.arguments.options), self.identity.tokenizer_hash]).encode()
+        return PromptMaker(self.arguments, self._encoder, fingerprint)
+
+    @cached_property
+    def _renderer(self) -> ChatRenderer:
+        if self._encoder is None:
+            raise UsageError(
+                "a chat template needs a tokenizer here: name one with tokenizer=<folder or Hub id>, or let the "
+                "server apply its own with --model local-chat-completions"
+            )
+        return ChatRenderer(self._encoder.tokenizer, {}, self.arguments.chat_template)
+
+    def render(self, messages: Sequence[Message], *, continue_final: bool = False) -> str:
+        """Return `messages` as one text under the tokenizer's chat template; see `Model.render`.
+
+        Raises: UsageError where there is none.
+        """
+        return self._renderer.render(messages, continue_final=continue_final)
+
+    # ----------------------------------------------------------------------------------------- the server
+
+    @cached_property
+    def _server(self) -> Server:
+        arguments, key = self.arguments, read("OPENAI_API_KEY")
+        if arguments.is_openai and key is None:
+            raise ModelUnavailable(f"{arguments.server} wants a key; set it as OPENAI_API_KEY")
+        headers = {**arguments.header, **({"Authorization": f"Bearer {key}"} if key else {})}
+        verify: ssl.SSLContext | bool = arguments.verify_certificate
+        if arguments.verify_certificate and arguments.ca_cert_path:
+            try:
+                verify = ssl.create_default_context(cafile=arguments.ca_cert_path)
+            except (OSError, ssl.SSLError) as error:
+                raise UsageError(f"ca_cert_path={arguments.ca_cert_path} cannot be read: {error}") from error
+        return Server(arguments.base_url, headers, arguments.timeout, verify, (key,) if key else ())
+
+    @cached_property
+    def _caller(self) -> HttpCaller:
+        return HttpCaller(self._server, self.arguments.num_concurrent, self._rules)
+
+    def check(self) -> None:
+        """Find out whether the server answers and takes the key; a new run has patience as at first.
+
+        Raises: ModelUnavailable.
+        """
+        self._caller.reset()
+        known = find_server(self._server, self.arguments.server)
+        if known and self.arguments.model not in known:
+            self._notes.append(f"the server lists {', '.join(known[:5])}, not {self.arguments.model}")
+        self._is_checked = True
+
+    # --------------------------------------------------------------------------------------------- answering
+
+    def answer(
+        self,
+        requests: Sequence[Request],
+        *,
+        cache: OutputCache | None = None,
+        observe: Observer | None = None,
+    ) -> Iterator[Output]:
+        """Yield one output per ask and repeat, each as soon as it is known; see `Model.answer`."""
+        if not self._is_checked:
+            self.check()
+        started, n_done, n_cached = time.perf_counter(), 0, 0
+        total = sum(repeats_of(ask) for request in requests for ask in request.asks)
+        try:
+            for output in self._outputs(requests, cache):
+                n_done, n_cached = n_done + 1, n_cached + output.from_cache
+                yield output
+                if observe is not None:
+                    seconds = time.perf_counter() - started
+                    observe(Progress(n_done, total, 0, 0, 0, n_cached, seconds, self._caller.note()))
+        except ModelUnavailable as error:
+            raise ModelUnavailable(self._explained(str(error))) from None
+
+    def _explained(self, message: str) -> str:
+        arguments = self.arguments
+        notes = f" ({'; '.join(self._notes)})" if self._notes else ""
+        return (
+            f"{arguments.base_url} cannot answer for model '{arguments.model}': {message}{notes}; check model, "
+            "base_url and OPENAI_API_KEY"
+        )
+
+    def _outputs(self, requests: Sequence[Request], cache: OutputCache | None) -> Iterator[Output]:
+        pending = Pending()
+        scored = [r for r in requests if any(not isinstance(ask, GenerateAsk) for ask in r.asks)]
+        for piece in chunks_of(scored):
+            unknown: list[Asked] = []
+            yield from answered_before(self._prompts.reader.read(piece), cache, unknown)
+            ready, spans = pending.add(unknown)
+            yield from map(pending.answer, ready)
+            for answered in self._caller.ask(map(self._score_call, spans)):
+                yield from self._scored(answered, pending)
+        for piece in pieces_of(requests):
+            work = sort_out(self._prompts.texts(piece), cache)
+            yield from work.known
+            for written in self._caller.ask(map(self._text_call, work.wanted.values())):
+                yield from self._written(written)
+
+    def _score_call(self, span: Span) -> Call[Span, ServerScore]:
+        prompt, part = self._prompts.scored(span)
+        return Call(span, score_body(self.arguments, prompt), partial(read_score, part=part))
+
+    def _scored(self, answered: Answered[Span, ServerScore], pending: Pending) -> Iterator[Output]:
+        """Yield the outputs that an answer completes, or fails."""
+        if answered.value is None:
+            failure = _failure(answered)
+            yield from (a.failure(failure.message, failure.error.__name__) for a in pending.failed(answered.about))
+            return
+        score = answered.value
+        for asked in pending.scored(answered.about, score.total_nats, score.is_greedy):
+            if self._encoder is None:  # until now it was counted in characters
+                asked.n_context_tokens, asked.n_tokens = score.n_context, score.n_scored
+            yield pending.answer(asked)
+
+    def _text_call(self, waiting: Written) -> Call[Written, ServerText]:
+        asked, repeat = waiting[0]
+        body = text_body(self.arguments, self._prompts.prompt_of(asked), asked, repeat)
+        return Call(waiting, body, partial(read_text, is_chat=self.arguments.is_chat))
+
+    def _written(self, answered: Answered[Written, ServerText]) -> Iterator[Output]:
+        """Yield the outputs of all that waited for one text."""
+        if answered.value is None:
+            failure = _failure(answered)
+            yield from (a.failure(repeat, failure.message, failure.error.__name__) for a, repeat in answered.about)
+            return
+        found = answered.value
+        for asked, repeat in answered.about:
+            final = final_of_text(found.text, asked.stops, self.arguments.think_end_token)
+            output = asked.output(repeat, final, found.n_tokens, found.finish_reason or "")
+            thoughts = [each for each in (found.reasoning, final.reasoning) if each]
+            yield replace(
+                output,
+                reasoning="\n".join(thoughts) or None,
+                tool_calls=found.tool_calls,
+                finish_reason=found.finish_reason,
+                n_context_tokens=found.n_context or output.n_context_tokens,
+            )
+
+    def stream(self, request: Request) -> Iterator[str]:
+        """Yield the text that answers the request's first generate ask, in one piece.
+
+        Raises: UsageError if it has none; a ModelError where there is no answer.
+        """
+        ask = first_text_ask(request)
+        once = replace(request, asks=(replace(ask, settings=replace(ask.settings, repeats=1)),))
+        for output in self.answer([once]):
+            yield text_of(output)
+
+    # ------------------------------------------------------------------------------------ looking at the work
+
+    def estimate(self, requests: Sequence[Request]) -> WorkEstimate:
+        """Return what answering would take, without the server; tokens are None where only the server knows them."""
+        asks = self._prompts.reader.read(requests)
+        texts = self._prompts.texts(requests)
+        n_asks = len(asks) + sum(text.settings.repeats for text in texts)
+        every: list[Asked | AskedText] = [*asks, *texts]
+        too_long = dict.fromkeys(a.request_id for a in every if a.n_cut_tokens or a.error_kind == "PromptTooLong")
+        counts = [self._prompts.n_tokens(text) for text in texts]
+        if self._encoder is None or None in counts:
+            return WorkEstimate(len(requests), n_asks, None, None, too_long=tuple(too_long))
+        spans = [span for asked in asks for span in asked.spans]
+        n_read = sum(_length(span) for span in spans)
+        n_sent = sum(_length(span) for span in {span.key: span for span in spans}.values())
+        n_texts = sum(
+            (cast("int", count) + text.max_tokens) * text.settings.repeats
+            for text, count in zip(texts, counts, strict=True)
+        )
+        return WorkEstimate(len(requests), n_asks, n_read + n_texts, n_sent + n_texts, too_long=tuple(too_long))
+
+    def split_tokens(self, context: str, continuation: str) -> tuple[list[str], int] | None:
+        """Return the texts of the tokens of context + continuation and the first scored one; None without tokenizer."""
+        return None if self._encoder is None else self._encoder.token_texts(context, continuation)
+
+    def describe(self) -> Mapping[str, JsonValue]:
+        """Return what belongs to an attempt: where the answers came from, how many at once, what was tried again."""
+        told: dict[str, JsonValue] = {"base_url": self.arguments.base_url, "device": "server"}
+        if "_caller" in self.__dict__:
+            pace, patience = self._caller.pace, self._caller.patience
+            told |= {
+                "num_concurrent": pace.ceiling,
+                "lowest_concurrency": pace.lowest,
+                "n_sent": self._caller.n_sent,
+                "tried_again": dict(patience.retried),
+                "given_up": patience.given_up,
+            }
+        if self.__dict__.get("_encoder") is not None:
+            told |= tokenizer_facts(self.__dict__["_encoder"].tokenizer, self.arguments.chat_template)
+        return {**told, **({"notes": list(self._notes)} if self._notes else {})}
+
+    def close(self) -> None:
+        """Hold nothing: connections last as long as an answer."""
+
+
+def _length(span: Span) -> int:
+    return int(span.context.size + span.scored.size)
+
+
+def _failure(answered: Answered[Any, Any]) -> HttpFailure:
+    """Return why a call has no value."""
+    return answered.failure or HttpFailure(ModelUnavailable, "no answer")
