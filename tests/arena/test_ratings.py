@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from evalstone.arena.ratings import ArenaRatings, RatingSettings, rate
-from evalstone.arena.votes import Votes, read_votes, votes_of_rows
+from evalstone.arena.vote_files import read_votes, votes_in
+from evalstone.arena.votes import Votes
+from evalstone.datasets.rows import Rows
 from evalstone.errors import DataError, UnknownName, UsageError
 
 Row = dict[str, Any]
@@ -29,7 +31,7 @@ def random_votes(rng: np.random.Generator, n: int, *models: str) -> list[Row]:
 
 def read(rows: list[Row]) -> Votes:
     """Return rows as votes."""
-    return votes_of_rows(rows, list(rows[0]))
+    return votes_in(Rows.of(rows), style=True)
 
 
 def ratings_of(found: ArenaRatings) -> dict[str, float]:

@@ -1,10 +1,17 @@
 """The style of answers: from columns, from published metadata, from the answers themselves."""
 
 import json
+from typing import Any
 
-from evalstone.arena.style import style_of
+from evalstone.arena.style import styles_in
+from evalstone.datasets.rows import Rows
 
 ANSWER = "# Title\n\n- **one**\n- two\n1. three\n\n```md\n# no header\n- no list\n**no bold**\n```\n"
+
+
+def style_of(row: dict[str, Any]) -> dict[str, tuple[float, float]]:
+    """Return the styles of a file with one row."""
+    return {style: (float(values[0, 0]), float(values[0, 1])) for style, values in styles_in(Rows.of([row])).items()}
 
 
 def test_counts_from_columns() -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from evalstone.arena.ratings import INITIAL, ArenaRatings, RatingSettings, rate
-from evalstone.arena.votes import Votes, read_votes
+from evalstone.arena.vote_files import read_votes
+from evalstone.arena.votes import Votes
 from evalstone.errors import UsageError
 
 __all__ = ["RatedVotes", "anchor_of", "rate_votes"]
@@ -61,7 +62,7 @@ def rate_votes(
         chosen = replace(chosen, anchor=anchor_of(anchor))
     if not 0.0 < chosen.confidence < 1.0:
         raise UsageError(f"the confidence is {chosen.confidence:g}; expected a share above 0 and below 1, such as 0.95")
-    votes = read_votes(Path(file), language=language)
+    votes = read_votes(Path(file), language=language, style=chosen.style)
     return RatedVotes(votes, rate(votes, chosen))
 
 

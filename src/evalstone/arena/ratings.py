@@ -67,7 +67,7 @@ class ApartModel:
     standing: Standing
     n_votes: int
     n_against_rated: int  # all won if it stands above, all lost if below
-    bound: float | None  # points that its rating lies above (below), as sure as the intervals
+    bound: float | None  # points it lies above (below), taking the rated ones' as known, style and side aside
 
 
 @dataclass(frozen=True, slots=True)

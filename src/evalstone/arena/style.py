@@ -1,16 +1,21 @@
 """What answers look like, apart from what they say: length, headers, lists, bold text, for style-controlled ratings."""
 
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["STYLES", "StylePair", "style_of"]
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstone.datasets.rows import Rows
+
+__all__ = ["STYLES", "styles_in"]
+
+Floats = NDArray[np.float64]
 
 STYLES = ("length", "headers", "lists", "bold")
-
-StylePair = tuple[float, float]
-"""How much of a style side A's answer has, and side B's."""
 
 COLUMNS = {
     "length": ("tokens", "length", "len", "sum_assistant_{side}_tokens"),
@@ -26,25 +31,39 @@ _MARKS = {
 }
 
 
-def style_of(row: Mapping[str, Any]) -> dict[str, StylePair]:
-    """Return each style that a vote's row tells of, for both sides.
+def styles_in(rows: Rows) -> dict[str, Floats]:
+    """Return each style that the rows tell of, for both sides; NaN where a row does not.
 
     Read from columns such as tokens_a and tokens_b, headers_a, lists_a, bold_a; from the counts in `conv_metadata` of
     LMArena's published votes; or counted in response_a and response_b, without code blocks.
+
+    Shapes: each [rows, 2], side A and side B.
     """
-    counted = {**_metadata(row.get("conv_metadata")), **row}
-    found: dict[str, StylePair] = {}
-    texts = [row.get(f"response_{side}") for side in "ab"]
+    metadata = [_parsed(value) for value in rows["conv_metadata"]] if "conv_metadata" in rows.column_names else []
+    found: dict[str, Floats] = {}
     for style in STYLES:
-        pair = [_count(counted, style, side) for side in "ab"]
-        if None in pair and None not in texts:
-            pair = [_in_text(str(text), style) for text in texts]
-        if pair[0] is not None and pair[1] is not None:
-            found[style] = (pair[0], pair[1])
+        sides = [_column(rows, metadata, style, side) for side in "ab"]
+        if sides[0] is not None and sides[1] is not None:
+            found[style] = np.column_stack([sides[0], sides[1]])
     return found
 
 
-def _metadata(value: Any) -> Mapping[str, Any]:
+def _column(rows: Rows, metadata: Sequence[Mapping[str, Any]], style: str, side: str) -> Floats | None:
+    """Return one side's style over all rows, from the first place that tells of it."""
+    names = [name.format(side=side) if "{" in name else f"{name}_{side}" for name in COLUMNS[style]]
+    for name in names:
+        if name in rows.column_names:
+            return np.array([_amount(value) for value in rows[name]])
+    for name in names:
+        if any(name in row for row in metadata):
+            return np.array([_amount(row.get(name)) for row in metadata])
+    if {"response_a", "response_b"} <= set(rows.column_names):
+        texts = rows[f"response_{side}"]
+        return np.array([math.nan if text is None else _in_text(str(text), style) for text in texts])
+    return None
+
+
+def _parsed(value: Any) -> Mapping[str, Any]:
     """Return the nested counts; in CSV files they are JSON."""
     if isinstance(value, str):
         try:
@@ -54,14 +73,11 @@ def _metadata(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _count(row: Mapping[str, Any], style: str, side: str) -> float | None:
-    for name in COLUMNS[style]:
-        value = row.get(name.format(side=side) if "{" in name else f"{name}_{side}")
-        if isinstance(value, Mapping):  # by level or kind: {"h1": 2, "h2": 0}
-            return float(sum(part for part in value.values() if part is not None))
-        if isinstance(value, int | float):
-            return float(value)
-    return None
+def _amount(value: Any) -> float:
+    """Return a count; by level or kind ({"h1": 2, "h2": 0}) it is added up; NaN where there is none."""
+    if isinstance(value, Mapping):
+        return float(sum(part for part in value.values() if part is not None))
+    return float(value) if isinstance(value, int | float) else math.nan
 
 
 def _in_text(text: str, style: str) -> float:

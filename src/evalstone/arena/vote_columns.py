@@ -1,13 +1,14 @@
 """Which column of a file of votes holds what: the names that published votes use, and what their verdicts mean."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from evalstone.datasets.rows import Rows
 from evalstone.errors import DataError
 
-__all__ = ["VoteColumns", "find_columns", "outcome_of"]
+__all__ = ["VoteColumns", "find_columns", "outcome_of", "verdicts_in"]
 
 SIDES = (("model_a", "model_b"), ("left", "right"))
 PROMPTS = ("prompt_id", "question_id", "prompt", "question", "instruction")
@@ -53,31 +54,32 @@ def find_columns(names: Sequence[str]) -> VoteColumns:
     return VoteColumns(*sides, winner, *(_first_of(known, names) for known in (PROMPTS, JUDGES, LANGUAGES)))
 
 
-def outcome_of(row: Mapping[str, Any], columns: VoteColumns) -> float | str | None:
+def verdicts_in(rows: Rows, columns: VoteColumns) -> list[Any]:
+    """Return each row's verdict as it is written; None where there is none."""
+    if columns.winner is not None:
+        return rows[columns.winner]
+    words = ("model_a", "model_b", "tie")
+    found: list[Any] = []
+    for values in zip(*(rows[name] for name in ONE_HOT), strict=True):
+        marked = [word for word, value in zip(words, values, strict=True) if str(value).lower() in {"1", "1.0", "true"}]
+        found.append(" and ".join(marked) or None)
+    return found
+
+
+def outcome_of(verdict: Any, first: str, second: str) -> float | str | None:
     """Return 1 where the first model won, 0 the second, 0.5 a tie; None without a verdict; else what was not known.
 
     A verdict is model_a, model_b (also a, b, left, right), the winning model's name, tie, `tie (bothbad)` or both_bad.
     """
-    if columns.winner is None:
-        return _one_hot(row)
-    given = row[columns.winner]
-    verdict = "" if given is None else str(given).strip()
-    word = verdict.lower()
+    given = "" if verdict is None else str(verdict).strip()
+    word = given.lower()
     if not word:
         return None
-    if word in FIRST_WON or verdict == str(row[columns.first]):
+    if word in FIRST_WON or given == first:
         return 1.0
-    if word in SECOND_WON or verdict == str(row[columns.second]):
+    if word in SECOND_WON or given == second:
         return 0.0
-    return 0.5 if TIED.fullmatch(word) else verdict
-
-
-def _one_hot(row: Mapping[str, Any]) -> float | str | None:
-    given = [row[name] for name in ONE_HOT]
-    marks = [str(value).lower() in {"1", "1.0", "true"} for value in given]
-    if not any(marks):
-        return None
-    return (1.0, 0.0, 0.5)[marks.index(True)] if sum(marks) == 1 else str(given)
+    return 0.5 if TIED.fullmatch(word) else given
 
 
 def _first_of(known: Iterable[str], names: Sequence[str]) -> str | None:

@@ -90,6 +90,8 @@ class Rows(Sequence[Row]):
         if isinstance(key, str):
             if key not in self._features:
                 raise DataError(f"no column '{key}'; the columns are {', '.join(self._features)}")
+            if self.table is not None:  # no need to decode the other columns
+                return cast("list[Any]", self.table[key].to_pylist())
             return [row[key] for row in self]
         if isinstance(key, slice):
             return [self._row(i) for i in range(*key.indices(self._n_rows))]

@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _NO_SPREAD = 1e-9  # logits: clusters that decide a strength each alone leave nothing to take its spread from
+_CELLS_AT_ONCE = 4_000_000  # bounds memory: 32 MB of scores
 _FARTHEST = 60.0  # logits: beyond it a chance is 0 or 1 to the last bit
 
 
@@ -97,16 +98,30 @@ def clustered_errors(
     """
     index, n_clusters = numbered(clusters, len(battles))
     columns = np.zeros((len(battles), 0)) if covariates is None else covariates
-    n, size = battles.n_models, battles.n_models + columns.shape[1]
-    cell = index * size
-    sums = np.bincount(cell + battles.first, fit.residuals, n_clusters * size)
-    sums -= np.bincount(cell + battles.second, fit.residuals, n_clusters * size)
-    scores = sums.reshape(n_clusters, size)
-    for place, column in enumerate(columns.T, start=n):
-        scores[:, place] = np.bincount(index, fit.residuals * column, n_clusters)
-    covariance = fit.inverse_curvature @ (scores.T @ scores) @ fit.inverse_curvature
+    n = battles.n_models
+    middle = np.zeros(fit.inverse_curvature.shape)
+    order = np.argsort(index, kind="stable")
+    ordered = index[order]
+    rows = max(1, _CELLS_AT_ONCE // len(middle))
+    for start in range(0, n_clusters, rows):
+        low, high = np.searchsorted(ordered, [start, start + rows])
+        sums = _scores(battles, columns, fit.residuals, order[low:high], ordered[low:high] - start)
+        middle += sums.T @ sums
+    covariance = fit.inverse_curvature @ middle @ fit.inverse_curvature
     seen = np.unique(np.concatenate([index * n + battles.first, index * n + battles.second]))
     return RatingErrors(covariance, n_clusters, np.bincount(seen % n, minlength=n))
+
+
+def _scores(battles: Battles, columns: Floats, residuals: Floats, votes: Ints, clusters: Ints) -> Floats:
+    """Return Σ r x over the votes of each cluster. Shapes: votes, clusters [some votes]; result [clusters, p]."""
+    n, size, n_clusters = battles.n_models, battles.n_models + columns.shape[1], int(clusters.max()) + 1
+    own, cell = residuals[votes], clusters * size
+    sums = np.bincount(cell + battles.first[votes], own, n_clusters * size).astype(np.float64)
+    sums -= np.bincount(cell + battles.second[votes], own, n_clusters * size)
+    sums = sums.reshape(n_clusters, size)
+    for place, column in enumerate(columns[votes].T, start=n):
+        sums[:, place] = np.bincount(clusters, own * column, n_clusters)
+    return sums
 
 
 def bootstrap_strengths(

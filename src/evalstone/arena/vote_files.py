@@ -1,0 +1,118 @@
+"""Files of votes: read by column, checked, and counted where a row is no vote."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstone.arena.style import styles_in
+from evalstone.arena.vote_columns import VoteColumns, find_columns, outcome_of, verdicts_in
+from evalstone.arena.votes import By, Votes
+from evalstone.datasets.files import read_files
+from evalstone.datasets.rows import Rows
+from evalstone.errors import DataError, UnknownName
+from evalstone.registry import nearest
+from evalstone.statistics.battles import Battles
+
+__all__ = ["read_votes", "votes_in"]
+
+Ints = NDArray[np.int64]
+
+
+def read_votes(path: Path, *, language: str | None = None, style: bool = False) -> Votes:
+    """Return the votes of a CSV, JSON lines, JSON or Parquet file.
+
+    Raises: DataError as `votes_in`, or where the file cannot be read; UnknownName for a language it lacks.
+    """
+    return votes_in(read_files([path]), language=language, style=style)
+
+
+def votes_in(rows: Rows, *, language: str | None = None, style: bool = False) -> Votes:
+    """Return the votes that rows hold, those of one language if it is given, with the answers' style if it is asked.
+
+    Rows without a verdict or a model, and battles of a model with itself, are left out and counted. A verdict that is
+    not known refuses the file: to leave out one spelling of "B won" would turn the board.
+
+    Raises: DataError for missing columns, an unknown verdict, or no vote at all; UnknownName for a language.
+    """
+    columns = find_columns(rows.column_names)
+    wanted = range(len(rows)) if language is None else _in_language(rows, columns, language)
+    sides = [[_name(model) for model in rows[column]] for column in (columns.first, columns.second)]
+    verdicts = verdicts_in(rows, columns)
+    left_out: Counter[str] = Counter()
+    used: list[int] = []
+    outcomes: list[float] = []
+    for place in wanted:
+        first, second = sides[0][place], sides[1][place]
+        outcome = outcome_of(verdicts[place], first, second)
+        if (reason := _unusable(first, second, outcome)) is not None:
+            left_out[reason] += 1
+        elif isinstance(outcome, str):
+            raise DataError(
+                f"row {place + 1} has the winner '{outcome}'; expected model_a, model_b, tie, 'tie (bothbad)', or the "
+                f"name of one of its models ({first}, {second})"
+            )
+        elif outcome is not None:
+            used.append(place)
+            outcomes.append(outcome)
+    if not used:
+        told = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+        raise DataError(f"none of {len(wanted)} rows is a vote: {told or 'the file has no rows'}")
+    models, battles = _battles([sides[0][place] for place in used], [sides[1][place] for place in used], outcomes)
+    named: tuple[tuple[By, str | None], ...] = (("prompt", columns.prompt), ("judge", columns.judge))
+    kept = np.array(used)
+    return Votes(
+        models,
+        battles,
+        {by: _labels(rows[column])[kept] for by, column in named if column},
+        {name: values[kept] for name, values in styles_in(rows).items()} if style else {},
+        columns,
+        n_rows=len(wanted),
+        n_repeated=_n_repeated(rows, used) if columns.prompt and columns.judge else None,
+        left_out=dict(left_out),
+    )
+
+
+def _in_language(rows: Rows, columns: VoteColumns, language: str) -> list[int]:
+    if columns.language is None:
+        raise DataError(f"the file has no column 'language', so its votes in {language} cannot be told from others")
+    found = [str(value) for value in rows[columns.language]]
+    known = sorted(set(found))
+    if language not in known:
+        raise UnknownName("language in this file", language, nearest(language, known) or known[:5])
+    return [place for place, value in enumerate(found) if value == language]
+
+
+def _name(model: Any) -> str:
+    return "" if model is None else str(model).strip()
+
+
+def _unusable(first: str, second: str, outcome: float | str | None) -> str | None:
+    if not first or not second:
+        return "without a model"
+    if first == second:
+        return "of a model against itself"
+    return "without a verdict" if outcome is None else None
+
+
+def _battles(first: Sequence[str], second: Sequence[str], outcomes: Sequence[float]) -> tuple[tuple[str, ...], Battles]:
+    models = tuple(sorted({*first, *second}))
+    place = {name: number for number, name in enumerate(models)}
+    sides = [np.array([place[name] for name in names], dtype=np.int64) for names in (first, second)]
+    return models, Battles(sides[0], sides[1], np.array(outcomes), len(models))
+
+
+def _labels(values: Sequence[Any]) -> Ints:
+    """Return a number per row; a row without a label stands alone."""
+    places: dict[str, int] = {}
+    keys = (f"row {number}" if value is None else f"is {value}" for number, value in enumerate(values))
+    return np.array([places.setdefault(key, len(places)) for key in keys], dtype=np.int64)
+
+
+def _n_repeated(rows: Rows, used: Sequence[int]) -> int:
+    """Return how many of these rows equal an earlier one in every column."""
+    columns = [[value if isinstance(value, str) else str(value) for value in rows[name]] for name in rows.column_names]
+    return len(used) - len({hash(tuple(column[place] for column in columns)) for place in used})
