@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from evalstone.api.run import Run
 from evalstone.errors import PlanError, UnknownName, UsageError
 from evalstone.models.fake import FakeModel
 from evalstone.records import GenerateAsk, Output, Request
+from evalstone.runner import rescore as runner_rescore
 from evalstone.scoring.run_code import find_sandbox
 from tests.conftest import ROOT
 
@@ -157,3 +159,44 @@ def test_failed_answers_stay_failed(tmp_path: Path) -> None:
     run = evalstone.evaluate(FakeModel(fail=1.0), str(sums(tmp_path)))
     with pytest.raises(PlanError, match="holds no answer to task sums"):
         rescore_run(run, options(tmp_path, filters=[LAST]))
+
+
+def test_two_rescorings_at_once_are_refused(tmp_path: Path) -> None:
+    """The second is told that the run is being written, and leaves it finished."""
+    run = stored_sums(tmp_path)
+    run.store.open_run(run.row.plan, facts={})
+    with pytest.raises(UsageError, match="being written by another process"):
+        rescore_run(run, options(tmp_path, filters=[LAST]))
+    assert run.row.status == "finished"
+    assert run.store.score_names(run.id, "sums") == [("strict", "exact_match")]
+
+
+def test_a_rescoring_that_is_stopped_leaves_the_run_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No scoring is there in part, which comparisons would take for the whole."""
+    run = stored_sums(tmp_path)
+    score, calls = runner_rescore.score_request, []
+
+    def stopped(*given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return score(*given)
+
+    monkeypatch.setattr(runner_rescore, "score_request", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        rescore_run(run, options(tmp_path, filters=[LAST]))
+    assert run.row.status == "finished"
+    assert run.store.score_names(run.id, "sums") == [("strict", "exact_match")]
+
+
+def test_a_run_whose_rescoring_was_killed_is_finished_by_the_next(tmp_path: Path) -> None:
+    """What a kill left as running was finished before; scored again, it is so once more."""
+    run = stored_sums(tmp_path)
+    killed = run.store.open_run(run.row.plan, facts={})
+    score = next(iter(run.store.samples(run.id, "sums"))).scores[0]
+    run.store.add_scores(run.id, [score], "sha256:" + "0" * 64)
+    run.store.close_run(run.id, killed.attempt_id, "interrupted")
+    assert run.row.status == "interrupted"
+    rescore_run(run, options(tmp_path, filters=[LAST]))
+    assert run.row.status == "finished"
+    assert run.verify() == []

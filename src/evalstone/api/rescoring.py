@@ -109,7 +109,7 @@ def rescore_run(run: Run, options: RescoreOptions) -> Rescored:
     results = rescore(run.store, row, tasks, unsafe_code=options.unsafe_code, command=options.command)
     names = {task.name: [(e.filter, e.metric) for e in before if e.task == task.name] for task in tasks}
     entries = [rescored_entry(one.task, one.scoring_hash, one.names, names[one.task.name]) for one in results]
-    save_summary_of(run.store, run.id, add_rescored(row.extra, entries, SCORING_HASH), own)
+    save_summary_of(run.store, run.id, add_rescored(run.row.extra, entries, SCORING_HASH), own)
     return Rescored(run, results, before)
 
 
@@ -131,9 +131,15 @@ def _changed(task: Task, row: RunRow, options: RescoreOptions) -> Task:
 
 def _known_tasks(row: RunRow, options: RescoreOptions) -> dict[str, Task]:
     """Return those of the run's tasks whose files are known, as they are now: named files, else the catalogue's."""
-    if row.plan.model.kind == "imported" or any(name not in row.extra.get("tasks", {}) for name in row.tasks):
-        why = "was imported" if row.plan.model.kind == "imported" else f"was never summarised (it is {row.status})"
-        raise UsageError(f"run {row.short_id} {why}, so what its task files said is not known here; run the tasks here")
+    if (imported := row.extra.get("imported")) is not None:
+        raise UsageError(
+            f"run {row.short_id} was imported from {imported['tool']}: its scores are that tool's, and the task files "
+            "that made them are not among its files; score it again there and import what it writes, or run the tasks "
+            "here: evalstone run --tasks"
+        )
+    if any(name not in row.extra.get("tasks", {}) for name in row.tasks):
+        why = f"was never summarised (it is {row.status}), so what its task files said is not known here"
+        raise UsageError(f"run {row.short_id} {why}; run the tasks again")
     catalog = _catalog(options)
     found: dict[str, Task] = {}
     for name in _selected_names(row.extra):

@@ -18,8 +18,6 @@ from evalstone.tasks.task import Task
 
 __all__ = ["RescoredTask", "rescore", "scoring_hash_of"]
 
-WRITTEN_AT_ONCE = 500  # responses whose scores are handed to the store together
-
 
 @dataclass(slots=True)
 class RescoredTask:
@@ -45,24 +43,35 @@ def rescore(
 ) -> list[RescoredTask]:
     """Score a run's stored answers to these tasks, as the tasks say now.
 
-    Every task's first answer is scored before anything is written, so that what cannot be done is refused whole.
+    Everything is scored before anything is written, so that what cannot be done, or is stopped, leaves the run as it
+    was: of a scoring that is there in part, tables would count a part.
 
     Raises: PlanError where a metric or filter cannot be had from the stored answers; UsageError while the run is being
         written; StoreError.
     """
     if row.status == "running":
-        raise UsageError(f"run {row.short_id} is being written by another process; wait until it has ended")
+        raise _is_written(row)
     hashes = {task.name: task.spec_hash for task in row.plan.tasks}
     work = [_Rescoring(store, row, task, scoring_hash_of(task, hashes[task.name]), unsafe_code) for task in tasks]
     for one in work:
         one.try_first()
+    for one in work:
+        one.score()
+    last_finished = max((a.attempt_id for a in store.attempts(row.run_id) if a.status == "finished"), default=0)
     opened = store.open_run(row.plan, facts={**environment(), "rescored": [t.name for t in tasks]}, command=command)
     try:
+        later = store.attempts(row.run_id)[last_finished : opened.attempt_id - 1]
+        if any(attempt.status == "running" for attempt in later):
+            raise _is_written(row)
         for one in work:
-            one.run()
-    finally:  # the answers are what they were, so the run is as finished as it was
-        store.close_run(row.run_id, opened.attempt_id, row.status)
+            one.write()
+    finally:  # the answers are what they were, so the run is as finished as it was, also after a rescoring was killed
+        store.close_run(row.run_id, opened.attempt_id, "finished" if last_finished else row.status)
     return [one.result for one in work]
+
+
+def _is_written(row: RunRow) -> UsageError:
+    return UsageError(f"run {row.short_id} is being written by another process; wait until it has ended")
 
 
 class _Rescoring:
@@ -73,6 +82,7 @@ class _Rescoring:
         self.unsafe_code = unsafe_code
         self.result = RescoredTask(task, scoring_hash)
         self._scoring: StoredScoring | None = None
+        self._scores: list[Score] = []
 
     def try_first(self) -> None:
         """Score the first response that can be scored, and store nothing.
@@ -96,9 +106,8 @@ class _Rescoring:
                 f"they give {', '.join(sorted(made)) or 'no score'}"
             )
 
-    def run(self) -> None:
-        """Score every complete response and store the scores."""
-        gathered: list[Score] = []
+    def score(self) -> None:
+        """Score every complete response, and keep the scores to be written."""
         for record in self.store.samples(self.row.run_id, self.task.name):
             if not _is_complete(record):
                 self.result.n_incomplete += 1
@@ -107,15 +116,12 @@ class _Rescoring:
             self.result.n_scored += 1
             self.result.n_failed += any(score.status is ScoreStatus.FAILED for score in scores)
             self.result.names.update(dict.fromkeys((score.filter, score.metric) for score in scores))
-            gathered += scores
-            if self.result.n_scored % WRITTEN_AT_ONCE == 0:
-                self._write(gathered)
-                gathered = []
-        self._write(gathered)
+            self._scores += scores
 
-    def _write(self, scores: Sequence[Score]) -> None:
-        if scores:
-            self.store.add_scores(self.row.run_id, scores, self.result.scoring_hash)
+    def write(self) -> None:
+        """Store the scores."""
+        self.store.add_scores(self.row.run_id, self._scores, self.result.scoring_hash)
+        self.store.flush()
 
     def _score(self, record: SampleRecord) -> tuple[Score, ...]:
         sample = self._sample_of(record)
