@@ -55,18 +55,17 @@ def test_errors_equal_a_general_clustered_regression() -> None:
 def test_trap_23_intervals_by_prompt_hold_in_simulation() -> None:
     """Trap 23: where prompts suit some models better, intervals by prompt cover 93 to 97%, those by vote far less."""
     rng = np.random.default_rng(0)
-    estimates, ends_by = [], []
+    estimates, widths = [], []
     for _ in range(100):
         votes, prompts = simulated(rng, n_models=6, n_prompts=30, per_prompt=40, spread=0.8)
         fit = fit_bradley_terry(votes)
         estimates.append(fit.strengths)
-        for clusters in (prompts, np.arange(len(votes))):
-            errors = clustered_errors(votes, fit, clusters)
-            found = [errors.interval(float(fit.strengths[model]), model) for model in range(6)]
-            ends_by.append([(one.low, one.high) for one in found if one is not None])
-    truth = np.mean(estimates, axis=0)  # what 100 arenas of this kind find
-    ends = np.array(ends_by).reshape(100, 2, 6, 2)  # [arenas, by prompt or vote, models, low and high]
-    covered = ((ends[..., 0] < truth) & (truth < ends[..., 1])).mean(axis=(0, 2))
+        by_prompt, by_vote = (clustered_errors(votes, fit, labels) for labels in (prompts, np.arange(len(votes))))
+        found = [by_prompt.interval(0.0, model) for model in range(6)]
+        feigned = 1.96 * np.sqrt(np.diag(by_vote.covariance))
+        widths.append([[one.high for one in found if one is not None], feigned])
+    distances = np.abs(np.array(estimates) - np.mean(estimates, axis=0))  # from what 100 arenas of this kind find
+    covered = (distances[:, None] < np.array(widths)).mean(axis=(0, 2))  # by prompt, by vote
     assert 0.93 <= covered[0] <= 0.97
     assert covered[1] < 0.85
 
