@@ -1,5 +1,8 @@
 """One task put every way: runs of their own, set side by side."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 import evalstone
@@ -10,6 +13,7 @@ from evalstone.api.rescoring import RescoreOptions, rescore_run
 from evalstone.errors import PlanError, UnknownName, UsageError
 from evalstone.models.fake import FakeModel
 from evalstone.report.console import as_text
+from evalstone.tasks.catalog import LIBRARY
 
 
 def test_each_way_and_number_of_shots_is_a_run() -> None:
@@ -34,6 +38,18 @@ def test_the_table_has_intervals_unread_answers_and_differences() -> None:
     assert second["difference"]["difference"] == pytest.approx(second["value"] - first["value"])
     assert second["difference"]["n"] == 40
     assert "no" in as_text(done.table())
+
+
+def test_cut_prompts_have_a_column(tmp_path: Path) -> None:
+    """Where prompts are longer than the model takes, their share stands in the table; else there is no such column."""
+    arguments = {"pretrained": str(LIBRARY / "demo_models" / "small"), "max_length": 64}
+    options: dict[str, Any] = {"model_args": arguments, "limit": 2, "store": str(tmp_path / "store.sqlite")}
+    done = evaluate_promptings("hf", "demo_facts", ["letter"], [0, 8], **options)
+    first, second = done.to_json()["lines"]
+    assert (first["share_of_prompts_cut"], second["share_of_prompts_cut"]) == (0.0, 1.0)
+    assert "which lost tokens from the left" in " ".join(as_text(done.table()).split())
+    whole = evaluate_promptings(FakeModel(), "demo_facts", ["letter", "text"], [0], limit=2)
+    assert "cut" not in as_text(whole.table())
 
 
 def test_what_is_shown_is_what_is_compared() -> None:

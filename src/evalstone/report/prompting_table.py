@@ -37,6 +37,7 @@ class PutLine:
     run_id: str
     estimate: Estimate
     unread: float | None  # share of written answers from which no letter could be read
+    cut: float | None  # share of prompts that were too long and lost tokens from the left
     difference: Difference | None = None  # to the first way, on the same samples
     p_adjusted: float | None = None  # Holm over the lines of this name
 
@@ -64,7 +65,7 @@ def _lines_of(name: str, runs: Sequence[PutEstimates], comparison: Comparison | 
     adjusted = iter(holm(known)) if known else iter(())
     p_values = [None if one is None else float(next(adjusted)) for one in differences]
     return [
-        PutLine(name, run.prompting, run.n_shots, run.run_id, estimate, _unread(name, run), difference, p)
+        PutLine(name, run.prompting, run.n_shots, run.run_id, estimate, *_shares(name, run), difference, p)
         for run, difference, p in zip(runs, differences, p_values, strict=True)
         if (estimate := _main(name, run.estimates)) is not None
     ]
@@ -75,18 +76,15 @@ def _main(name: str, estimates: Sequence[Estimate]) -> Estimate | None:
     return next((e for e in of_name if e.details.get("primary", True)), of_name[0] if of_name else None)
 
 
-def _unread(name: str, run: PutEstimates) -> float | None:
-    """Return the share of written answers without a letter, over the task or all tasks of the group."""
-    if run.prompting != "cot":
-        return None
-    leaves = [
-        estimate
-        for estimate in run.estimates
-        if estimate.details.get("kind", "task") == "task"
-        and (estimate.task == name or name in estimate.details.get("path", ()))
-    ]
-    n = sum(estimate.n for estimate in leaves)
-    return sum(estimate.n_unparsed for estimate in leaves) / n if n else None
+def _shares(name: str, run: PutEstimates) -> tuple[float | None, float | None]:
+    """Return the shares of written answers without a letter and of prompts cut, over the task or the group's tasks."""
+    tasks = [e for e in run.estimates if e.details.get("kind", "task") == "task"]
+    leaves = [e for e in tasks if e.task == name or name in e.details.get("path", ())]
+    n = sum(leaf.n for leaf in leaves)
+    if not n:
+        return None, None
+    cut = sum(int(leaf.details.get("n_cut", 0)) for leaf in leaves) / n
+    return sum(leaf.n_unparsed for leaf in leaves) / n if run.prompting == "cot" else None, cut
 
 
 def put_table(lines: Sequence[PutLine]) -> RenderableType:
@@ -105,18 +103,21 @@ def _legend(lines: Sequence[PutLine]) -> str:
     told += f"diff.: to {first.prompting} with {first.n_shots} shots, sample by sample, points; p after Holm."
     if any(line.unread is not None for line in lines):
         told += " no letter: written answers that name none, counted wrong."
+    if any(line.cut for line in lines):
+        told += " cut: prompts longer than the model takes, which lost tokens from the left, shots first."
     return told
 
 
 def _table(lines: Sequence[PutLine]) -> RenderableType:
-    has_unread = any(line.unread is not None for line in lines)
+    has_unread, has_cut = any(line.unread is not None for line in lines), any(line.cut for line in lines)
     table = plain_table()
     table.add_column("put as", no_wrap=True)
-    headers = ["shots", "value", "95%\ninterval", "n", *(["no\nletter"] if has_unread else [])]
+    headers = ["shots", "value", "95%\ninterval", "n", *(["no\nletter"] if has_unread else []),
+               *(["cut"] if has_cut else [])]  # fmt: skip
     for header in (*headers, "diff.", "95%\ninterval", "p"):
         table.add_column(header, justify="right", no_wrap=True)
     for line in lines:
-        unread = [NOTHING if line.unread is None else f"{line.unread:.1%}"] if has_unread else []
+        unread = [_share(line.unread)] if has_unread else []
         table.add_row(
             line.prompting,
             str(line.n_shots),
@@ -124,9 +125,14 @@ def _table(lines: Sequence[PutLine]) -> RenderableType:
             interval_text(line.estimate),
             f"{line.estimate.n:,}",
             *unread,
+            *([_share(line.cut)] if has_cut else []),
             *_difference_cells(line),
         )
     return table
+
+
+def _share(share: float | None) -> str:
+    return NOTHING if share is None else f"{share:.1%}"
 
 
 def _difference_cells(line: PutLine) -> tuple[str, str, str]:
@@ -151,6 +157,7 @@ def put_lines_to_json(lines: Sequence[PutLine]) -> list[Mapping[str, JsonValue]]
             "n": line.estimate.n,
             "n_failed": line.estimate.n_failed,
             "share_without_letter": line.unread,
+            "share_of_prompts_cut": line.cut,
             "difference": None if line.difference is None else asdict(line.difference),
             "p_adjusted": line.p_adjusted,
         }
