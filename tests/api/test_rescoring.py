@@ -12,7 +12,7 @@ from evalstone.api.run import Run
 from evalstone.errors import PlanError, UnknownName, UsageError
 from evalstone.models.fake import FakeModel
 from evalstone.records import GenerateAsk, Output, Request
-from evalstone.runner import rescore as runner_rescore
+from evalstone.runner.execute import score_request
 from evalstone.scoring.run_code import find_sandbox
 from tests.conftest import ROOT
 
@@ -174,15 +174,15 @@ def test_two_rescorings_at_once_are_refused(tmp_path: Path) -> None:
 def test_a_rescoring_that_is_stopped_leaves_the_run_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No scoring is there in part, which comparisons would take for the whole."""
     run = stored_sums(tmp_path)
-    score, calls = runner_rescore.score_request, []
+    calls = []
 
     def stopped(*given: Any) -> Any:
         calls.append(given)
         if len(calls) == 4:
             raise KeyboardInterrupt
-        return score(*given)
+        return score_request(*given)
 
-    monkeypatch.setattr(runner_rescore, "score_request", stopped)
+    monkeypatch.setattr("evalstone.runner.rescore.score_request", stopped)
     with pytest.raises(KeyboardInterrupt):
         rescore_run(run, options(tmp_path, filters=[LAST]))
     assert run.row.status == "finished"
