@@ -14,6 +14,7 @@ import pytest
 from evalstone import settings
 from evalstone.datasets import DatasetSpec, load_dataset
 from evalstone.datasets.digests import file_digest
+from evalstone.datasets.files import read_files
 from evalstone.errors import DataError, MissingExtra
 
 ROWS = [{"question": "1+1?", "answer": "2"}, {"question": "2+2?", "answer": "4"}]
@@ -174,6 +175,22 @@ def test_a_missing_split_names_the_others(tmp_path: Path) -> None:
     parquet(tmp_path / "s" / "default" / "test.parquet", ROWS)
     with pytest.raises(DataError, match="no split 'train'; it has test"):
         load_dataset(DatasetSpec("s"), tmp_path).splits["train"]
+
+
+def test_a_csv_cell_may_be_large_and_come_late(tmp_path: Path) -> None:
+    """A cell of megabytes is read, and a column whose first megabytes are numbers may hold a word at its end."""
+    long = "x" * 3_000_000
+    (tmp_path / "long.csv").write_text(f"question,answer\n{long},4\n")
+    assert read_files([tmp_path / "long.csv"])[0]["question"] == long
+    (tmp_path / "late.csv").write_text("answer\n" + "12345678\n" * 200_000 + "many\n")
+    assert read_files([tmp_path / "late.csv"])[-1] == {"answer": "many"}
+
+
+def test_rows_that_are_nested_without_end_are_one_line(tmp_path: Path) -> None:
+    """A file made to exhaust the reader is refused by name."""
+    (tmp_path / "deep.jsonl").write_text("[" * 100_000)
+    with pytest.raises(DataError, match=r"deep\.jsonl"):
+        read_files([tmp_path / "deep.jsonl"])
 
 
 def test_without_datasets_the_hub_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,30 @@ def opened(folder: Path, name: str, text: str) -> tuple[BoundTask, str]:
 
 
 @pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("question,A,B,answer\nIs ice cold?,yes,no,A\nIs fire?,yes,no,\n", "row 2 has nothing in column 'answer'"),
+        ("question,A,B,answer\nIs ice cold?,,no,B\n", "row 1 has nothing in column 'A'"),
+        ("question,answer\n,4\n", "row 1 has nothing in column 'question'"),
+        ("question,answer\n2+2?,4.0\n3+3?,nan\n", "row 2 has nothing in column 'answer'"),
+    ],
+)
+def test_a_row_that_lacks_something_is_refused(tmp_path: Path, text: str, place: str) -> None:
+    """Nothing is asked with the word None in place of an answer, an option or a question."""
+    with pytest.raises(DataError, match=place):
+        opened(tmp_path, "my.csv", text)
+
+
+def test_words_that_spreadsheets_take_for_nothing_are_texts(tmp_path: Path) -> None:
+    """`N/A`, `null` and `None` are options like others."""
+    task, _ = opened(tmp_path, "my.csv", "question,A,B,answer\nWhich?,N/A,null,B\nAnd?,None,NA,A\n")
+    assert [request.prompt for request in task.requests()] == [
+        "Which?\nA. N/A\nB. null\nAnswer:",
+        "And?\nA. None\nB. NA\nAnswer:",
+    ]
+
+
+@pytest.mark.parametrize(
     ("answers", "said"),
     [
         (("B", "a"), "a letter"),

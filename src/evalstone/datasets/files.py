@@ -13,6 +13,7 @@ from evalstone.datasets.rows import ClassLabel, Row, Rows
 from evalstone.errors import DataError
 
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
+PACKED = 30  # how many times larger a gzipped file of text is at most, where it matters
 READABLE = (".parquet", ".jsonl", ".json", ".csv", ".tsv", ".jsonl.gz", ".json.gz", ".csv.gz")
 
 
@@ -32,7 +33,7 @@ def read_files(paths: Sequence[Path], options: Mapping[str, Any] | None = None) 
         if kind in {"csv", "tsv"}:
             return _read_csv(paths, options, "\t" if kind == "tsv" else ",")
         return Rows.of([row for path in paths for row in _read_json(path, options.get("field"))])
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, KeyError, EOFError, RecursionError) as error:
         names = ", ".join(str(path) for path in paths)
         raise DataError(f"cannot read {names}: {error}; expected {kind}") from error
 
@@ -106,6 +107,7 @@ def _read_csv(paths: Sequence[Path], options: Mapping[str, Any], separator: str)
     has_header = "column_names" not in options and options.get("header", 0) is not None
     skip = 1 if "column_names" in options and options.get("header") == 0 else 0
     read = csv.ReadOptions(
+        block_size=_whole(paths),
         column_names=options.get("column_names"),
         autogenerate_column_names=not has_header and "column_names" not in options,
         skip_rows=skip,
@@ -113,11 +115,17 @@ def _read_csv(paths: Sequence[Path], options: Mapping[str, Any], separator: str)
     parse = csv.ParseOptions(
         delimiter=options.get("sep") or options.get("delimiter") or separator, newlines_in_values=True
     )
-    convert = csv.ConvertOptions(strings_can_be_null=True)
+    convert = csv.ConvertOptions(strings_can_be_null=True, null_values=[""])  # "N/A" and "null" are texts
     tables = [csv.read_csv(path, read_options=read, parse_options=parse, convert_options=convert) for path in paths]
     for path, table in zip(paths, tables, strict=True):
         _refuse_bytes(path, table)
     return Rows.of_table(pa.concat_tables(tables, promote_options="permissive"))
+
+
+def _whole(paths: Sequence[Path]) -> int:
+    """Return a size of blocks within which each file is one: no cell lies across two, and types are told from all."""
+    largest = max(path.stat().st_size * (PACKED if path.suffix == ".gz" else 1) for path in paths)
+    return min(largest + 1, 2**31 - 1)
 
 
 def _refuse_bytes(path: Path, table: Any) -> None:

@@ -4,7 +4,7 @@ Known shapes: `question,A,B,C,D,answer` (a choice by letter), `question,choices,
 `prompt,reference` (a written answer, compared exactly), `text` (its perplexity). Names may be upper or lower case.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,8 @@ def _shape(columns: Mapping[str, str], rows: Rows, path: Path) -> tuple[dict[str
     answer = next((columns[name] for name in _ANSWERS if name in columns), None)
     letters = [letter for letter in _LETTERS if letter.lower() in columns]
     if question and answer:
+        asked = [question, answer, *(columns[letter.lower()] for letter in letters if len(letters) >= 2)]
+        _refuse_empty(rows, asked, path)
         if len(letters) >= 2 and letters == list(_LETTERS[: len(letters)]):
             return _by_letter(question, answer, [columns[letter.lower()] for letter in letters], rows)
         if "choices" in columns and isinstance(rows[0][columns["choices"]], list):
@@ -65,6 +67,17 @@ def _shape(columns: Mapping[str, str], rows: Rows, path: Path) -> tuple[dict[str
         f"{path}: its columns are {', '.join(rows.column_names)}; expected question,A,B,C,D,answer or "
         "question,choices,answer or question,answer or prompt,reference or text; else write a task file"
     )
+
+
+def _refuse_empty(rows: Rows, columns: Sequence[str], path: Path) -> None:
+    """Raise DataError for a row without a question, an answer or an option: it would be put as the word None."""
+    for number, row in enumerate(rows, start=1):
+        empty = next((column for column in columns if row[column] is None or row[column] != row[column]), None)
+        if empty is not None:
+            raise DataError(
+                f"{path}: row {number} has nothing in column '{empty}'; fill it in, take the row out, "
+                "or write a task file"
+            )
 
 
 def _by_letter(question: str, answer: str, options: list[str], rows: Rows) -> tuple[dict[str, Any], str]:
