@@ -127,3 +127,11 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
     )
     with pytest.raises(MalformedSample, match=r"text.*question"):
         evalstone.evaluate(FakeModel(), str(tmp_path / "mine.yaml"))
+
+
+def test_failed_answers_say_why() -> None:
+    """Where answers failed, the remarks under the table name what happened to the first of them."""
+    run = evalstone.evaluate(demo_model("small"), "demo_sums", limit=2, gen_kwargs={"max_gen_toks": 100_000})
+    told = run.remarks()
+    assert any("2 answer(s) failed and count as missing" in line for line in told)
+    assert any(line.startswith("the first that failed: ") and "100000 tokens may be written" in line for line in told)

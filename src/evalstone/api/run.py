@@ -145,6 +145,8 @@ class Run:
                 f"{self.result.n_failed} answer(s) failed and count as missing, not as wrong; "
                 f"see: evalstone show {row.short_id} --samples TASK --wrong"
             )
+            if why := self.store.first_error(self.id):
+                lines.append(f"the first that failed: {why}")
         if self.result is not None and self.result.was_stored:
             lines.append("everything was in the store already; nothing was asked")
         lines.append(f"run {row.short_id} in {place_of(self.store)}")

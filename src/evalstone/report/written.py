@@ -13,6 +13,7 @@ from evalstone.store.rows import WrittenRow
 
 __all__ = ["TurnAnswers", "answers_by_turn", "answers_to_json", "written_lines"]
 
+MOST_LINES = 5  # tasks whose cut answers are told one by one
 ENDS: Mapping[str, str] = {
     "eos": "ended by the model",
     "stop": "at a stop text",
@@ -60,17 +61,26 @@ def answers_to_json(answers: Sequence[TurnAnswers]) -> list[dict[str, JsonValue]
 
 
 def written_lines(answers: Sequence[TurnAnswers], scored: frozenset[str]) -> list[str]:
-    """Return a line for each task whose answers were cut off, and for each turn of a task that has no score."""
-    lines = []
+    """Return lines on the tasks whose answers were cut off, and for each turn of a task that has no score."""
+    lines, cut = [], []
     for task in dict.fromkeys(each.task for each in answers):
         turns = [each for each in answers if each.task == task]
         if task not in scored:
             lines.append(f"{task}: answers are stored and not scored; what they are worth is for a judge to say")
             lines += [f"  turn {each.turn + 1}: {_told(each)}" for each in turns]
         elif n_cut := sum(each.ends.get("length", 0) for each in turns):
-            n = sum(each.n for each in turns)
-            lines.append(f"{task}: {n_cut:,} of {counted(n, 'answer')} cut off at the limit of tokens (max_gen_toks)")
-    return lines
+            cut.append((task, n_cut, sum(each.n for each in turns)))
+    return lines + _cut_lines(cut)
+
+
+def _cut_lines(cut: Sequence[tuple[str, int, int]]) -> list[str]:
+    """Return a line for each (task, answers cut off, answers), or one for all where there are many."""
+    how = "cut off at the limit of tokens (max_gen_toks)"
+    if len(cut) <= MOST_LINES:
+        return [f"{task}: {n_cut:,} of {counted(n, 'answer')} {how}" for task, n_cut, n in cut]
+    n_cut, n = sum(one[1] for one in cut), sum(one[2] for one in cut)
+    task, most, of = max(cut, key=lambda one: one[1] / one[2])
+    return [f"{n_cut:,} of {n:,} answers of {len(cut)} tasks {how}, most in {task}: {most:,} of {of:,}"]
 
 
 def _told(answers: TurnAnswers) -> str:

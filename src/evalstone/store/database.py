@@ -241,6 +241,11 @@ class Store:
         self._writer.flush()
         return written.written(self._database, run_id)
 
+    def first_error(self, run_id: str) -> str | None:
+        """Return what happened to the run's first answer that failed, None if all came."""
+        self._writer.flush()
+        return written.first_error(self._database, run_id)
+
     def verify(self, run_id: str | None = None) -> list[Problem]:
         """Derive every hash and checksum again and return what does not agree; an empty list is a sound store.
 
