@@ -1,9 +1,11 @@
 """A run on a cluster, for a test that runs it as a process of its own and ends it in the middle of its work.
 
 `python -m tests.models.cluster_driver MODEL_FOLDER ADDRESS keep|lose`: with `lose` it answers again and again until
-one of its two workers is lost. What it has to say it prints as lines of JSON; at last it writes without end.
+one of its two workers is lost. What it has to say it prints as lines of JSON; at last it writes without end. One that
+takes far too long says on standard error where it stands, and ends.
 """
 
+import faulthandler
 import json
 import sys
 from collections.abc import Iterable
@@ -15,6 +17,8 @@ from evalstone.models.create import create_model
 from evalstone.models.local import LocalModel
 from evalstone.models.workers import EnginePool
 from evalstone.records import GenerateAsk, GenerationSettings, LoglikelihoodAsk, Output, Request
+
+PATIENCE_SECONDS = 150.0
 
 
 def requests() -> list[Request]:
@@ -63,6 +67,7 @@ def tell_of_changed_files(folder: Path, address: str) -> None:
 
 def main() -> None:
     """Answer, tell, and then write until ended."""
+    faulthandler.dump_traceback_later(PATIENCE_SECONDS, exit=True)
     folder, address, loses_a_node = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "lose"
     if not loses_a_node:
         tell_of_changed_files(folder, address)

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -31,7 +30,6 @@ from tests.models.cluster_driver import answers, requests
 from tests.models.cluster_of_two import TOO_BUSY, TRIES, free_ports
 
 MODEL = Path(evalstone.__file__).parent / "library" / "demo_models" / "small"
-PATIENCE_SECONDS = 150.0
 
 needs_ray = pytest.mark.skipif(
     find_spec("ray") is None, reason="ray is not installed: pip install 'evalstone[cluster]'"
@@ -143,15 +141,19 @@ def cluster_workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 @contextmanager
 def driven(address: str, folder: Path, mode: str) -> Iterator[subprocess.Popen[str]]:
-    """Yield a driver on the cluster, and end it; one that says nothing more for long is ended sooner, never awaited."""
+    """Yield a driver on the cluster, and end it.
+
+    What it says on standard error goes to a file: a pipe that nobody reads would fill, and the driver stand still.
+    """
     command = [sys.executable, "-m", "tests.models.cluster_driver", str(folder), address, mode]
-    driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    patience = threading.Timer(PATIENCE_SECONDS, driver.kill)
-    patience.start()
+    with (folder.parent / f"{mode}.log").open("w") as log:
+        driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     try:
         yield driver
+    except AssertionError as error:
+        error.add_note((folder.parent / f"{mode}.log").read_text()[-8000:])
+        raise
     finally:
-        patience.cancel()
         driver.kill()
         driver.communicate()
 
@@ -159,9 +161,8 @@ def driven(address: str, folder: Path, mode: str) -> Iterator[subprocess.Popen[s
 def said(driver: subprocess.Popen[str]) -> Any:
     """Return what a driver says next."""
     assert driver.stdout is not None
-    assert driver.stderr is not None
     line = driver.stdout.readline()
-    assert line, driver.stderr.read()
+    assert line, "the driver ended"
     return json.loads(line)
 
 
