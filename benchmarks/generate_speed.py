@@ -3,7 +3,8 @@
 The model has random weights of a realistic shape. Random weights do not know where to stop, so the head's row of the
 ending token is drawn with a larger spread than the others: it wins now and then, and lengths scatter about those of
 the reference answers (both are printed). All runs happen in one process on the same threads, ours and lm-eval's by
-turns. Seconds are of the clock; with one thread they are the processor's, so that other programs fall on neither.
+turns; with --peer also transformers' own continuous batching, which knows no stop strings. Seconds are of the clock;
+with one thread they are the processor's, so that other programs fall on neither.
 
 Peak memory is taken from two more processes, each with one side alone.
 
@@ -27,6 +28,7 @@ from benchmarks.offline import use_local_data
 from evalstone.settings import thread_count
 
 MAX_TOKENS = 256
+PEER_BLOCKS = 192  # of 256 positions, for transformers' continuous batching: room for about 32 sequences
 ENDING_SPREAD = 1.85  # of the ending token's row in the head, times that of the others
 
 
@@ -96,11 +98,39 @@ def time_lm_eval(model: Any, prompts: Sequence[str], kwargs: dict[str, Any], bat
     return clock() - begin, list(answers)
 
 
+def time_continuous(
+    model: Any, tokenizer: Any, prompts: Sequence[str], until: Sequence[str]
+) -> tuple[float, list[str]]:
+    """Return the seconds and answers of transformers' continuous batching, each answer cut at its first stop."""
+    from transformers import GenerationConfig
+    from transformers.generation.configuration_utils import ContinuousBatchingConfig
+
+    eos = model.config.eos_token_id
+    config = GenerationConfig(max_new_tokens=MAX_TOKENS, do_sample=False, eos_token_id=eos, pad_token_id=eos)
+    # By default it takes most of the machine's memory for its cache.
+    batching = ContinuousBatchingConfig(num_blocks=PEER_BLOCKS, max_batch_tokens=1024, use_cuda_graph=False)
+    begin = clock()
+    tokens = [tokenizer(text)["input_ids"] for text in prompts]
+    found = model.generate_batch(tokens, config, continuous_batching_config=batching, warmup=False)
+    order = sorted(found, key=lambda name: int(name.rsplit("_", 1)[1]))
+    texts = [tokenizer.decode(found[name].generated_tokens, skip_special_tokens=True) for name in order]
+    seconds = clock() - begin
+    for stop in until:
+        texts = [text.split(stop)[0] for text in texts]
+    return seconds, texts
+
+
 def time_ours(model: Any, requests: Sequence[Any]) -> tuple[float, list[Any]]:
-    """Return our seconds and outputs, by sample and repeat."""
+    """Return our seconds and outputs, by sample and repeat; print which share of the decoding steps was of use."""
+    reports: list[Any] = []
+    generate = model.engine.generate
+    model.engine.generate = lambda prompts, **options: generate(prompts, **{**options, "on_step": reports.append})
     begin = clock()
     outputs = list(model.answer(requests))
     seconds = clock() - begin
+    model.engine.generate = generate
+    n_kept = reports[-1].n_written - len(outputs)  # the first token of each comes from reading its prompt
+    print(f"{n_kept} tokens kept of {reports[-1].n_slot_steps} computed in decoding steps")
     return seconds, sorted(outputs, key=lambda each: (int(each.request_id.split("/")[1]), each.repeat))
 
 
@@ -135,6 +165,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=64, help="of the load `repeats`")
     parser.add_argument("--threads", type=int, default=thread_count())
     parser.add_argument("--only", choices=("ours", "lm-eval"))
+    parser.add_argument("--peer", action="store_true", help="time transformers' continuous batching too")
+    parser.add_argument("--no-memory", action="store_true", help="leave the two processes for peak memory out")
     add_places(parser)
     return parser.parse_args()
 
@@ -191,10 +223,26 @@ def main() -> None:
         if ours is not None and theirs is not None:
             same = sum(each.text == text for each, text in zip(outputs, answers, strict=True))
             print(f"  lm-eval {seconds:.1f} s; ratio {seconds / our_seconds:.2f}; same text {same} of {len(answers)}")
-    if given.only is None:
+    if given.peer:
+        tell_peer(given, texts, until, outputs, our_seconds)
+    if given.only is None and not given.no_memory:
         print(f"  peak memory: lm-eval {peak_gb('lm-eval'):.2f} GB, ours {peak_gb('ours'):.2f} GB")
-    else:
+    elif given.only is not None:
         print(f"peak {peak_since_bytes() / 1e9:.3f} GB")
+
+
+def tell_peer(
+    given: argparse.Namespace, prompts: Sequence[str], until: Sequence[str], outputs: Sequence[Any], our_seconds: float
+) -> None:
+    """Time transformers' continuous batching and print it beside ours."""
+    model, tokenizer = ending_model(str(given.models / given.shape))
+    seconds, answers = time_continuous(model, tokenizer, prompts, until)
+    same = sum(each.text == text for each, text in zip(outputs, answers, strict=True))
+    print(
+        f"  transformers' continuous batching {seconds:.1f} s; ratio {seconds / our_seconds:.2f}; "
+        f"same text {same} of {len(answers)}",
+        flush=True,
+    )
 
 
 def tell_ours(ours: Any, outputs: Sequence[Any], references: Sequence[str], seconds: float) -> None:

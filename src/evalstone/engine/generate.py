@@ -26,7 +26,7 @@ from evalstone.engine.generation import (
 from evalstone.engine.head import Head
 from evalstone.engine.prefill import Prefill, ReadPrompt
 from evalstone.engine.sampling import choose, penalise
-from evalstone.engine.sharing import build_prompt_trie
+from evalstone.engine.sharing import PromptTrie
 from evalstone.engine.slots import ROWS_ADDED, DecodeStep, SlotTable
 
 Result = GeneratedSequence | GenerationFailure
@@ -51,6 +51,7 @@ class SlotWriter:
         self,
         head: Head,
         prompts: Sequence[GenerationPrompt],
+        tries: PromptTrie,
         *,
         n_slots: int,
         window_tokens: int,
@@ -62,10 +63,11 @@ class SlotWriter:
         self._stop = stop
         self._observe = observe
         self._device = head.projection.weight.device
-        tries = build_prompt_trie([p.tokens for p in prompts], [len(p.repeats) for p in prompts], n_slots)
         self._members = tries.members
         self._prefill = Prefill(head, tries, window_tokens)
-        self._table = SlotTable(n_slots, tries.most_private() + ROWS_ADDED)
+        most_now = tries.most_private([0] * len(prompts))
+        most_rows = tries.most_private([p.max_new_tokens for p in prompts])
+        self._table = SlotTable(n_slots, most_now + ROWS_ADDED, most_rows)
         self._running: list[_Sequence] = []
         self._waiting: deque[tuple[ReadPrompt, _Sequence]] = deque()
         self._n_written = self._n_slot_steps = 0

@@ -6,7 +6,11 @@ run was resumed or took answers from the cache) move the windows' edges, and wit
 """
 
 import ctypes
+import math
+import mmap
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -30,6 +34,22 @@ def keep_freed_memory() -> bool:
     except (OSError, AttributeError, TypeError):
         return False
     return bool(mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)) and bool(mallopt(_M_TRIM_THRESHOLD, 1 << 30))
+
+
+def zeros_apart(shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
+    """Return zeros of the dtype and on the device of `like`; on a CPU in memory that only they use.
+
+    It goes back to the system when they are let go. Among the kept memory of activations a large tensor that grows
+    leaves holes which the next, a little larger, does not fit: that cost half of a slot table again.
+    """
+    n_bytes = math.prod(shape) * like.element_size()
+    if like.device.type != "cpu" or n_bytes == 0:
+        return like.new_zeros(*shape)
+    room = mmap.mmap(-1, n_bytes)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):
+            room.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(room, dtype=like.dtype).view(*shape)
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

@@ -48,10 +48,13 @@ class PromptTrie:
         chain = self.chains[prompt]
         return self.trunks[chain[-1]].last if chain else 0
 
-    def most_private(self) -> int:
-        """Return how many rows of its own the prompt with most of them has."""
+    def most_private(self, n_new: Sequence[int]) -> int:
+        """Return how many rows of its own a sequence may come to, where `n_new[i]` are written for given prompt i."""
         lengths = self.trie.depths[self.ends].astype(np.int64) + 1
-        return max(int(length) - self.first_private(i) for i, length in enumerate(lengths.tolist()))
+        return max(
+            int(length) - self.first_private(i) + max(n_new[each] for each in self.members[i])
+            for i, length in enumerate(lengths.tolist())
+        )
 
 
 def build_prompt_trie(prompts: Sequence[IntArray], n_sequences: Sequence[int], n_slots: int) -> PromptTrie:

@@ -1,8 +1,9 @@
 """The slot table: sequences that are being written, packed without holes, each with rows of keys and values.
 
-A slot's own rows lie in one block per layer, [slots, key-value heads, capacity, width], so that one call attends for
-all slots; what it shares with others is in trunks. When a sequence ends, its place is taken by the next one, or by
-the last slot of the table: every place that is computed belongs to somebody.
+The slots' own rows lie in two blocks per layer, so that two products attend for all slots. Keys lie across memory,
+[slots, key-value heads, width, capacity]: so a product with few queries reads them fastest. What a slot shares with
+others is in trunks. When a sequence ends, its place is taken by the next one, or by the last slot of the table: every
+place that is computed belongs to somebody.
 """
 
 from collections.abc import Sequence
@@ -13,11 +14,13 @@ import numpy as np
 import torch
 
 from evalstone.engine.attention import MaskRule, UnsupportedAttention
+from evalstone.engine.memory import zeros_apart
 from evalstone.engine.partial_attention import attend_part, merge_into, with_sinks
 from evalstone.engine.spans import IntArray
 
 ROWS_ADDED = 64  # a table grows by at least this many rows a slot
-GROWTH = 1.25
+GROWTH = 1.125
+LINE = 16  # numbers of float32 in a cache line
 
 Rows = list[tuple[torch.Tensor, torch.Tensor]]
 """Keys and values of some positions for each attention call. Shapes: [n, G, D] and [n, G, E]."""
@@ -42,13 +45,15 @@ def trunk_rows(first: int, last: int, rows: Rows) -> TrunkRows:
 class SlotTable:
     """Rows of the sequences in slots 0 to n - 1.
 
-    Shapes: keys and values [n_slots, G, capacity, D or E] for each attention call; starts int64 [n_slots]: the
-        position of a slot's first own row; lengths int64 [n_slots]: how many own rows it has. first_capacity: room that
-        will be needed, as far as it is known beforehand.
+    Shapes: keys [n_slots, G, D, capacity] and values [n_slots, G, capacity, E] for each attention call; starts int64
+        [n_slots]: the position of a slot's first own row; lengths int64 [n_slots]: how many own rows it has, also of
+        the sequence that has left. first_capacity: room that will be needed, as far as it is known beforehand;
+        most_rows: what no sequence can pass.
     """
 
     n_slots: int
     first_capacity: int = 0
+    most_rows: int | None = None
     n: int = 0
     capacity: int = 0
     keys: list[torch.Tensor] = field(default_factory=list)
@@ -71,15 +76,14 @@ class SlotTable:
         """Give the next free slot to a sequence whose own rows so far are these."""
         if not self.keys:
             for key, value in rows:
-                self.keys.append(key.new_empty(self.n_slots, key.shape[1], 0, key.shape[2]))
+                self.keys.append(key.new_empty(self.n_slots, key.shape[1], key.shape[2], 0))
                 self.values.append(value.new_empty(self.n_slots, value.shape[1], 0, value.shape[2]))
         length = int(rows[0][0].shape[0])
         slot = self.n
         self.n += 1
         self.reserve(length + 1)
         for layer, (key, value) in enumerate(rows):
-            self.keys[layer][slot, :, :length] = key.transpose(0, 1)
-            self.values[layer][slot, :, :length] = value.transpose(0, 1)
+            self._put(layer, slot, key.permute(1, 2, 0), value.transpose(0, 1))
         self.starts[slot], self.lengths[slot] = start, length
         self.chains.append(chain)
 
@@ -88,24 +92,38 @@ class SlotTable:
         last = self.n - 1
         if slot != last:
             length = int(self.lengths[last])
-            for rows in (*self.keys, *self.values):
-                rows[slot, :, :length] = rows[last, :, :length]
-            self.starts[slot], self.lengths[slot] = self.starts[last], self.lengths[last]
+            for layer, (keys, values) in enumerate(zip(self.keys, self.values, strict=True)):
+                self._put(layer, slot, keys[last, :, :, :length], values[last, :, :length])
+            self.starts[slot], self.lengths[slot] = self.starts[last], length
             self.chains[slot] = self.chains[last]
         self.chains.pop()
         self.n = last
         return last
 
+    def _put(self, layer: int, slot: int, key: torch.Tensor, value: torch.Tensor) -> None:
+        """Overwrite a slot's rows in one layer; what the sequence before had beyond them could hold anything.
+
+        Shapes: key [G, D, n]; value [G, n, E].
+        """
+        length, before = key.shape[2], int(self.lengths[slot])
+        keys, values = self.keys[layer][slot], self.values[layer][slot]
+        keys[:, :, :length], values[:, :length] = key, value
+        keys[:, :, length:before], values[:, length:before] = 0.0, 0.0
+
     def reserve(self, n_rows: int) -> None:
         """Make sure that each slot has room for `n_rows` of its own."""
         if n_rows <= self.capacity:
             return
-        capacity = max(n_rows + ROWS_ADDED, int(self.capacity * GROWTH), self.first_capacity)
-        for tensors in (self.keys, self.values):
-            for layer, old in enumerate(tensors):
-                new = old.new_zeros(*old.shape[:2], capacity, old.shape[3])
-                new[:, :, : self.capacity] = old
-                tensors[layer] = new
+        wanted = max(n_rows + ROWS_ADDED, int(self.capacity * GROWTH), self.first_capacity)
+        if self.most_rows is not None:
+            wanted = max(n_rows, min(wanted, self.most_rows))
+        # Whole cache lines, an odd number of them: rows a power of two apart would fight for places in the cache.
+        capacity = (-(-wanted // LINE) | 1) * LINE
+        for layer, (keys, values) in enumerate(zip(self.keys, self.values, strict=True)):
+            self.keys[layer] = zeros_apart((*keys.shape[:3], capacity), keys)
+            self.keys[layer][..., : self.capacity] = keys
+            self.values[layer] = zeros_apart((*values.shape[:2], capacity, values.shape[3]), values)
+            self.values[layer][:, :, : self.capacity] = values
         self.capacity = capacity
 
 
@@ -151,12 +169,12 @@ class DecodeStep:
         _, n_heads, n, width = query.shape
         n_groups = key.shape[1]
         repeat = n_heads // n_groups
-        keys[self._slots, :, self._places] = key[0].transpose(0, 1).to(keys.dtype)
+        keys[self._slots, :, :, self._places] = key[0].transpose(0, 1).to(keys.dtype)
         values[self._slots, :, self._places] = value[0].transpose(0, 1).to(values.dtype)
         folded = query[0].view(n_groups, repeat, n, width).permute(2, 0, 1, 3).to(keys.dtype).contiguous()
         bias, views = self._views_for(rule, repeat)
-        rows = slice(0, self.n_rows)
-        output, log_sum = attend_part(folded, keys[:n, :, rows], values[:n, :, rows], bias, options)
+        own_keys, own_values = keys[:n, :, :, : self.n_rows].transpose(2, 3), values[:n, :, : self.n_rows]
+        output, log_sum = attend_part(folded, own_keys, own_values, bias, options)
         for view in views:
             output, log_sum = _attend_trunk(folded, output, log_sum, view, view.trunk.layers[layer], options)
         if options.get("s_aux") is not None:

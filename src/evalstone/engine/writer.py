@@ -24,11 +24,15 @@ from evalstone.engine.generation import (
 )
 from evalstone.engine.head import Head
 from evalstone.engine.memory import cache_bytes, total_memory_bytes
+from evalstone.engine.sharing import build_prompt_trie
 from evalstone.engine.weights import LoadedModel
 from evalstone.errors import PlanError
 
 MOST_SLOTS_CPU, MOST_SLOTS_CUDA = 64, 256
 SHARE_FOR_ROWS = 1 / 4  # of the device's memory, for keys and values of sequences being written
+# On a CPU more slots pay little where keys and values are most of what a step reads, so they get no more than this, or
+# what a few slots need.
+ROWS_BYTES_CPU, FEWEST_SLOTS_CPU = 384 << 20, 16
 
 OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p")
 # What generate understands and slots do not: a value that changes something sends the prompt down the plain path.
@@ -132,19 +136,23 @@ class Writer:
         if plain:
             yield from self._write_plainly(prompts, plain, stop, observe)
 
-    def slots_for(self, prompts: Sequence[GenerationPrompt]) -> int:
-        """Return how many sequences are written at once: as many as pay and as memory has room for."""
-        parameter = next(self._loaded.inner.parameters())
-        n_sequences = sum(1 if p.sampling is None else len(p.repeats) for p in prompts)
+    def _most_slots(self, prompts: Sequence[GenerationPrompt]) -> int:
+        """Return how many slots can be of use."""
+        on_cpu = next(self._loaded.inner.parameters()).device.type == "cpu"
+        most = self._n_slots or (MOST_SLOTS_CPU if on_cpu else MOST_SLOTS_CUDA)
+        return min(most, sum(len(prompt.repeats) for prompt in prompts))
+
+    def _slots_for(self, n_rows: int, most: int) -> int:
+        """Return how many of `most` slots with `n_rows` rows of their own there is room for."""
         if self._n_slots is not None:
-            return min(self._n_slots, n_sequences)
+            return most
+        parameter = next(self._loaded.inner.parameters())
         on_cpu = parameter.device.type == "cpu"
-        size = 4 if on_cpu else parameter.element_size()
-        depth = max(p.tokens.size + p.max_new_tokens for p in prompts)
+        each = cache_bytes(self._loaded.inner.config, n_rows, 4 if on_cpu else parameter.element_size())
         room = total_memory_bytes(parameter.device) * SHARE_FOR_ROWS
-        each = cache_bytes(self._loaded.inner.config, depth, size)
-        most = MOST_SLOTS_CPU if on_cpu else MOST_SLOTS_CUDA
-        return max(1, min(most, int(room // max(each, 1)), n_sequences))
+        if on_cpu:
+            room = min(room, max(ROWS_BYTES_CPU, FEWEST_SLOTS_CPU * each))
+        return max(1, min(most, int(room // max(each, 1))))
 
     def _write_in_slots(
         self, prompts: Sequence[GenerationPrompt], chosen: list[int], stop: StopCheck | None, observe: Observer | None
@@ -152,10 +160,14 @@ class Writer:
         if self._head is None:
             raise PlanError("slots need the trie path")
         part = [_once(prompts[i]) for i in chosen]
+        most = self._most_slots(part)
+        tries = build_prompt_trie([p.tokens for p in part], [len(p.repeats) for p in part], most)
+        n_rows = tries.most_private([p.max_new_tokens for p in part])
         writer = SlotWriter(
             self._head,
             part,
-            n_slots=self.slots_for(part),
+            tries,
+            n_slots=self._slots_for(n_rows, most),
             window_tokens=self._window,
             stop=None if stop is None else lambda index, repeat, tokens: stop(chosen[index], repeat, tokens),
             observe=observe,
