@@ -70,7 +70,7 @@ def _multiplying_as_bfloat16() -> Iterator[None]:
 
     Sums stay in float32. The setting is torch's own and holds for the whole process, so it is taken back at once.
     """
-    settings = torch.backends.mkldnn.matmul
+    settings: Any = getattr(torch.backends.mkldnn, "matmul")  # noqa: B009 - unknown to torch's own type stubs
     before = settings.fp32_precision
     settings.fp32_precision = "bf16"
     try:
