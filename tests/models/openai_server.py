@@ -201,7 +201,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, content: Json, headers: Mapping[str, str] | None = None) -> None:
         data = json.dumps(content).encode()
         self.send_response(status)
-        for name, value in {**(headers or {}), "Content-Length": str(len(data))}.items():
+        told = {"Content-Type": "application/json", "Content-Length": str(len(data)), **(headers or {})}
+        for name, value in told.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)

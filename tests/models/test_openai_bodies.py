@@ -114,6 +114,12 @@ def test_a_written_answer_is_read_whole() -> None:
     assert read_text({"choices": [{"text": "hi"}]}, is_chat=False).finish_reason is None
 
 
+def test_a_refusal_is_what_the_model_says() -> None:
+    """A model that refuses has answered with its refusal."""
+    choice = {"message": {"content": None, "refusal": "I cannot."}, "finish_reason": "stop"}
+    assert read_text({"choices": [choice]}, is_chat=True).text == "I cannot."
+
+
 def test_an_answer_that_ended_within_a_thought_is_an_empty_one() -> None:
     """A model that used up its tokens before it answered has answered nothing, which is an answer (as in lm-eval)."""
     choice = {"message": {"content": None, "reasoning": "hm"}, "finish_reason": "length"}

@@ -24,6 +24,7 @@ from evalstone.models.http_pace import Pace, Patience, RetryRules, Tries
 __all__ = ["Answered", "Call", "HttpCaller", "Server"]
 
 LONGEST_CONNECT_S = 10.0
+SILENCE_S = 1.0
 T = TypeVar("T")
 V = TypeVar("V")
 
@@ -77,8 +78,8 @@ class HttpCaller:
         """Begin a new run with patience as at first."""
         self.patience.reset()
 
-    def ask(self, calls: Iterable[Call[T, V]]) -> Iterator[Answered[T, V]]:
-        """Yield what became of each call, as it comes.
+    def ask(self, calls: Iterable[Call[T, V]], on_silence: Callable[[], None]) -> Iterator[Answered[T, V]]:
+        """Yield what became of each call, as it comes; `on_silence` is called every second in which none comes.
 
         Raises: ModelUnavailable where an answer shows that no request can be answered.
         """
@@ -87,7 +88,14 @@ class HttpCaller:
         thread = threading.Thread(target=asking.run, name="http", daemon=True)
         thread.start()
         try:
-            while (result := results.get()) is not None:
+            while True:
+                try:
+                    result = results.get(timeout=SILENCE_S)
+                except queue.Empty:
+                    on_silence()
+                    continue
+                if result is None:
+                    return
                 if isinstance(result, BaseException):
                     raise result
                 yield result

@@ -193,6 +193,7 @@ def read_text(found: Any, *, is_chat: bool) -> ServerText:
     if finish == "content_filter":
         raise HttpFailure(AnswerWithheld, "the server kept the answer back (finish_reason content_filter)")
     content = message.get("content") if is_chat else message.get("text")
+    content = message.get("refusal") if content is None else content  # what the model says in place of an answer
     calls = message.get("tool_calls") or None
     reasoning = message.get("reasoning_content") or message.get("reasoning") or None
     if content is None and calls is None and reasoning is None and finish != "length":

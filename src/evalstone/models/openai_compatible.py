@@ -9,7 +9,6 @@ weights by a name (`weights=`).
 """
 
 import ssl
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -28,7 +27,7 @@ from evalstone.models.openai_arguments import MODELS_WITH_PROMPT_LOGPROBS, OpenA
 from evalstone.models.openai_bodies import ServerScore, ServerText, read_score, read_text, score_body, text_body
 from evalstone.models.openai_prompts import PromptMaker
 from evalstone.models.openai_server import find_server
-from evalstone.models.progress import Observer
+from evalstone.models.progress import AnswerTally, Observer
 from evalstone.models.render import ChatRenderer
 from evalstone.models.stops import final_of_text
 from evalstone.models.tokenizer import TokenizerSource, load_tokenizer
@@ -42,7 +41,6 @@ from evalstone.records import (
     Message,
     ModelIdentity,
     Output,
-    Progress,
     Request,
     WorkEstimate,
     content_hash,
@@ -85,7 +83,7 @@ class OpenAIModel:
             template_hash=files.combined_digest({"template": template}) if template else None,
             dtype="unknown",  # a server does not tell
             numerics="numerics unknown",
-            max_length=None if self._encoder is None else arguments.max_length,
+            max_length=None if arguments.tokenizer is None else arguments.max_length,
             options=(("model", arguments.model), *arguments.options),
         )
 
@@ -178,7 +176,7 @@ class OpenAIModel:
         self._caller.reset()
         known = find_server(self._server, self.arguments.server)
         if known and self.arguments.model not in known:
-            self._notes.append(f"the server lists {', '.join(known[:5])}, not {self.arguments.model}")
+            self._notes = [f"the server lists {', '.join(known[:5])}, not {self.arguments.model}"]
         self._is_checked = True
 
     # --------------------------------------------------------------------------------------------- answering
@@ -193,15 +191,12 @@ class OpenAIModel:
         """Yield one output per ask and repeat, each as soon as it is known; see `Model.answer`."""
         if not self._is_checked:
             self.check()
-        started, n_done, n_cached = time.perf_counter(), 0, 0
         total = sum(repeats_of(ask) for request in requests for ask in request.asks)
+        tally = AnswerTally(total, observe, self._caller.note)
         try:
-            for output in self._outputs(requests, cache):
-                n_done, n_cached = n_done + 1, n_cached + output.from_cache
+            for output in self._outputs(requests, cache, tally):
+                tally.done(output)
                 yield output
-                if observe is not None:
-                    seconds = time.perf_counter() - started
-                    observe(Progress(n_done, total, 0, 0, 0, n_cached, seconds, self._caller.note()))
         except ModelUnavailable as error:
             raise ModelUnavailable(self._explained(str(error))) from None
 
@@ -213,7 +208,7 @@ class OpenAIModel:
             "base_url and OPENAI_API_KEY"
         )
 
-    def _outputs(self, requests: Sequence[Request], cache: OutputCache | None) -> Iterator[Output]:
+    def _outputs(self, requests: Sequence[Request], cache: OutputCache | None, tally: AnswerTally) -> Iterator[Output]:
         pending = Pending()
         scored = [r for r in requests if any(not isinstance(ask, GenerateAsk) for ask in r.asks)]
         for piece in chunks_of(scored):
@@ -221,12 +216,13 @@ class OpenAIModel:
             yield from answered_before(self._prompts.reader.read(piece), cache, unknown)
             ready, spans = pending.add(unknown)
             yield from map(pending.answer, ready)
-            for answered in self._caller.ask(map(self._score_call, spans)):
+            for answered in self._caller.ask(map(self._score_call, spans), tally.tell) if spans else ():
                 yield from self._scored(answered, pending)
         for piece in pieces_of(requests):
             work = sort_out(self._prompts.texts(piece), cache)
             yield from work.known
-            for written in self._caller.ask(map(self._text_call, work.wanted.values())):
+            wanted = work.wanted.values()
+            for written in self._caller.ask(map(self._text_call, wanted), tally.tell) if wanted else ():
                 yield from self._written(written)
 
     def _score_call(self, span: Span) -> Call[Span, ServerScore]:

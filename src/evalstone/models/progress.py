@@ -1,4 +1,4 @@
-"""How far a local model is with what it was asked, told in tokens and in outputs."""
+"""How far a model is with what it was asked: a local one told in tokens, one behind a server in answers."""
 
 import time
 from collections.abc import Callable
@@ -8,6 +8,28 @@ from evalstone.engine.spans import WindowReport
 from evalstone.records import Output, Progress
 
 Observer = Callable[[Progress], None]
+
+
+class AnswerTally:
+    """How far a server has come; `note` says how it goes in a few words."""
+
+    def __init__(self, n_outputs: int, observe: Observer | None, note: Callable[[], str]) -> None:
+        self._observe = observe
+        self._note = note
+        self._started = time.perf_counter()
+        self._now = Progress(0, n_outputs, 0, 0, 0)
+
+    def done(self, output: Output) -> None:
+        """Count one output."""
+        n_cached = self._now.n_from_cache + output.from_cache
+        self._now = replace(self._now, n_outputs_done=self._now.n_outputs_done + 1, n_from_cache=n_cached)
+        self.tell()
+
+    def tell(self) -> None:
+        """Tell the observer how far it is; also while no answer comes."""
+        if self._observe is not None:
+            seconds = time.perf_counter() - self._started
+            self._observe(replace(self._now, seconds=seconds, note=self._note()))
 
 
 class ProgressTally:
