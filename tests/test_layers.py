@@ -180,6 +180,7 @@ def test_imports_follow_the_table() -> None:
 THIRD_PARTY_PLACES = {
     "torch": {"engine"},
     "transformers": {"engine", "models"},
+    "httpx": {"models"},
     "tokenizers": {"models"},
     "ray": {"models"},
     "sqlalchemy": {"store"},
