@@ -64,7 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "judges",
         "store",
     },
-    "report": {"errors", "settings", "records", "statistics", "store", "tasks"},
+    "report": {"errors", "settings", "records", "prompts", "statistics", "store", "tasks"},
     "interop": {
         "errors",
         "settings",

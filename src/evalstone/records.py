@@ -236,6 +236,9 @@ class TaskPlan:
     generation: JsonValue = None  # effective generation settings, where the task writes
 
 
+AUDIT = "audit"  # the name in `RunPlan.extra` under which an audit has its settings
+
+
 @dataclass(frozen=True, slots=True)
 class RunPlan:
     """All that decides a run's answers. The same plan is the same run: running again resumes it."""
@@ -251,6 +254,12 @@ class RunPlan:
     too_long: str = "cut"  # cut | error
     environment: JsonValue = None  # only with --strict-env
     extra: tuple[tuple[str, JsonValue], ...] = ()  # gen_kwargs, prompt preset, ...
+
+    @property
+    def audit(self) -> str | None:
+        """Which audit this is the plan of; None for a run."""
+        settings = dict(self.extra).get(AUDIT)
+        return None if settings is None else str(settings["kind"])
 
     @property
     def key(self) -> str:

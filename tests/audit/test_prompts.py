@@ -1,6 +1,7 @@
 """The audit of wording and option order, on models whose habits are known."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from evalstone.audit.prompts import OWN, rank_changes
 from evalstone.errors import DataError
 from evalstone.models.fake import FakeModel
 from evalstone.models.model import OutputCache
-from evalstone.records import LoglikelihoodAsk, Output, Request
+from evalstone.records import LoglikelihoodAsk, ModelIdentity, Output, Request
 from tests.tasks.folders import task_spec, write_rows, write_task
 
 ROWS = [
@@ -29,6 +30,11 @@ class HabitModel(FakeModel):
     def __init__(self, habit: str) -> None:
         super().__init__()
         self.habit = habit
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """Its habit is the model."""
+        return replace(super().identity, name=self.habit, content_hash=self.habit)
 
     def answer(self, requests: Sequence[Request], *, cache: OutputCache | None = None, **_: Any) -> Iterator[Output]:
         """Yield 0 nats for the pick, -5 for the others."""

@@ -4,7 +4,8 @@ import pytest
 
 from evalstone.errors import MalformedSample, PlanError
 from evalstone.prompts.prompter import Layout
-from evalstone.prompts.prompting import COT_INSTRUCTION, Prompting, instructed, put_layout, read_question
+from evalstone.prompts.prompting import COT_INSTRUCTION, Prompting, instructed, put_layout
+from evalstone.prompts.questions import read_question
 from evalstone.prompts.templates import Row
 
 LISTED = "What barks?\nA. a cat\nB. a dog\nC. a fish\nAnswer:"

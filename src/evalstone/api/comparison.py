@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from evalstone.api.run import Run
-from evalstone.api.stored import existing_store
+from evalstone.api.stored import existing_store, run_in
 from evalstone.errors import StoreError, UsageError
 from evalstone.records import JsonValue
 
@@ -18,7 +18,7 @@ def compare_stored(store: str | None, names: Sequence[str], *, strict_prompts: b
 def stored_runs(store: str | None, names: Sequence[str]) -> list[Run]:
     """Return stored runs by their names."""
     opened = existing_store(store)
-    return [Run(opened, opened.run(name).run_id) for name in names]
+    return [run_in(opened, name) for name in names]
 
 
 def compare_runs(runs: Sequence[Run], *, strict_prompts: bool = False) -> Any:
@@ -30,13 +30,16 @@ def compare_runs(runs: Sequence[Run], *, strict_prompts: bool = False) -> Any:
     Raises: UsageError for fewer than two runs, or runs that asked different questions.
     """
     from evalstone.report.compare import compare_runs as compare_evidence
+    from evalstone.report.compared import matched_evidence
     from evalstone.report.from_store import run_evidence
 
     if len(runs) < 2:
         raise UsageError(f"{len(runs)} run was named; a comparison needs two or more")
     if len({run.id for run in runs}) < len(runs):
         raise UsageError("the same run was named twice; a run does not differ from itself")
-    return compare_evidence([run_evidence(run.store, run.id) for run in runs], strict_prompts=strict_prompts)
+    evidence = [run_evidence(run.store, run.id) for run in runs]
+    matched = matched_evidence(evidence, [(run.store, run.id) for run in runs])
+    return compare_evidence(matched, strict_prompts=strict_prompts)
 
 
 def win_rates(runs: Sequence[Run]) -> list[Any]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evalstone.api.run import Run
-from evalstone.api.stored import existing_store
+from evalstone.api.stored import existing_store, run_in
 
 __all__ = ["report_stored", "write_report"]
 
@@ -12,7 +12,7 @@ __all__ = ["report_stored", "write_report"]
 def report_stored(store: str | None, names: Sequence[str], path: str | Path | None = None) -> Path:
     """Write a report of stored runs by their names; see `write_report`. Without a path it is `<first run>.html`."""
     opened = existing_store(store)
-    runs = [Run(opened, opened.run(name).run_id) for name in names]
+    runs = [run_in(opened, name) for name in names]
     return write_report(runs, path if path is not None else f"{runs[0].short_id}.html")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from evalstone.api.evaluate import split_names
 from evalstone.api.run import Run
-from evalstone.api.stored import existing_store
+from evalstone.api.stored import existing_store, run_in
 from evalstone.errors import PlanError, UnknownName, UsageError
 from evalstone.records import Estimate, JsonValue
 from evalstone.registry import nearest
@@ -83,7 +83,7 @@ def _shown(value: float | None) -> str:
 def rescore_stored(store: str | None, name: str, options: RescoreOptions) -> Rescored:
     """Score a stored run again, by its name; see `rescore_run`."""
     opened = existing_store(store)
-    return rescore_run(Run(opened, opened.run(name).run_id), options)
+    return rescore_run(run_in(opened, name), options)
 
 
 def rescore_run(run: Run, options: RescoreOptions) -> Rescored:

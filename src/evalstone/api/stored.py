@@ -34,9 +34,20 @@ def find_runs(store: str | None, names: Sequence[str]) -> list[RunRow]:
 
 
 def open_run(store: str | None, name: str) -> Run:
-    """Return one stored run."""
-    opened = existing_store(store)
-    return Run(opened, opened.run(name).run_id)
+    """Return one stored run; see `run_in`."""
+    return run_in(existing_store(store), name)
+
+
+def run_in(store: Store, name: str) -> Run:
+    """Return the run of this name (id, unique beginning, `last`, `last~1`).
+
+    Raises: UnknownName with the nearest ids; UsageError for an audit, which has no scores to show or to compare.
+    """
+    row = store.run(name)
+    if row.plan.audit is not None:
+        what = f"{row.short_id} is an audit ({row.plan.audit}), and this takes a run"
+        raise UsageError(f"{what}; see it: evalstone show {row.short_id}")
+    return Run(store, row.run_id)
 
 
 def removable_runs(store: str | None, names: Sequence[str]) -> list[RunRow]:

@@ -4,8 +4,9 @@ None of them proves that a score is inflated, and a large p proves no innocence:
 order, or as paraphrases leaves no trace that log-likelihoods show.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, partial
 
 import numpy as np
 
@@ -15,14 +16,24 @@ from evalstone.audit.min_k import MembershipScores, membership_scores
 from evalstone.audit.order_test import OrderSettings, order_test
 from evalstone.audit.overlap import WORDS, Corpus, overlap_with
 from evalstone.audit.perturbed import TwinTest, compare_twins, number_twins, option_twins, twin_test
+from evalstone.audit.stored import Keep, made_anew
 from evalstone.errors import DataError, UsageError
 from evalstone.models.model import Model
-from evalstone.records import JsonValue
+from evalstone.models.token_moments import check_token_moments
+from evalstone.records import JsonValue, ModelIdentity, TaskPlan
 from evalstone.statistics.multiplicity import holm
 from evalstone.statistics.unpaired import compare_means
 from evalstone.tasks.bound import BoundTask
 
-__all__ = ["TESTS", "ContaminationSettings", "ContaminationTest", "audit_contamination"]
+__all__ = [
+    "TESTS",
+    "ContaminationSettings",
+    "ContaminationTest",
+    "audit_contamination",
+    "check_tests",
+    "corrected",
+    "settings_json",
+]
 
 TESTS = ("order", "options", "numbers", "overlap", "min-k")
 
@@ -44,7 +55,7 @@ NOT_SHOWN = {
 class ContaminationSettings:
     """Which tests, and how much they ask."""
 
-    tests: tuple[str, ...] = TESTS
+    tests: tuple[str, ...] = ()  # none named: all that can be asked
     order: OrderSettings = field(default_factory=OrderSettings)
     corpus: Corpus | None = None
     n_words: int = WORDS  # of an n-gram
@@ -72,65 +83,97 @@ class ContaminationTest:
         return NOT_SHOWN[self.test]
 
 
+_Found = tuple[ContaminationTest, ...]
+Told = Callable[[str], None]
+
+
 @dataclass(frozen=True, slots=True)
 class _Audit:
     """What the tests of one audit share."""
 
-    model: Model
-    settings: ContaminationSettings
-    control: Model | None
-    control_items: Sequence[Item]
     asked: Likelihoods
-
-
-Told = Callable[[str], None]
+    settings: ContaminationSettings
+    control: Likelihoods | None
+    control_items: Sequence[Item]
+    told: Told
 
 
 def audit_contamination(
-    model: Model,
+    asked: Likelihoods,
     tasks: Sequence[BoundTask],
     settings: ContaminationSettings,
     *,
-    control: Model | None = None,
+    control: Likelihoods | None = None,
     control_task: BoundTask | None = None,
     told: Told = lambda _: None,
+    keep: Keep = made_anew,
 ) -> list[ContaminationTest]:
     """Run the tests on every task and correct each test's p over the tasks.
 
     Args:
-        model: asked for log-likelihoods only.
+        asked: the model, asked for log-likelihoods only.
         tasks: bound without shots.
         settings: which tests, and how much they ask.
         control: a model that cannot have seen the tasks; the number test is then of the difference from it.
         control_task: samples of the same kind that cannot have been seen; Min-K is then compared with it.
         told: called with a line before each test.
+        keep: returns the results of a test of a task where they are kept.
 
-    Raises: UsageError for a test that is not known, or overlap without a corpus.
+    Raises: as `check_tests`.
+    """
+    check_tests(settings, asked.model)
+    control_items = items_of(control_task) if control_task is not None else []
+    audit = _Audit(asked, settings, control, control_items, told)
+    return corrected([test for bound in tasks for test in _tests_of(audit, bound, keep)])
+
+
+def _tests_of(audit: _Audit, bound: BoundTask, keep: Keep) -> Iterator[ContaminationTest]:
+    """Yield the tests of a task; its samples are read when the first is not kept."""
+    items = cache(lambda: items_of(bound))
+    for test in audit.settings.tests or TESTS:
+        if test != "overlap" or audit.settings.corpus is not None:
+            yield from keep(
+                f"{bound.plan.name}: {test}", _Found, partial(_one_test, audit, bound.plan.name, test, items)
+            )
+
+
+def settings_json(
+    settings: ContaminationSettings, control: ModelIdentity | None, control_task: TaskPlan | None
+) -> dict[str, JsonValue]:
+    """Return all that decides an audit's results beside model and tasks; of a corpus, its files' names and times."""
+    files = [] if settings.corpus is None else settings.corpus.files()
+    return {
+        "tests": list(settings.tests),
+        "order": asdict(settings.order),
+        "n_words": settings.n_words,
+        "seed": settings.seed,
+        "corpus": [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files],
+        "control": None if control is None else {**asdict(control), "name": None},
+        "control_task": None if control_task is None else asdict(control_task),
+    }
+
+
+def check_tests(settings: ContaminationSettings, model: Model) -> None:
+    """Look, before anything is asked, whether the tests named can be had.
+
+    Raises: UsageError for a test that is not known, a corpus without text, or Min-K of a model that gives sums only.
     """
     unknown = [name for name in settings.tests if name not in TESTS]
     if unknown:
         raise UsageError(f"unknown test '{unknown[0]}'; expected {', '.join(TESTS)}")
     if settings.corpus is not None:
-        settings.corpus.files()  # a mistyped path is told now, not after the other tests
-    control_items = items_of(control_task) if control_task is not None else []
-    audit = _Audit(model, settings, control, control_items, Likelihoods(model))
-    found: list[ContaminationTest] = []
-    for bound in tasks:
-        items = items_of(bound)
-        for test in settings.tests:
-            if test == "overlap" and settings.corpus is None:
-                continue
-            told(f"{bound.plan.name}: {test}")
-            found += _one_test(audit, bound.plan.name, test, items)
-    return _corrected(found)
+        settings.corpus.files()
+    if "min-k" in settings.tests:
+        check_token_moments(model)
 
 
-def _one_test(audit: _Audit, task: str, test: str, items: Sequence[Item]) -> list[ContaminationTest]:
+def _one_test(audit: _Audit, task: str, test: str, items: Callable[[], Sequence[Item]]) -> _Found:
+    audit.told(f"{task}: {test}")
     run = {"order": _order, "options": _options, "numbers": _numbers, "overlap": _overlap, "min-k": _min_k}[test]
     try:
-        return run(audit, task, items)
+        return tuple(run(audit, task, items()))
     except DataError as error:
-        return [ContaminationTest(task, test, "", None, len(items), None, notes=(str(error),))]
+        return (ContaminationTest(task, test, "", None, len(items()), None, notes=(str(error),)),)
 
 
 def _order(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
@@ -151,19 +194,20 @@ def _order(audit: _Audit, task: str, items: Sequence[Item]) -> list[Contaminatio
 
 def _options(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
     twins = option_twins(items, task, audit.settings.seed)
-    return [_of_twins(task, "options", compare_twins(audit.asked, twins), ())]
+    return [_of_twins(task, "options", compare_twins(audit.asked, twins, f"{task}: options"), ())]
 
 
 def _numbers(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
     twins = number_twins(items, task, audit.settings.seed)
-    found = compare_twins(audit.asked, twins)
+    name = f"{task}: numbers"
+    found = compare_twins(audit.asked, twins, name)
     if audit.control is None:
         return [_of_twins(task, "numbers", found, ("no control model: see below",))]
-    control = compare_twins(Likelihoods(audit.control), twins)
+    control = compare_twins(audit.control, twins, name)
     beside = dict(control.differences)
     excess = [(index, value - beside[index]) for index, value in found.differences if index in beside]
     tested = twin_test(excess)
-    note = f"beyond {audit.control.identity.name}: mean {tested.t_test.mean:+.3g} nats"
+    note = f"beyond {audit.control.model.identity.name}: mean {tested.t_test.mean:+.3g} nats"
     return [replace(_of_twins(task, "numbers", tested, (note,)), control_p=control.t_test.p)]
 
 
@@ -192,10 +236,10 @@ def _overlap(audit: _Audit, task: str, items: Sequence[Item]) -> list[Contaminat
 
 def _min_k(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
     try:
-        own = membership_scores(audit.model, [item.text for item in items])
+        own = membership_scores(audit.asked.model, [item.text for item in items])
     except UsageError as error:  # this kind of model gives sums only: the other tests still stand
         raise DataError(str(error)) from error
-    beside = membership_scores(audit.model, [item.text for item in audit.control_items])
+    beside = membership_scores(audit.asked.model, [item.text for item in audit.control_items])
     listed = tuple((item.index, _score_json(score)) for item, score in zip(items, own, strict=True))
     results = []
     for name, key in (("Min-20%", "min_k"), ("Min-20%++", "min_k_plus")):
@@ -219,7 +263,7 @@ def _score_json(score: MembershipScores) -> JsonValue:
     return {name: getattr(score, name) for name in score.__slots__}
 
 
-def _corrected(found: Sequence[ContaminationTest]) -> list[ContaminationTest]:
+def corrected(found: Sequence[ContaminationTest]) -> list[ContaminationTest]:
     """Return the tests with Holm's p, each test's over its tasks."""
     adjusted: dict[int, float] = {}
     for key in dict.fromkeys((test.test, test.statistic_name) for test in found):

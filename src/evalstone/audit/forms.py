@@ -1,13 +1,15 @@
 """Forms in which a multiple choice question is put: wording as data.
 
 Two kinds, which the literature finds to differ most: the answer is the option's text after the question alone (cloze),
-or the letter or number of an option that the prompt lists. All are asked without shots.
+or the letter or number of an option that the prompt lists.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-__all__ = ["FORMS", "Form", "put"]
+from evalstone.records import content_hash
+
+__all__ = ["FORMS", "Form", "forms_hash", "put"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,7 @@ class Form:
     markers: str = ""  # what numbers the options; empty: the answer is the option's text
     line: str = ""  # one listed option; empty: options are not shown
     answer: str = " {a}"  # `{a}` stands for marker or option
+    lead: str = ""  # what stands once, before shots and question
 
     @property
     def is_lettered(self) -> bool:
@@ -39,14 +42,25 @@ FORMS: tuple[Form, ...] = (
     Form("listed: options, then text", "Question: {q}\nOptions:{o}\nAnswer:", line="\n- {o}"),
     Form("letters: A.", "{q}{o}\nAnswer:", LETTERS, "\n{m}. {o}"),
     Form("letters: (A)", "Question: {q}{o}\nAnswer:", LETTERS, "\n({m}) {o}", " ({a})"),
-    Form("letters: A) instructed", "Choose the right answer.\n\n{q}{o}\nThe right answer is", LETTERS, "\n{m}) {o}"),
+    Form(
+        "letters: A) instructed",
+        "{q}{o}\nThe right answer is",
+        LETTERS,
+        "\n{m}) {o}",
+        lead="Choose the right answer.\n\n",
+    ),
     Form("letters: lower case", "Question: {q}{o}\nAnswer:", LETTERS.lower(), "\n{m}. {o}"),
     Form("numbers: 1.", "Question: {q}{o}\nAnswer:", NUMBERS, "\n{m}. {o}"),
 )
 
 
+def forms_hash() -> str:
+    """Return the hash of all forms' wording: with other forms it is another audit."""
+    return content_hash([asdict(form) for form in FORMS])
+
+
 def put(form: Form, question: str, options: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
-    """Return the prompt and one continuation per option; None where the form has too few markers.
+    """Return the prompt without its lead, and one continuation per option; None where the form has too few markers.
 
     Options are taken as they are; a lower-case marker or a number is no change of the option.
     """

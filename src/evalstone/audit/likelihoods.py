@@ -1,14 +1,15 @@
-"""Asking a model for the log-likelihood of texts that belong to no run."""
+"""Asking a model for the log-likelihood of texts that belong to no sample."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from evalstone.errors import UsageError
 from evalstone.models.model import Model
-from evalstone.records import Ask, LoglikelihoodAsk, Progress, Request, RollingAsk
+from evalstone.records import Ask, LoglikelihoodAsk, Output, Request, RollingAsk
 
-__all__ = ["Likelihoods"]
+__all__ = ["Answer", "Likelihoods"]
 
-Told = Callable[[Progress], None]
+Answer = Callable[[Sequence[Request]], Iterable[Output]]
+"""What answers requests: a model by itself, or one whose answers are stored."""
 
 
 class Likelihoods:
@@ -17,37 +18,47 @@ class Likelihoods:
     Units: nats.
     """
 
-    def __init__(self, model: Model, observe: Told | None = None) -> None:
+    def __init__(self, model: Model, answer: Answer | None = None) -> None:
         self.model = model
-        self._observe = observe
+        self._answer = answer or model.answer
 
-    def of_texts(self, texts: Sequence[str]) -> list[float | None]:
-        """Return each text's log-likelihood from nothing."""
-        return self._ask([((), RollingAsk(0, text)) for text in texts])
+    def of_texts(self, texts: Sequence[str], name: str = "texts") -> list[float | None]:
+        """Return each text's log-likelihood from nothing; `name` tells these texts from others of the same audit."""
+        return self._ask(name, [((), RollingAsk(0, text)) for text in texts])
 
-    def of_continuations(self, pairs: Sequence[tuple[str, str]]) -> list[float | None]:
-        """Return the log-likelihood of each second text after the first."""
-        return self._ask([((context,), LoglikelihoodAsk(0, text)) for context, text in pairs])
+    def of_continuations(self, pairs: Sequence[tuple[str, str]], name: str = "continuations") -> list[float | None]:
+        """Return the log-likelihood of each second text after the first; `name` as in `of_texts`."""
+        return self._ask(name, [((context,), LoglikelihoodAsk(0, text)) for context, text in pairs])
+
+    def of_choices(self, requests: Sequence[Request]) -> dict[str, tuple[float, ...]]:
+        """Return the choices' log-likelihoods of each request of which all were answered, by its id."""
+        outputs: dict[str, dict[int, Output]] = {}
+        for output in self._answer(requests):
+            outputs.setdefault(output.request_id, {})[output.ask_index] = output
+        found = {}
+        for request in requests:
+            choices = [ask for ask in request.asks if isinstance(ask, LoglikelihoodAsk) and ask.role == "choice"]
+            values = [outputs[request.id][ask.index].total_nats for ask in choices]
+            known = tuple(value for value in values if value is not None)
+            if len(known) == len(choices):
+                found[request.id] = known
+        return found
 
     def n_tokens(self, texts: Sequence[str]) -> int:
         """Return how many tokens these texts have together; asks nothing.
 
         Raises: UsageError where only a server could count them.
         """
-        requests = [_request(i, (), (RollingAsk(0, text),)) for i, text in enumerate(texts)]
+        requests = [Request("texts", i, "", (), (RollingAsk(0, text),)) for i, text in enumerate(texts)]
         n_tokens = self.model.estimate(requests).n_tokens_asked
         if n_tokens is None:
             raise UsageError("the model's tokenizer is not here; name it: tokenizer=<folder or Hub id>")
         return n_tokens
 
-    def _ask(self, asked: Sequence[tuple[tuple[str, ...], Ask]]) -> list[float | None]:
-        requests = [_request(i, segments, (ask,)) for i, (segments, ask) in enumerate(asked)]
+    def _ask(self, name: str, asked: Sequence[tuple[tuple[str, ...], Ask]]) -> list[float | None]:
+        requests = [Request(name, i, "", segments, (ask,)) for i, (segments, ask) in enumerate(asked)]
         found: list[float | None] = [None] * len(requests)
         place = {request.id: index for index, request in enumerate(requests)}
-        for output in self.model.answer(requests, observe=self._observe):
+        for output in self._answer(requests):
             found[place[output.request_id]] = output.total_nats
         return found
-
-
-def _request(index: int, segments: tuple[str, ...], asks: tuple[Ask, ...]) -> Request:
-    return Request("audit", index, "", segments, asks)

@@ -101,7 +101,7 @@ class _Shards:
             texts.append(self._text(places))
             shuffles = [_shuffle(own, generator) for _ in range(self.settings.n_shuffles)]
             texts += [self._text([places[position] for position in shuffle]) for shuffle in shuffles]
-        found = likelihoods.of_texts(texts)
+        found = likelihoods.of_texts(texts, f"{self.name}: order, {kind}")
         step = self.settings.n_shuffles + 1
         groups = [found[start : start + step] for start in range(0, len(found), step)]
         whole = [[value for value in group if value is not None] for group in groups]

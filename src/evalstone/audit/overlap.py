@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from evalstone.audit.items import Item
 from evalstone.errors import DataError, UsageError
+from evalstone.prompts.questions import strings_in
 
 __all__ = ["Corpus", "Overlap", "overlap_with"]
 
@@ -129,9 +129,9 @@ def _texts_of(file: Path) -> Iterator[str]:
             if kind == "lines":
                 for line in lines:
                     if line.strip():
-                        yield from _strings(json.loads(line))
+                        yield from strings_in(json.loads(line))
             elif kind == "json":
-                yield from _strings(json.load(lines))
+                yield from strings_in(json.load(lines))
             else:
                 yield lines.read()
     except (OSError, ValueError) as error:
@@ -143,15 +143,4 @@ def _parquet_texts(file: Path) -> Iterator[str]:
 
     for batch in pq.ParquetFile(file).iter_batches():
         for row in batch.to_pylist():
-            yield from _strings(row)
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _strings(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _strings(inner)
+            yield from strings_in(row)

@@ -75,14 +75,16 @@ def number_twins(items: Sequence[Item], name: str, seed: int = 0) -> list[Twins]
     return found
 
 
-def compare_twins(likelihoods: Likelihoods, twins: Sequence[Twins]) -> TwinTest:
+def compare_twins(likelihoods: Likelihoods, twins: Sequence[Twins], name: str = "twins") -> TwinTest:
     """Test whether the published texts are likelier: d_i = log p(published) - mean of log p(others).
+
+    `name` tells these twins from others of the same audit.
 
     Raises: DataError for fewer than ten samples with an answer.
     Source: the exchangeability argument of Oren et al. 2023, within samples.
     """
     asked = [(twin.context, text) for twin in twins for text in (twin.published, *twin.others)]
-    answers = iter(likelihoods.of_continuations(asked))
+    answers = iter(likelihoods.of_continuations(asked, name))
     differences: list[tuple[int, float]] = []
     for twin in twins:
         values = [next(answers) for _ in range(1 + len(twin.others))]

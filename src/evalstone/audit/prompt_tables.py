@@ -17,8 +17,9 @@ __all__ = ["prompts_table"]
 BESIDE_STRIP = 66  # columns that names and numbers need
 STRIP_WIDTHS = (8, 40)
 ABOUT = (
-    "All forms are asked of the same samples without shots. 'By noise alone' is the spread that the same answers show "
-    "when each sample's are dealt to the forms at random: only what lies above it is the wording's."
+    "All forms are asked of the same samples with the same shots, put in the form's wording. 'By noise alone' is the "
+    "spread that the same answers show when each sample's are dealt to the forms at random: only what lies above it is "
+    "the wording's."
 )
 
 
@@ -27,7 +28,8 @@ def prompts_table(audits: Sequence[PromptAudit], changes: Sequence[RankChange] =
     parts: list[RenderableType] = []
     for audit in audits:
         title = Text(f"{audit.model.rstrip('/').rpartition('/')[2]} on {audit.task}", style="bold")
-        title.append(f" · {audit.n:,} samples", style="not bold dim")
+        shots = f", {audit.num_fewshot} shots" if audit.num_fewshot else ", no shots"
+        title.append(f" · {audit.n:,} samples{shots}", style="not bold dim")
         title.append(f", {audit.n_left_out:,} left out" if audit.n_left_out else "", style="not bold yellow")
         lines = [_spread_line("forms", audit.spread)]
         lines += [_spread_line("cloze forms", audit.cloze_spread)] if audit.cloze_spread else []

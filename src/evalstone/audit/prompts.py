@@ -5,18 +5,19 @@ stands beside the spread that the same answers would show if forms made no diffe
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evalstone.audit.forms import FORMS, Form, put
-from evalstone.audit.items import Item, items_of
+from evalstone.audit.items import Item, items_of, with_shots
+from evalstone.audit.likelihoods import Likelihoods
 from evalstone.audit.option_orders import OptionOrders, option_orders, rotated
 from evalstone.errors import DataError
-from evalstone.models.model import Model
 from evalstone.prompts.prompter import Render
-from evalstone.records import LoglikelihoodAsk, Output, Request
+from evalstone.records import LoglikelihoodAsk, Request
 from evalstone.scoring.choices import score_choices
 from evalstone.statistics.intervals import wilson
 from evalstone.statistics.prompt_spread import PromptSpread, RankAgreement, prompt_spread, rank_agreement
@@ -25,6 +26,8 @@ from evalstone.tasks.bound import BoundTask
 __all__ = ["FormScore", "PromptAudit", "PromptVariant", "askable_items", "audit_prompts", "rank_changes"]
 
 OWN = "as the task has it"
+ORDERS = "option orders"
+BETWEEN_SHOTS = "\n\n"
 FEWEST = 2
 ROTATED_FORM = next(form for form in FORMS if form.name == "letters: A.")
 Floats = NDArray[np.float64]
@@ -58,6 +61,7 @@ class PromptAudit:
     task: str
     n: int  # samples asked under every form
     n_left_out: int  # samples of which question or options could not be told from the prompt, or that failed
+    num_fewshot: int
     forms: tuple[FormScore, ...]
     spread: PromptSpread
     letter_spread: PromptSpread | None  # among the forms that list options by letter or number
@@ -77,7 +81,7 @@ class RankChange:
 
 
 def audit_prompts(
-    model: Model,
+    asked: Likelihoods,
     bound: BoundTask,
     systems: Sequence[PromptVariant] = (),
     *,
@@ -86,44 +90,56 @@ def audit_prompts(
     """Ask a multiple choice task under every form, system prompt and cyclic option order.
 
     Args:
-        model: asked for log-likelihoods only.
-        bound: the task, without shots.
+        asked: the model, asked for log-likelihoods only.
+        bound: the task, with the shots that every form has in its own wording.
         systems: the same task under system prompts, in its own form; at least two to be compared.
         told: called with a line before each form.
 
-    Raises: DataError where the task has no choices, or its questions cannot be told from its prompts.
+    Raises: DataError where the task has no choices, or its questions cannot be told from its prompts; PlanError for
+        shots that are not known.
     """
     items, usable = askable_items(bound)
     metric = "acc_norm" if any(each.name == "acc_norm" for each in bound.metrics) else "acc"
-    asked = _Asked(model, usable, metric, told)
-    columns = {OWN: asked.own({item.index: item.request for item in usable})}
-    columns |= {form.name: column for form in FORMS if (column := asked.form(form)) is not None}
-    by_system = {variant.name: asked.own(_requests(variant, usable)) for variant in systems}
-    orders = asked.orders()
+    asking = _Asked(asked, usable, metric, told)
+    columns = {OWN: asking.own({item.index: item.request for item in usable})}
+    columns |= {form.name: column for form in FORMS if (column := asking.form(form)) is not None}
+    by_system = {one.name: asking.own(_requests(one, usable), f"system prompt: {one.name}") for one in systems}
+    orders = asking.orders()
     names, table = _common(columns)
-    spread = prompt_spread(table, name=(bound.plan.name, "forms"))
-    system_names, system_table = _common(by_system) if by_system else ([], np.zeros((0, 0)))
     return PromptAudit(
-        model=model.identity.name,
+        model=asked.model.identity.name,
         task=bound.plan.name,
         n=len(table),
         n_left_out=len(items) - len(table),
+        num_fewshot=bound.plan.num_fewshot,
         forms=_scores(names, table, metric),
-        spread=spread,
+        spread=prompt_spread(table, name=(bound.plan.name, "forms")),
         letter_spread=_part(names, table, lettered=True),
         cloze_spread=_part(names, table, lettered=False),
-        systems=_scores(system_names, system_table, metric),
-        system_spread=prompt_spread(system_table, name=(bound.plan.name, "systems")) if len(system_names) > 1 else None,
         orders=orders,
+        **_of_systems(by_system, metric, bound.plan.name),
     )
+
+
+class _Systems(TypedDict):
+    systems: tuple[FormScore, ...]
+    system_spread: PromptSpread | None
+
+
+def _of_systems(columns: Mapping[str, Mapping[int, float]], metric: str, task: str) -> _Systems:
+    if not columns:
+        return {"systems": (), "system_spread": None}
+    names, table = _common(columns)
+    spread = prompt_spread(table, name=(task, "systems")) if len(names) > 1 else None
+    return {"systems": _scores(names, table, metric), "system_spread": spread}
 
 
 def askable_items(bound: BoundTask) -> tuple[list[Item], list[Item]]:
     """Return a task's items, and those that can be put in every form; asks nothing.
 
-    Raises: DataError if there are too few.
+    Raises: DataError if there are too few; PlanError for shots that are not known.
     """
-    items = items_of(bound)
+    items = with_shots(bound, items_of(bound))
     usable = [item for item in items if item.has_options]
     if len(usable) < FEWEST:
         raise DataError(
@@ -136,13 +152,13 @@ def askable_items(bound: BoundTask) -> tuple[list[Item], list[Item]]:
 class _Asked:
     """Asks one model the same items in several ways; each way gives item index -> credit."""
 
-    def __init__(self, model: Model, items: Sequence[Item], metric: str, told: Callable[[str], None]) -> None:
-        self.model, self.items, self.metric, self.told = model, items, metric, told
+    def __init__(self, asked: Likelihoods, items: Sequence[Item], metric: str, told: Callable[[str], None]) -> None:
+        self.asked, self.items, self.metric, self.told = asked, items, metric, told
 
-    def own(self, requests: Mapping[int, Request]) -> dict[int, float]:
-        """Return credits under the task's own wording."""
-        self.told(OWN)
-        nats = self._answer(list(requests.values()))
+    def own(self, requests: Mapping[int, Request], said: str = OWN) -> dict[int, float]:
+        """Return credits under the task's own wording; `said` is the line that tells of it."""
+        self.told(said)
+        nats = self.asked.of_choices(list(requests.values()))
         by_index = {item.index: item for item in self.items}
         found = {}
         for index, request in requests.items():
@@ -159,7 +175,7 @@ class _Asked:
         if len(whole) < len(made) or all(_is_same(whole[item.index], item.request) for item in self.items):
             return None
         self.told(form.name)
-        nats = self._answer(list(whole.values()))
+        nats = self.asked.of_choices(list(whole.values()))
         metric = "acc" if form.is_lettered else self.metric
         return {
             item.index: _credit(known, item.options, item.gold, metric)
@@ -169,16 +185,16 @@ class _Asked:
 
     def orders(self) -> OptionOrders | None:
         """Return what comes of listing the options in every cyclic order, by letters."""
-        self.told("option orders")
+        self.told(ORDERS)
         requests: list[Request] = []
         ids: dict[int, list[str]] = {}
         for item in self.items:
             for shift in range(len(item.options)):
-                request = _put(ROTATED_FORM, item, rotated(item.options, shift), turn=shift)
+                request = _put(ROTATED_FORM, item, rotated(item.options, shift), ORDERS, shift)
                 if request is not None:
                     requests.append(request)
                     ids.setdefault(item.index, []).append(request.id)
-        nats = self._answer(requests)
+        nats = self.asked.of_choices(requests)
         picks, golds = [], []
         for item in self.items:
             found = [nats.get(each) for each in ids.get(item.index, ())]
@@ -188,37 +204,38 @@ class _Asked:
                 golds.append(item.gold)
         return option_orders(picks, golds) if picks else None
 
-    def _answer(self, requests: Sequence[Request]) -> dict[str, tuple[float, ...]]:
-        """Return the choices' log-likelihoods of each request of which all were answered."""
-        outputs: dict[str, dict[int, Output]] = {}
-        for output in self.model.answer(requests):
-            outputs.setdefault(output.request_id, {})[output.ask_index] = output
-        found = {}
-        for request in requests:
-            choices = [ask for ask in request.asks if isinstance(ask, LoglikelihoodAsk) and ask.role == "choice"]
-            values = [outputs[request.id][ask.index].total_nats for ask in choices]
-            known = tuple(value for value in values if value is not None)
-            if len(known) == len(choices):
-                found[request.id] = known
-        return found
-
 
 def _requests(variant: PromptVariant, items: Sequence[Item]) -> dict[int, Request]:
+    """Return the items' requests under a system prompt, named after it: the audit's other requests are of the task."""
     wanted = {item.index for item in items}
+    name = f"{variant.bound.plan.name}: system prompt {variant.name}"
     return {
-        sample.index: variant.bound.request(sample, variant.render)
+        sample.index: replace(variant.bound.request(sample, variant.render), task=name)
         for sample in variant.bound.samples()
         if sample.index in wanted
     }
 
 
-def _put(form: Form, item: Item, options: Sequence[str], turn: int = 0) -> Request | None:
+def _put(form: Form, item: Item, options: Sequence[str], name: str = "", turn: int = 0) -> Request | None:
+    """Return an item's request in a form, its shots in the same; None where the form has too few markers for one.
+
+    `name` tells it from others of the item in this form, and `turn` those apart.
+    """
     made = put(form, item.question or "", options)
-    if made is None:
+    solved = [_solved(form, shot) for shot in item.shots]
+    whole = [text for text in solved if text is not None]
+    if made is None or len(whole) < len(solved):
         return None
     prompt, answers = made
+    segments = (*([form.lead] if form.lead else []), *whole, prompt)
     asks = tuple(LoglikelihoodAsk(index, answer) for index, answer in enumerate(answers))
-    return Request(item.request.task, item.index, item.request.sample_sha256, (prompt,), asks, turn=turn)
+    task = f"{item.request.task}: {name or form.name}"
+    return Request(task, item.index, item.request.sample_sha256, segments, asks, turn=turn, n_shots=len(whole))
+
+
+def _solved(form: Form, shot: Item) -> str | None:
+    made = put(form, shot.question or "", shot.options)
+    return None if made is None else f"{made[0]}{made[1][min(shot.gold)]}{BETWEEN_SHOTS}"
 
 
 def _is_same(first: Request, second: Request) -> bool:

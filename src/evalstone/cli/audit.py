@@ -1,5 +1,7 @@
 """`evalstone audit`: what a score does not say of itself."""
 
+import shlex
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +18,11 @@ _ASKING: tuple[Callable[[F], F], ...] = (
     click.option("--limit", "-L", type=float, metavar="N", help="First N samples of each task, or a fraction below 1."),
     click.option("--data_dir", metavar="DIR", help="Local data, as in `run`."),
     click.option("--include_path", multiple=True, metavar="DIR", help="Folder with task files; their code may run."),
+    click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes that answer."),
     click.option("--quiet", "-q", is_flag=True, help="Do not say what is being asked."),
+)
+shots_option = click.option(
+    "--num_fewshot", "-f", type=click.IntRange(0), metavar="N", help="Shots (default: the task's own)."
 )
 output_option = click.option(
     "--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write the result as JSON, samples and all."
@@ -47,22 +53,25 @@ def audit() -> None:
 @click.option("--shuffles", type=click.IntRange(2), default=25, show_default=True, help="Of each shard.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the shuffles.")
 @asking_options
+@store_option
 @output_option
 @json_option
 def contamination(model: str, tasks: tuple[str, ...], **given: Any) -> None:
-    """Look for signs that MODEL saw TASK... in training. Asks for log-likelihoods only; nothing is sent anywhere."""
+    """Look for signs that MODEL saw TASK... in training. Asks for log-likelihoods only; nothing is sent anywhere.
+
+    Answers are stored as they come: the same command again asks only what is missing.
+    """
     from evalstone.api import auditing
-    from evalstone.audit.contamination import TESTS, ContaminationSettings
+    from evalstone.audit.contamination import ContaminationSettings
     from evalstone.audit.contamination_tables import contamination_json, contamination_table
     from evalstone.audit.order_test import OrderSettings
     from evalstone.audit.overlap import Corpus
 
     auditing.check_ending(given["output"])
-    tests = given["tests"] or TESTS
     if "overlap" in given["tests"] and given["corpus"] is None:
         raise UsageError("--test overlap looks into a corpus; name one with --corpus FILE or DIR")
     settings = ContaminationSettings(
-        tests=tests,
+        tests=given["tests"],
         order=OrderSettings(given["shards"], given["shuffles"], given["seed"]),
         corpus=Corpus(given["corpus"]) if given["corpus"] is not None else None,
         n_words=given["n_words"],
@@ -86,11 +95,17 @@ def contamination(model: str, tasks: tuple[str, ...], **given: Any) -> None:
 @click.option("--beside", multiple=True, metavar="MODEL", help="Another model on the same prompts: do ranks change?")
 @click.option("--system", "systems", multiple=True, metavar="TEXT", help="System prompts to compare (default: four).")
 @click.option("--apply_chat_template", is_flag=True, help="Put the task's own form through the chat template.")
+@shots_option
 @asking_options
+@store_option
 @output_option
 @json_option
 def prompts(model: str, tasks: tuple[str, ...], **given: Any) -> None:
-    """Ask the same samples in a dozen forms, under system prompts and in every cyclic option order."""
+    """Ask the same samples in a dozen forms, under system prompts and in every cyclic option order.
+
+    Shots are put in each form's own wording. Answers are stored as they come: the same command again asks only what
+    is missing.
+    """
     from dataclasses import asdict
 
     from evalstone.api import auditing
@@ -116,6 +131,7 @@ def prompts(model: str, tasks: tuple[str, ...], **given: Any) -> None:
 @click.argument("tasks", nargs=-1, metavar="[TASK...]")
 @click.option("--model", "-M", metavar="MODEL", help="Run this model first, on --tasks; RUN is then left out.")
 @click.option("--tasks", "-t", "asked", multiple=True, metavar="NAMES", help="With --model: what it is asked.")
+@shots_option
 @asking_options
 @store_option
 @output_option
@@ -131,17 +147,19 @@ def calibration(run: str, tasks: tuple[str, ...], store: str | None, **given: An
 
     auditing.check_ending(given["output"])
     if given["model"] is None:
-        if given["asked"]:
-            raise UsageError("--tasks names what a new run is asked; name its model with --model, or leave it out")
+        if given["asked"] or given["num_fewshot"] is not None:
+            raise UsageError("--tasks and --num_fewshot say what a new run is asked; name its model with --model")
         found_run = open_run(store, run)
     else:
-        found_run = evaluate(given["model"], given["asked"], store=store, **_evaluate_options(given))
+        found_run = evaluate(given["model"], given["asked"], **_evaluate_options({**given, "store": store}))
     found = auditing.audit_calibration(found_run, tasks)
     _print(given, [asdict(one) for one in found], calibration_table(found))
 
 
 def _evaluate_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: given[name] for name in ("model_args", "limit", "data_dir", "include_path")}
+    names = ("model_args", "limit", "data_dir", "include_path", "workers", "num_fewshot", "store")
+    command = shlex.join(["evalstone", *sys.argv[1:]])
+    return {**{name: given[name] for name in names if name in given}, "command": command}
 
 
 def _teller(given: Mapping[str, Any]) -> Callable[[str], None]:

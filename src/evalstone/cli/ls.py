@@ -8,28 +8,29 @@ from evalstone.cli.output import json_option, print_json, store_option
 from evalstone.errors import UsageError
 
 ORIGINS = {"user": 0, "evalstone": 1, "lm-eval": 2}  # the order of the list
-KINDS = ("tasks", "groups", "tags", "suites", "models", "presets", "system_prompts", "runs")
+KINDS = ("tasks", "groups", "tags", "suites", "models", "presets", "system_prompts", "runs", "audits")
 
 
 @click.command()
-@click.argument("kind", default="tasks", metavar="[tasks|groups|tags|suites|models|presets|system_prompts|runs]")
+@click.argument("kind", default="tasks", metavar="[tasks|groups|tags|suites|models|presets|system_prompts|runs|audits]")
 @click.argument("words", nargs=-1)
 @click.option("--include_path", multiple=True, metavar="DIR", help="Folder with task files to list as well.")
 @store_option
 @json_option
 def ls(kind: str, words: tuple[str, ...], include_path: tuple[str, ...], store: str | None, as_json: bool) -> None:
-    """List tasks, groups, tags, suites, kinds of models, prompt presets, system prompts, or stored runs.
+    """List tasks, groups, tags, suites, kinds of models, prompt presets, system prompts, or stored runs or audits.
 
     WORDS narrow the list.
     """
     kind = kind.replace("-", "_") if kind.replace("-", "_") in KINDS else kind
     if kind not in KINDS:
         kind, words = "tasks", (kind, *words)
-    if kind == "runs":
+    if kind in {"runs", "audits"}:
+        from evalstone.api.audits import list_audits
         from evalstone.api.stored import list_runs
         from evalstone.report.tables import run_list_table, runs_to_json
 
-        rows = list_runs(store, words)
+        rows = list_runs(store, words) if kind == "runs" else list_audits(store, words)
         _show(runs_to_json(rows), as_json, lambda _: _print_rich(run_list_table(rows)))
     elif kind == "models":
         _show(_models(words), as_json, _print_models)

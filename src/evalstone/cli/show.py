@@ -1,11 +1,16 @@
 """`evalstone show RUN`: its table, its samples, its subjects sorted."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from evalstone.cli.output import json_option, print_json, print_rich, store_option
 from evalstone.errors import UsageError
+
+if TYPE_CHECKING:
+    from evalstone.api.audits import KeptAudit
+    from evalstone.api.run import Run
 
 
 @click.command()
@@ -19,13 +24,20 @@ from evalstone.errors import UsageError
 @store_option
 @json_option
 def show(run: str, store: str | None, as_json: bool, **given: Any) -> None:
-    """Show a stored run: RUN is an id, its beginning, or `last`."""
+    """Show a stored run or audit: RUN is an id, its beginning, or `last` (of the runs)."""
+    from evalstone.api.audits import find_audit
     from evalstone.api.stored import open_run
 
-    task, wrong = given["task"], given["wrong"]
-    if wrong and task is None:
+    if given["wrong"] and given["task"] is None:
         raise UsageError("--wrong narrows samples; name the task: --samples TASK --wrong")
-    found = open_run(store, run)
+    if (audit := find_audit(store, run)) is not None:
+        _show_audit(audit, given, as_json=as_json)
+    else:
+        _show_run(open_run(store, run), given, as_json=as_json)
+
+
+def _show_run(found: "Run", given: Mapping[str, Any], *, as_json: bool) -> None:
+    task, wrong = given["task"], given["wrong"]
     if task is not None:
         records = found.sample_records(task, only_wrong=wrong, limit=given["limit"])
         print_json(found.samples_to_json(records)) if as_json else print_rich(*found.sample_views(records))
@@ -45,3 +57,11 @@ def show(run: str, store: str | None, as_json: bool, **given: Any) -> None:
         print_rich(found.table(by_subject=given["by"] is not None))
         for line in found.remarks():
             click.echo(line)
+
+
+def _show_audit(audit: "KeptAudit", given: Mapping[str, Any], *, as_json: bool) -> None:
+    if of_runs := [name for name in ("task", "by", "lm_eval", "attempts") if given[name]]:
+        option = of_runs[0].replace("task", "samples")
+        raise UsageError(f"--{option} is for runs, and {audit.row.short_id} is an audit; leave it out")
+    print_json(audit.content) if as_json else print_rich(audit.view)
+    click.echo("\n".join(audit.remarks), err=as_json)

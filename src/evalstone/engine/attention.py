@@ -145,8 +145,7 @@ class WindowAttention:
             query, key, value = query.float(), key.float(), value.float()
         key_rows, value_rows = key[0].transpose(0, 1), value[0].transpose(0, 1)  # [N, G, D]
         _, n_heads, n_queries, width = query.shape
-        n_groups = key.shape[1]
-        repeat = n_heads // n_groups
+        n_groups, repeat = key.shape[1], n_heads // key.shape[1]
         # Heads that share keys become more queries of one head: [G, N * repeat, D]; keys are never repeated.
         folded = query[0].view(n_groups, repeat, n_queries, width).transpose(1, 2).reshape(n_groups, -1, width)
         output = value.new_zeros(n_queries, n_groups, repeat, value.shape[3])

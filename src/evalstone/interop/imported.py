@@ -6,7 +6,7 @@ run, and nobody takes it for one of ours. `imported_lm_eval` fills `ImportedRun`
 nearly what ours do; the readers of other tools give a `ForeignRun`, and `imported_of` does the rest.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -35,7 +35,7 @@ from evalstone.report.summarise import summarise
 from evalstone.scoring.choices import score_choices
 
 __all__ = ["KIND", "NORMAL_95", "UNKNOWN", "ForeignChoice", "ForeignRun", "ForeignSample", "ImportedRun", "StatedValue",
-           "digest", "disagreements", "facts_from", "imported_of"]  # fmt: skip
+           "digest", "disagreements", "facts_from", "imported_model", "imported_of", "imported_tasks"]  # fmt: skip
 
 KIND = "imported"
 UNKNOWN = "unknown (imported)"
@@ -121,6 +121,7 @@ def imported_of(run: ForeignRun) -> ImportedRun:
         for name, file in zip(names, run.files, strict=True)
     }
     requests = [_request(sample) for sample in run.samples]
+    samples = tuple(Sample(one.task, one.index, one.row, content_hash(dict(one.row))) for one in run.samples)
     pairs = list(zip(requests, run.samples, strict=True))
     rows = [row for sample in run.samples for row in _rows(sample)]
     with_samples = {row.task for row in rows}
@@ -130,10 +131,10 @@ def imported_of(run: ForeignRun) -> ImportedRun:
     source = {"tool": run.tool, "version": run.version, "date": run.date, "files": origin, "config": dict(run.config)}
     facts = facts_from(run.tasks, (), {task.name: {} for task in run.tasks}, origin=run.tool)
     return ImportedRun(
-        plan=_plan(run, origin),
+        plan=_plan(run, origin, samples),
         origin=origin,
         requests=tuple(requests),
-        samples=tuple(Sample(one.task, one.index, one.row, content_hash(dict(one.row))) for one in run.samples),
+        samples=samples,
         outputs=tuple(output for request, sample in pairs for output in _outputs(request, sample)),
         scores=tuple(
             Score(f"{r.task}/{r.sample_index}/0", r.metric, r.value, r.filter, r.status, r.parts, r.detail)
@@ -297,29 +298,46 @@ def _choice_scores(sample: ForeignSample) -> dict[str, Any]:
         return {}
 
 
-def _plan(run: ForeignRun, origin: Mapping[str, str]) -> RunPlan:
-    shas: dict[str, list[str]] = {}
-    for sample in run.samples:
-        shas.setdefault(sample.task, []).append(content_hash(dict(sample.row)))
-    model = ModelIdentity(
-        name=run.model,
-        kind=KIND,
-        content_hash=None,
-        tokenizer_hash=None,
-        template_hash=None,
-        dtype=run.dtype,
-        numerics="numerics unknown",
-        options=(("files", dict(origin)),),
+def _plan(run: ForeignRun, origin: Mapping[str, str], samples: Sequence[Sample]) -> RunPlan:
+    return RunPlan(
+        model=imported_model(run.model, origin, dtype=run.dtype, numerics="numerics unknown"),
+        profile=f"{run.tool}-{run.version}" if run.version else run.tool,
+        tasks=imported_tasks(run.tasks, samples, {task.name: task.n_total or 0 for task in run.tasks}),
     )
-    tasks = tuple(
+
+
+def imported_model(name: str, origin: Mapping[str, str], **known: Any) -> ModelIdentity:
+    """Return the identity of a model that another tool asked: its name, the hashes of the files, and what they say."""
+    unknown = {"content_hash": None, "tokenizer_hash": None, "template_hash": None}
+    return ModelIdentity(name=name, kind=KIND, options=(("files", dict(origin)),), **{**unknown, **known})
+
+
+def imported_tasks(
+    tasks: Sequence[TaskSummaryInput],
+    samples: Iterable[Sample],
+    n_stated: Mapping[str, int],
+    generation: Mapping[str, JsonValue] | None = None,
+) -> tuple[TaskPlan, ...]:
+    """Return the tasks as another tool asked them; their data is known by the rows that its files hold.
+
+    Args:
+        tasks: what the files say of them.
+        samples: those that the files hold.
+        n_stated: how many samples there were, for tasks of which the files hold none.
+        generation: the settings of tasks that are answered in writing.
+    """
+    shas: dict[str, list[str]] = {}
+    for sample in samples:
+        shas.setdefault(sample.task, []).append(sample.sha256)
+    return tuple(
         TaskPlan(
             name=task.name,
             version=task.version,
             spec_hash=UNKNOWN,
             dataset_hash=content_hash(shas[task.name]) if task.name in shas else UNKNOWN,
             num_fewshot=task.num_fewshot,
-            n_samples=len(shas.get(task.name, ())) or task.n_total or 0,
+            n_samples=len(shas.get(task.name, ())) or n_stated[task.name],
+            generation=(generation or {}).get(task.name),
         )
-        for task in run.tasks
+        for task in tasks
     )
-    return RunPlan(model=model, profile=f"{run.tool}-{run.version}" if run.version else run.tool, tasks=tasks)

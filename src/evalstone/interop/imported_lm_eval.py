@@ -8,13 +8,13 @@ from typing import Any
 
 from evalstone.errors import DataError
 from evalstone.interop.imported import (
-    KIND,
     NORMAL_95,
-    UNKNOWN,
     ImportedRun,
     digest,
     disagreements,
     facts_from,
+    imported_model,
+    imported_tasks,
 )
 from evalstone.interop.log_files import json_object
 from evalstone.interop.read_lm_eval import read_lm_eval, results_file, samples_file, samples_of
@@ -31,7 +31,6 @@ from evalstone.records import (
     RunPlan,
     Sample,
     Score,
-    TaskPlan,
     content_hash,
 )
 from evalstone.report.evidence import RunEvidence, TaskSummaryInput
@@ -102,45 +101,36 @@ def _source(results: Mapping[str, Any], origin: Mapping[str, str]) -> dict[str, 
 
 def _plan(results: Mapping[str, Any], evidence: RunEvidence, origin: Mapping[str, str], read: _Read) -> RunPlan:
     config = results.get("config") or {}
-    shas: dict[str, list[str]] = {}
-    for sample in read.samples.values():
-        shas.setdefault(sample.task, []).append(sample.sha256)
+    names = [task.name for task in evidence.tasks]
+    return RunPlan(
+        model=_model(results, config, origin),
+        profile=f"lm-eval-{results.get('lm_eval_version') or 'unknown'}",
+        tasks=imported_tasks(
+            evidence.tasks,
+            read.samples.values(),
+            {name: _n_effective(results, name) for name in names},
+            {name: results["configs"][name].get("generation_kwargs") for name in names},
+        ),
+        seed=int(config.get("fewshot_seed") or 1234),
+        limit=config.get("limit"),
+        apply_chat_template=bool(results.get("chat_template_sha")),
+        fewshot_as_multiturn=bool(results.get("fewshot_as_multiturn")),
+        system_instruction=results.get("system_instruction"),
+    )
+
+
+def _model(results: Mapping[str, Any], config: Mapping[str, Any], origin: Mapping[str, str]) -> ModelIdentity:
     n_parameters = config.get("model_num_parameters")
     dtype = str(config.get("model_dtype") or "unknown").removeprefix("torch.")
-    model = ModelIdentity(
-        name=str(results.get("model_name") or results.get("model_name_sanitized") or "unknown"),
-        kind=KIND,
-        content_hash=None,
-        tokenizer_hash=None,
+    return imported_model(
+        str(results.get("model_name") or results.get("model_name_sanitized") or "unknown"),
+        origin,
         template_hash=results.get("chat_template_sha"),
         dtype=dtype,
         numerics="float32" if dtype == "float32" else "model-dtype",  # lm-eval scores in the model's own dtype
         max_length=results.get("max_length"),
         n_parameters=n_parameters if isinstance(n_parameters, int) and n_parameters > 0 else None,
         revision=config.get("model_revision"),
-        options=(("files", dict(origin)),),
-    )
-    tasks = tuple(
-        TaskPlan(
-            name=task.name,
-            version=task.version,
-            spec_hash=UNKNOWN,
-            dataset_hash=content_hash(shas[task.name]) if task.name in shas else UNKNOWN,
-            num_fewshot=task.num_fewshot,
-            n_samples=len(shas.get(task.name, ())) or _n_effective(results, task.name),
-            generation=results["configs"][task.name].get("generation_kwargs"),
-        )
-        for task in evidence.tasks
-    )
-    return RunPlan(
-        model=model,
-        profile=f"lm-eval-{results.get('lm_eval_version') or 'unknown'}",
-        tasks=tasks,
-        seed=int(config.get("fewshot_seed") or 1234),
-        limit=config.get("limit"),
-        apply_chat_template=bool(results.get("chat_template_sha")),
-        fewshot_as_multiturn=bool(results.get("fewshot_as_multiturn")),
-        system_instruction=results.get("system_instruction"),
     )
 
 

@@ -126,6 +126,11 @@ class LocalModel:
         return self._loaded.identity if self._loaded else identify(self.arguments, self._folders)
 
     @property
+    def is_in_process(self) -> bool:
+        """Whether the engine is our own, in this process: whole next-token distributions can be had of it."""
+        return self.n_workers == 1 and self._cluster is None
+
+    @property
     def max_length(self) -> int:
         """Positions a prompt may have, by lm-eval's rule."""
         return self.identity.max_length or 0

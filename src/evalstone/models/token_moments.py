@@ -14,7 +14,7 @@ from evalstone.errors import UsageError
 from evalstone.models.local import LocalModel
 from evalstone.models.model import Model
 
-__all__ = ["TextMoments", "token_moments_of"]
+__all__ = ["TextMoments", "check_token_moments", "token_moments_of"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,22 +31,31 @@ class TextMoments:
     deviations: Floats
 
 
+def check_token_moments(model: Model) -> LocalModel:
+    """Return the model, if it gives log-probabilities token by token; loads no weights.
+
+    Raises: UsageError for one that does not.
+    """
+    if not isinstance(model, LocalModel) or not model.is_in_process:
+        raise UsageError(
+            f"model '{model.identity.name}' ({model.identity.kind}) gives sums of log-probabilities here, and Min-K "
+            "needs them token by token: name a local model, without --workers, --cluster and vLLM"
+        )
+    return model
+
+
 def token_moments_of(model: Model, texts: Sequence[str]) -> Iterator[TextMoments]:
     """Yield each text's token moments, from the model's beginning-of-text token on.
 
     Raises: UsageError for a model that is not in this process, or whose tokenizer has no beginning token.
     """
-    engine: Any = model.engine if isinstance(model, LocalModel) else None
-    if not isinstance(model, LocalModel) or not hasattr(engine, "token_moments"):
-        raise UsageError(
-            f"model '{model.identity.name}' ({model.identity.kind}) gives sums of log-probabilities only; token by "
-            "token they come from a local model without --workers"
-        )
-    prefix = model.encoder.prefix_token_id
+    local = check_token_moments(model)
+    engine: Any = local.engine
+    prefix = local.encoder.prefix_token_id
     if prefix is None:
         raise UsageError("this tokenizer has neither BOS nor EOS to begin a text with; name one: prefix_token_id=")
-    for tokens in model.encoder.encode_all(list(texts)):
-        kept = tokens[: model.max_length]
+    for tokens in local.encoder.encode_all(list(texts)):
+        kept = tokens[: local.max_length]
         sequence = kept if kept.size and int(kept[0]) == prefix else np.concatenate([[prefix], kept])
         if sequence.size < 2:
             yield TextMoments(np.zeros(0), np.zeros(0), np.zeros(0))

@@ -36,6 +36,11 @@ class VllmModel(LocalModel):
         same = identify(self.arguments, self._folders, KIND)
         return replace(same, numerics=KIND, options=self._vllm_arguments.options)
 
+    @property
+    def is_in_process(self) -> bool:
+        """Never: vLLM gives the log-probabilities that were asked for, and no whole distributions."""
+        return False
+
     def _reader(self) -> AskReader:
         longest = self.max_length - ROOM_TO_WRITE
         return AskReader(self.encoder, longest, self.arguments.too_long, fingerprint_of(self.identity))

@@ -10,12 +10,12 @@ from typing import Any
 
 from evalstone.errors import MalformedSample
 from evalstone.prompts.fields import Resolve
+from evalstone.prompts.questions import words_of
 from evalstone.prompts.templates import Row
 from evalstone.prompts.turns import Piece, chat_messages, join, question_pieces, shot_pieces
 from evalstone.records import Message
 
 Render = Callable[[Sequence[Message], bool], str]
-_APART = str.maketrans(dict.fromkeys(".,;:!?\"'“”‘’()", " "))  # signs of mathematics and of code are not among them
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Prompter:
         except MalformedSample:  # said when the row is asked
             return None
         texts = [part for part in (question, *choices) if isinstance(part, str)]
-        return tuple(sorted(" ".join(texts).casefold().translate(_APART).split())) or None
+        return tuple(sorted(words_of(" ".join(texts)))) or None
 
     def _questions(self, row: Row, prefix: str | None) -> list[tuple[Piece, ...]]:
         if self.multiple_input and self.asked.choices:

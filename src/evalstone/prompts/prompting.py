@@ -8,23 +8,21 @@ A task file is written in one of the first two ways, and the others are made fro
 choices, and the line that asks for the answer. A task put in its own way keeps its text to the byte.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from evalstone.errors import MalformedSample, PlanError
 from evalstone.prompts.prompter import Layout
+from evalstone.prompts.questions import LETTERS, are_letters, read_question
 from evalstone.prompts.templates import Row
 
 __all__ = [
-    "COT_INSTRUCTION", "COT_STOPS", "LETTERS", "PROMPTINGS", "ChoiceQuestion", "Prompting", "instructed", "put_layout",
-    "read_question",
+    "COT_INSTRUCTION", "COT_STOPS", "PROMPTINGS", "Prompting", "instructed", "put_layout",
 ]  # fmt: skip
 
 Prompting = Literal["letter", "text", "cot"]
 PROMPTINGS: tuple[Prompting, ...] = get_args(Prompting)
-LETTERS = "ABCDEFGHIJ"  # as many as MMLU-Pro's questions have choices
 COT_HEAD = "The following are multiple choice questions (with answers)."
 COT_INSTRUCTION = (
     'Think step by step and then finish your answer with "the answer is (X)" where X is the correct letter choice.'
@@ -32,68 +30,7 @@ COT_INSTRUCTION = (
 """Source: MMLU-Pro (Wang et al. 2024, arXiv 2406.01574), the instruction of its chain-of-thought prompt."""
 COT_STOPS = ("Question:", "</s>", "<|im_end|>", "<|eot_id|>")
 
-_CUE = "Answer:"
 _REASONING = "Let's think step by step."
-_LAST_LINE = re.compile(r"\n([^\n]{1,60}:)[ \t]*\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class ChoiceQuestion:
-    """A question taken apart: what is asked, what is offered, and the line that asks for the answer."""
-
-    lead: str
-    choices: tuple[str, ...]
-    cue: str
-
-    @property
-    def listed(self) -> str:
-        """The choices, one a line, each after its letter."""
-        return "\n".join(f"{letter}. {text}" for letter, text in zip(LETTERS, self.choices, strict=False))
-
-
-def read_question(text: str, choices: Sequence[str]) -> ChoiceQuestion:
-    """Return the question that a task renders; its choices are in the text where they are only letters outside it.
-
-    Raises: MalformedSample where the choices are letters and the text does not list them.
-    """
-    if not _are_letters(choices):
-        found = _LAST_LINE.search(text)
-        lead, cue = (text[: found.start()], found[1]) if found else (text, _CUE)
-        return ChoiceQuestion(lead, tuple(choice.strip() for choice in choices), cue)
-    marks = _marks(text, len(choices))
-    if marks is None:
-        raise MalformedSample(
-            f"the choices are the letters {', '.join(choices)}, and the prompt does not list what they stand for, one "
-            f"a line after its letter; seen {text[-120:]!r}"
-        )
-    ends = [*(mark.start() for mark in marks[1:]), None]
-    parts = [text[mark.end() : end] for mark, end in zip(marks, ends, strict=True)]
-    last, _, tail = parts[-1].partition("\n")
-    texts = tuple(part.strip() for part in (*parts[:-1], last))
-    return ChoiceQuestion(text[: marks[0].start()].rstrip("\n"), texts, tail.strip("\n") or _CUE)
-
-
-def _are_letters(choices: Sequence[str]) -> bool:
-    return len(choices) > 1 and [choice.strip(" ().") for choice in choices] == list(LETTERS[: len(choices)])
-
-
-def _marks(text: str, n_choices: int) -> list[re.Match[str]] | None:
-    """Return where each letter stands at the beginning of a line, in the last place where all follow one another."""
-    firsts = list(_mark_of("A").finditer(text))
-    for first in reversed(firsts):
-        found = [first]
-        for letter in LETTERS[1:n_choices]:
-            mark = _mark_of(letter).search(text, found[-1].end())
-            if mark is None:
-                break
-            found.append(mark)
-        if len(found) == n_choices:
-            return found
-    return None
-
-
-def _mark_of(letter: str) -> re.Pattern[str]:
-    return re.compile(rf"(?m)^[ \t]*[(\[]?{letter}[.):\]][ \t]+")
 
 
 def put_layout(layout: Layout, prompting: Prompting, *, shot: bool) -> Layout:
@@ -132,7 +69,7 @@ class _Put:
     def text(self, row: Row) -> str:
         """Return the prompt's text; the task's own where it is put in this way already."""
         text, own = self.own_text(row), self.own(row)
-        if self.prompting != "cot" and _are_letters(own) == (self.prompting == "letter"):
+        if self.prompting != "cot" and are_letters(own) == (self.prompting == "letter"):
             return text
         asked = read_question(text, own)
         if self.prompting == "text":
@@ -149,7 +86,7 @@ class _Put:
         own = self.own(row)
         if self.prompting == "letter":
             return list(LETTERS[: len(own)])
-        return list(read_question(self.own_text(row), own).choices) if _are_letters(own) else own
+        return list(read_question(self.own_text(row), own).choices) if are_letters(own) else own
 
     def gold(self, row: Row) -> Any:
         """Return the right choice's position, or several."""

@@ -91,7 +91,7 @@ def _compare(
         groups=tuple(_adjusted(of_groups)),
         tasks=tuple(lines),
         set_up=tuple(set_up_differences(first, second, names)),
-        notes=(*notes, *(note for task in paired for note in task.notes)),
+        notes=(*first.pairing, *second.pairing, *notes, *(note for task in paired for note in task.notes)),
         flips=tuple(flip for task in paired for flip in flips[task.task]),
     )
 

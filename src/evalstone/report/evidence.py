@@ -112,3 +112,4 @@ class RunEvidence:
     task_settings: Mapping[str, Mapping[str, JsonValue]] = field(default_factory=dict)  # shots, spec and data hash
     prompt_hashes: Mapping[tuple[str, int], str] = field(default_factory=dict)  # (task, sample index) -> sha256
     choices: Mapping[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)  # (task, sample index) -> texts
+    pairing: tuple[str, ...] = ()  # how samples were matched with another tool's, where hashes of rows do not do it

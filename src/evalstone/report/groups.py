@@ -118,12 +118,7 @@ def _cell(
         higher_is_better=cells[0].higher_is_better,
         confidence=confidence,
         details={
-            "kind": "group",
-            "path": path,
-            "alias": group.alias or group.name,
-            "version": group.version,
-            "members": list(group.members),
-            "n_tasks": len(cells),
+            **_heading(group, path, len(cells)),
             "weighting": weighting,
             "unit": cells[0].details.get("unit", "plain"),
             **_summed(cells),
@@ -131,6 +126,17 @@ def _cell(
             **_lm_eval(cells, asked),
         },
     )
+
+
+def _heading(group: GroupSummaryInput, path: tuple[str, ...], n_tasks: int) -> dict[str, Any]:
+    return {
+        "kind": "group",
+        "path": path,
+        "alias": group.alias or group.name,
+        "version": group.version,
+        "members": list(group.members),
+        "n_tasks": n_tasks,
+    }
 
 
 def _summed(cells: Sequence[Estimate]) -> dict[str, Any]:

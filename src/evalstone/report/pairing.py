@@ -72,7 +72,7 @@ def pair_task(first: RunEvidence, second: RunEvidence, task: TaskSummaryInput) -
 
     Raises: UsageError where the runs asked different questions, or one lacks the metric.
     """
-    chosen = task.primary
+    chosen = _shared(task, second) or task.primary
     metric = next((m for m in task.metrics if chosen is not None and m.name == chosen[0]), None)
     if chosen is None or metric is None:
         raise UsageError(f"task {task.name} has no metric that can be compared")
@@ -83,6 +83,8 @@ def pair_task(first: RunEvidence, second: RunEvidence, task: TaskSummaryInput) -
             raise UsageError(f"run {run.label} ({run.run_id}) has no scores of {task.name} {chosen[0]} ({chosen[1]})")
     common = [key for key in ours if key in theirs]
     notes = _coverage(task.name, first, second, (len(ours), len(theirs), len(common)))
+    if chosen != task.primary:
+        notes = (*notes, f"{task.name}: by {chosen[0]}, which both runs have")
     if their_metric != chosen:
         shown = f"{chosen[0]} of {first.label} is set against {their_metric[0]} of {second.label}"
         notes = (*notes, f"{task.name}: {shown}; both say whether an answer is right")
@@ -90,6 +92,15 @@ def pair_task(first: RunEvidence, second: RunEvidence, task: TaskSummaryInput) -
         Pair(key[0], ours[key], theirs[key]) for key in common if _has_value(ours[key]) and _has_value(theirs[key])
     )
     return PairedTask(task.name, metric, chosen[1], pairs, len(common) - len(pairs), notes, task.alias)
+
+
+def _shared(task: TaskSummaryInput, second: RunEvidence) -> tuple[str, str] | None:
+    """Return the first metric of a task that another tool's run has too, where it lacks what stands for the task."""
+    theirs = {(row.metric, row.filter) for row in second.rows if row.task == task.name}
+    if not second.pairing or task.primary in theirs:
+        return None
+    ours = [(metric.name, name) for metric in task.metrics for name in metric.filters]
+    return next((one for one in ours if one in theirs), None)
 
 
 def common_values(runs: Sequence[RunEvidence], task: PairedTask) -> list[list[float]]:
@@ -104,14 +115,25 @@ def _rows_for(
 ) -> tuple[dict[Key, ScoreRow], tuple[str, str]]:
     """Return a run's rows of what stands for the task in the first run, and which metric and filter they are of.
 
-    Where the two put their questions in different ways, they are of what stands for the task in this run: the same
-    questions answered by letter, by text, or in writing, each scored as right or wrong.
+    Where the two put their questions in different ways, or are of different tools that call it otherwise, they are of
+    what stands for the task in this run: the same questions, each scored as right or wrong.
     """
     own = next((each.primary for each in run.tasks if each.name == task), None)
+    rows = _keyed(run, task, *wanted)
+    if own is None or own == wanted:
+        return rows, wanted
     is_put_alike = run.settings.get(PUT_AS) == first.settings.get(PUT_AS)
-    if is_put_alike or own is None or not {own[0], wanted[0]} <= RIGHT_OR_WRONG:
-        return _keyed(run, task, *wanted), wanted
+    if run.pairing and not rows and _say_right_or_wrong(first, task, wanted) and _say_right_or_wrong(run, task, own):
+        return _keyed(run, task, *own), own  # another tool's name for it
+    if is_put_alike or not {own[0], wanted[0]} <= RIGHT_OR_WRONG:
+        return rows, wanted
     return _keyed(run, task, *own), own
+
+
+def _say_right_or_wrong(run: RunEvidence, task: str, of: tuple[str, str]) -> bool:
+    """Return whether a metric's scores are 0 or 1, but for ties that share."""
+    rows = [row for row in run.rows if (row.task, row.metric, row.filter) == (task, *of)]
+    return bool(rows) and all(row.value in {None, 0.0, 1.0} for row in rows)
 
 
 def _keyed(run: RunEvidence, task: str, metric: str, name_of_filter: str) -> dict[Key, ScoreRow]:

@@ -8,6 +8,7 @@ from typing import Any
 from evalstone.errors import UsageError
 from evalstone.report.blocks import Example
 from evalstone.report.compare import compare_runs, distinct_labels
+from evalstone.report.compared import matched_evidence
 from evalstone.report.comparison import Comparison
 from evalstone.report.evidence import RunView
 from evalstone.report.from_store import run_evidence, run_view
@@ -59,7 +60,7 @@ def report_contents(store: Store, run_ids: Sequence[str]) -> ReportContents:
     comparison, why = None, ""
     if len(run_ids) > 1:
         try:
-            comparison = compare_runs(evidence)
+            comparison = compare_runs(matched_evidence(evidence, [(store, run_id) for run_id in run_ids]))
         except UsageError as error:
             why = str(error)
     curves = [_curve(store, row, label) for row, label in zip(rows, labels, strict=True)]

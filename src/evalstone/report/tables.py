@@ -123,6 +123,7 @@ def runs_to_json(rows: Sequence[RunRow]) -> list[dict[str, JsonValue]]:
             "dtype": row.plan.model.dtype,
             "profile": row.plan.profile,
             "tasks": list(row.tasks),
+            "audit": row.plan.audit,
             "status": row.status,
             "n_samples": row.n_samples,
             "n_requests": row.n_requests,
@@ -229,7 +230,8 @@ def _asked_for(row: RunRow) -> Sequence[str]:
     """Return groups in place of their tasks: `mmlu`, not 57 names."""
     groups = {group["name"]: tuple(group["members"]) for group in row.extra.get("groups", ())}
     inner = {member for members in groups.values() for member in members}
-    return [*(name for name in groups if name not in inner), *(task for task in row.tasks if task not in inner)]
+    names = [*(name for name in groups if name not in inner), *(task for task in row.tasks if task not in inner)]
+    return names if row.plan.audit is None else [f"{row.plan.audit} of {names[0]}", *names[1:]]
 
 
 def _few(names: Sequence[str], most: int = 3) -> str:
@@ -267,7 +269,7 @@ def _prompt_notes(cell: Estimate) -> list[str]:
     details = cell.details
     notes = []
     if details.get("n_leaked"):
-        notes.append(f"{details['n_leaked']:,} with themselves among their shots")
+        notes.append(f"{details['n_leaked']:,} with themselves or a near-duplicate among their shots")
     if absent := details.get("n_gold_absent"):
         first = details["first_gold_absent"]
         notes.append(

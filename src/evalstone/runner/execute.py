@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-from evalstone.errors import Retryable, names_under
 from evalstone.models.model import Model
 from evalstone.records import (
     GenerateAsk,
@@ -21,6 +20,7 @@ from evalstone.records import (
     ScoreStatus,
     content_hash,
 )
+from evalstone.runner.asking import Asking, attempted
 from evalstone.runner.plan import PreparedRun, chunks_of, environment, render_of
 from evalstone.store import Store
 from evalstone.tasks.bound import BoundTask
@@ -28,7 +28,6 @@ from evalstone.tasks.task import MetricSpec, Task
 
 SCORING_VERSION = 1  # raise it when the same outputs would get another score
 SCORING_HASH = content_hash({"scoring": SCORING_VERSION})
-RETRIED_KINDS = names_under(Retryable) | {"ModelError"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,31 +82,22 @@ def execute(
         store.close_run(opened.run_id, opened.attempt_id, "finished")
         n_failed = store.run(opened.run_id).n_failed
         return RunResult(opened.run_id, opened.attempt_id, "finished", True, n_requests, 0, n_failed)
-    asking = _Asking(prepared, model, store, opened.run_id, opened.attempt_id, observe)
-    try:
-        asking.run()
-    except BaseException as error:
-        store.flush()
-        status = "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "failed"
-        store.close_run(opened.run_id, opened.attempt_id, status, {"error": f"{type(error).__name__}: {error}"})
-        raise
-    status = "incomplete" if asking.n_to_retry else "finished"
-    store.close_run(opened.run_id, opened.attempt_id, status, {"model": dict(model.describe())})
-    return RunResult(opened.run_id, opened.attempt_id, status, False, n_requests, asking.n_answered, asking.n_failed)
+    asking = Asking(store, model, opened)
+    with attempted(asking):
+        _Execution(prepared, asking, observe).run()
+    answered, failed = asking.n_answered, asking.n_failed
+    return RunResult(opened.run_id, opened.attempt_id, asking.status, False, n_requests, answered, failed)
 
 
-class _Asking:
+class _Execution:
     """One attempt under way: holds what its steps share."""
 
-    def __init__(
-        self, prepared: PreparedRun, model: Model, store: Store, run_id: str, attempt_id: int, observe: Observer | None
-    ) -> None:
-        self.prepared, self.model, self.store = prepared, model, store
-        self.run_id, self.attempt_id = run_id, attempt_id
+    def __init__(self, prepared: PreparedRun, asking: Asking, observe: Observer | None) -> None:
+        self.asking = asking
+        self.model, self.store, self.run_id = asking.model, asking.store, asking.run_id
         self.observe = observe or _unobserved
-        self.put = render_of(model)  # tasks that are put as plain text do not ask for it
+        self.put = render_of(asking.model)  # tasks that are put as plain text do not ask for it
         self.chunks = chunks_of(prepared.bound, prepared.options.n_workers)
-        self.n_answered = self.n_failed = self.n_to_retry = 0
 
     def run(self) -> None:
         """Go through the chunks; the next is rendered while the model answers the present one."""
@@ -161,28 +151,16 @@ class _Asking:
 
     def _answer(self, chunk: _Chunk, number: int) -> None:
         """Ask what is missing, write and score as it comes."""
-        pending = self.store.unanswered(self.run_id, chunk.requests)
-        waiting = {request.id for request in pending}
-        self.store.add_requests(
-            self.run_id,
-            [request for request in chunk.requests if request.id in waiting],
-            [chunk.samples[request.id] for request in chunk.requests if request.id in waiting],
-        )
+        pending = self.asking.put(chunk.requests, [chunk.samples[request.id] for request in chunk.requests])
         names = tuple(one.plan.name for one in chunk.bound)
 
         def told(progress: Progress) -> None:
             self.observe(RunProgress(names, number, len(self.chunks), progress))
 
-        scorer = _Scorer(self, chunk)
+        scorer = _Scorer(self.store, self.run_id, chunk)
         scorer.expect(pending)
-        if pending:
-            for output in self.model.answer(pending, cache=self.store, observe=told):
-                self.n_answered += 1
-                if output.error is not None:
-                    self.n_failed += 1
-                    self.n_to_retry += output.error_kind in RETRIED_KINDS
-                self.store.add(self.run_id, self.attempt_id, [output])
-                scorer.take(output)
+        for output in self.asking.ask(pending, told):
+            scorer.take(output)
         scorer.finish()
         self.store.flush()
 
@@ -190,8 +168,8 @@ class _Asking:
 class _Scorer:
     """Collects a chunk's outputs until each request has all of its own, then scores it."""
 
-    def __init__(self, asking: _Asking, chunk: _Chunk) -> None:
-        self.asking = asking
+    def __init__(self, store: Store, run_id: str, chunk: _Chunk) -> None:
+        self.store, self.run_id = store, run_id
         self.tasks = {one.plan.name: one for one in chunk.bound}
         self.samples = chunk.samples
         self.requests = {request.id: request for request in chunk.requests}
@@ -208,7 +186,7 @@ class _Scorer:
             self.missing[request.id] = sum(_repeats(ask) for ask in request.asks)
             if len(request.asks) < len(self.requests[request.id].asks):
                 partly[request.id] = {ask.index for ask in request.asks}
-        stored = self.asking.store.outputs_of(self.asking.run_id, list(partly)) if partly else {}
+        stored = self.store.outputs_of(self.run_id, list(partly)) if partly else {}
         for request_id, outputs in stored.items():
             self.outputs[request_id] = [each for each in outputs if each.ask_index not in partly[request_id]]
 
@@ -222,18 +200,18 @@ class _Scorer:
 
     def finish(self) -> None:
         """Score what an earlier attempt had answered but, killed in between, not scored."""
-        unscored = self.asking.store.unscored(self.asking.run_id, SCORING_HASH)
+        unscored = self.store.unscored(self.run_id, SCORING_HASH)
         ours = [request_id for request_id in unscored if request_id in self.requests]
         if not ours:
             return
-        for request_id, outputs in self.asking.store.outputs_of(self.asking.run_id, ours).items():
+        for request_id, outputs in self.store.outputs_of(self.run_id, ours).items():
             self._score(request_id, outputs)
 
     def _score(self, request_id: str, outputs: list[Output]) -> None:
         request = self.requests[request_id]
         task = self.tasks[request.task]
         scores = score_request(task, request, self.samples[request_id], outputs)
-        self.asking.store.add_scores(self.asking.run_id, scores, SCORING_HASH)
+        self.store.add_scores(self.run_id, scores, SCORING_HASH)
 
 
 class Scoring(Protocol):

@@ -5,6 +5,7 @@ bootstrap and its acceleration cost the same for a hundred samples and for a hun
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,15 +43,7 @@ def estimate_label_metric(
     place = {label: index for index, label in enumerate(labels)}
     k, n = len(labels), len(pairs)
     counts = np.bincount([place[g] * k + place[p] for g, p in pairs], minlength=k * k).astype(np.float64)
-    one = place.get(1, 0)
-
-    def statistic(cells: Floats) -> Floats:
-        tables = cells.reshape(-1, k, k)
-        if name != "f1":
-            return aggregate.mcc_of_tables(tables)
-        hits, predicted, gold = tables[:, one, one], tables[:, :, one].sum(axis=1), tables[:, one, :].sum(axis=1)
-        return np.asarray(aggregate.f1_of_counts(hits, predicted, gold))
-
+    statistic = partial(_statistic, name, place.get(1, 0), k)
     value = float(statistic(counts[None])[0])
     drawn = generator_for("label metric", name, n).multinomial(n, counts / n, size=draws).astype(np.float64)
     replicates = statistic(drawn)
@@ -61,3 +54,12 @@ def estimate_label_metric(
     interval = bca_ends(value, replicates, left_out, confidence)
     stderr = float(replicates.std(ddof=1))
     return IntervalEstimate(value, interval.low, interval.high, stderr, "bca", n, confidence)
+
+
+def _statistic(name: str, one: int, k: int, cells: Floats) -> Floats:
+    """Return the metric of tables of gold by predicted; `one` is class 1's place. Shapes: cells [tables, k * k]."""
+    tables = cells.reshape(-1, k, k)
+    if name != "f1":
+        return aggregate.mcc_of_tables(tables)
+    hits, predicted, gold = tables[:, one, one], tables[:, :, one].sum(axis=1), tables[:, one, :].sum(axis=1)
+    return np.asarray(aggregate.f1_of_counts(hits, predicted, gold))

@@ -69,10 +69,7 @@ def prompt_spread(scores: NDArray[Any], *, draws: int = 2000, name: Sequence[obj
     items, templates, rest = _variances(table)
     stderr = math.sqrt(items / n + templates / k + rest / (n * k))
     z = two_sided_z(0.95)
-    generator = generator_for("prompt spread", *name, n, k)
-    null = np.array([np.ptp(generator.permuted(table, axis=1).mean(axis=0)) for _ in range(draws)])
-    picks = generator.integers(0, n, size=(min(draws, 1000), n))
-    resampled = np.array([np.ptp(table[pick].mean(axis=0)) for pick in picks])
+    null, resampled = _drawn_spreads(table, draws, name)
     low, high = (2.0 * spread - float(end) for end in np.quantile(resampled, [0.975, 0.025]))
     mean = float(means.mean())
     bounds = (0.0, 1.0) if table.min() >= 0 and table.max() <= 1 else (-math.inf, math.inf)
@@ -91,6 +88,15 @@ def prompt_spread(scores: NDArray[Any], *, draws: int = 2000, name: Sequence[obj
         sd_items=math.sqrt(items),
         n=n,
     )
+
+
+def _drawn_spreads(table: Floats, draws: int, name: Sequence[object]) -> tuple[Floats, Floats]:
+    """Return the spreads of tables shuffled within samples, and of tables with samples drawn anew."""
+    n, k = table.shape
+    generator = generator_for("prompt spread", *name, n, k)
+    null = np.array([np.ptp(generator.permuted(table, axis=1).mean(axis=0)) for _ in range(draws)])
+    picks = generator.integers(0, n, size=(min(draws, 1000), n))
+    return null, np.array([np.ptp(table[pick].mean(axis=0)) for pick in picks])
 
 
 def _variances(table: Floats) -> tuple[float, float, float]:

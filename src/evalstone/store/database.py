@@ -178,12 +178,22 @@ class Store:
     # -------------------------------------------------------------------------------------- reading
 
     def runs(self, words: Sequence[str] = ()) -> list[RunRow]:
-        """Return the runs in which every word occurs (id, model, task, profile or status), the latest first."""
+        """Return the runs in which every word occurs (id, model, task, profile or status), the latest first.
+
+        Audits are not among them.
+        """
         self._writer.flush()
         return run_list.runs(self._database, words)
 
+    def audits(self, words: Sequence[str] = ()) -> list[RunRow]:
+        """Return the audits in which every word occurs, the latest first; they are kept as runs are."""
+        self._writer.flush()
+        return run_list.runs(self._database, words, audits=True)
+
     def run(self, name: str) -> RunRow:
         """Return the run named by its id, an unambiguous beginning of it, `last`, or `last~1` (the one before).
+
+        An audit is found by its id; `last` is never one.
 
         Raises: UnknownName with the nearest ids.
         """

@@ -23,22 +23,24 @@ SHORTEST_SHOWN = 8
 _LAST = re.compile(r"last(?:~(\d+))?")
 
 
-def runs(database: Database, words: Sequence[str] = ()) -> list[RunRow]:
-    """Return the runs in which every word occurs, the latest first."""
+def runs(database: Database, words: Sequence[str] = (), *, audits: bool = False) -> list[RunRow]:
+    """Return the runs (or the audits) in which every word occurs, the latest first."""
     with database.reading() as connection:
         found = [_run_row(connection, row, short) for row, short in _with_short_ids(connection)]
     wanted = [word.lower() for word in words]
-    return [run for run in found if all(word in _searched(run) for word in wanted)]
+    of_kind = [run for run in found if (run.plan.audit is not None) == audits]
+    return [run for run in of_kind if all(word in _searched(run) for word in wanted)]
 
 
 def run(database: Database, name: str) -> RunRow:
-    """Return the run that a user means by `name`; `last` is the latest with an answer, if any has one.
+    """Return the run or audit that a user means by `name`; `last` is the latest run with an answer, if any has one.
 
     Raises: UnknownName.
     """
     with database.reading() as connection:
         listed = _with_short_ids(connection)
         if _LAST.fullmatch(name):  # a refused run that was never answered is not what a user means by it
+            listed = [item for item in listed if plan_from_json(unpack_text(item[0].plan)).audit is None]
             listed = [item for item in listed if _has_answers(connection, item[0])] or listed
         row, short = _find(listed, name)
         return _run_row(connection, row, short)

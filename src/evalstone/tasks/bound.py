@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from evalstone.records import (
     TaskPlan,
     content_hash,
 )
-from evalstone.scoring.run_code import Sandbox, choose_sandbox, running_in
+from evalstone.scoring.run_code import Sandbox
 from evalstone.tasks.conversation import next_turn, reference_of
 from evalstone.tasks.functions import loader_of
 from evalstone.tasks.generation import AnswerSettings, answer_settings
@@ -44,6 +44,7 @@ from evalstone.tasks.samplers import draw_with_class
 from evalstone.tasks.support import why_not_runnable
 from evalstone.tasks.task import FunctionRef, MetricSpec, Task
 from evalstone.tasks.task_rows import TaskRows
+from evalstone.tasks.written_code import refuse_unconfirmed_code, sandbox_of, score_in
 
 __all__ = ["BindOptions", "BoundTask", "Render", "bind"]
 
@@ -209,6 +210,22 @@ class BoundTask:
                 f"task {self.task.name} ({self.task.source}), sample {sample.index}: {error}"
             ) from error
 
+    def shots_of(self, sample: Sample) -> Shots:
+        """Return the places in the pool of the rows that stand solved before a sample."""
+        return self._shots[self._position[sample.index]]
+
+    def shot(self, place: int) -> Sample:
+        """Return a row of the pool of shots as a sample, its index the place there."""
+        row = self._pool[place]
+        return Sample(self.task.name, place, row, content_hash(row))
+
+    def alone(self, sample: Sample, render: Render | None = None) -> Request:
+        """Return the request of any row of this kind, without shots.
+
+        Raises: MalformedSample if the row lacks what the prompt needs.
+        """
+        return self._request(sample, (), self.put_by(render))
+
     def _request(self, sample: Sample, shots: Shots, render: Render | None) -> Request:
         task, row = self.task, sample.row
         target = self._layout.target(row)
@@ -289,28 +306,6 @@ class BoundTask:
         return score_in(self.sandbox, self._scorer, request, sample, outputs)
 
 
-def score_in(
-    sandbox: Sandbox | None, scorer: SampleScorer, request: Request, sample: Sample, outputs: Sequence[Output]
-) -> tuple[Score, ...]:
-    """Return a sample's scores; programs among the answers are run in `sandbox`, and `detail` says how they ended."""
-    if sandbox is None:
-        return scorer.score(request, sample, outputs)
-    with running_in(sandbox) as outcomes:
-        scores = scorer.score(request, sample, outputs)
-    ended = [{"passed": outcome.passed, "reason": outcome.reason} for outcome in outcomes.values()]
-    return tuple(replace(score, detail={"programs": ended}) if ended else score for score in scores)
-
-
-def sandbox_of(task: Task, *, unsafe: bool) -> Sandbox | None:
-    """Return where programs that answer this task are run; None for a task whose scoring runs none.
-
-    Raises: PlanError where there is no sandbox and `unsafe` does not allow to do without.
-    """
-    if not (task.spec.get("unsafe_code") and runs_our_way(task)):
-        return None
-    return choose_sandbox(f"task {task.name}", unsafe=unsafe)
-
-
 def bind(task: Task, options: BindOptions) -> BoundTask:
     """Load the task's rows and fix its options.
 
@@ -330,20 +325,6 @@ def bind(task: Task, options: BindOptions) -> BoundTask:
         raise MalformedSample(f"task {task.name} ({task.source}), sample 0: {error}") from error
     except DataError as error:
         raise DataError(f"task {task.name} ({task.source}): {error}") from error
-
-
-def refuse_unconfirmed_code(task: Task, *, confirmed: bool) -> None:
-    """Raise PlanError for a task whose own functions run what the model writes, unless that is confirmed."""
-    if task.spec.get("unsafe_code") and not runs_our_way(task) and not confirmed:
-        raise PlanError(
-            f"task {task.name} runs code that the model writes by functions of its own, on this machine and without a "
-            "sandbox; if that is wanted say --confirm_run_unsafe_code (evalstone's own tasks use a sandbox)"
-        )
-
-
-def runs_our_way(task: Task) -> bool:
-    """Return whether all that runs model-written code for this task is `scoring.run_code`: so for our library's."""
-    return task.origin == "evalstone"
 
 
 def _description_of(task: Task) -> Callable[[Any], Any]:

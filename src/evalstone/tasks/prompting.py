@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from evalstone.errors import PlanError, UnknownName
-from evalstone.prompts.prompting import COT_STOPS, LETTERS, PROMPTINGS, Prompting
+from evalstone.prompts.prompting import COT_STOPS, PROMPTINGS, Prompting
+from evalstone.prompts.questions import LETTERS
 from evalstone.records import content_hash
 from evalstone.registry import nearest
 from evalstone.tasks.dialect import task_from_spec

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from evalstone.errors import DataError, EvalstoneError, MissingExtra, PlanError
-from evalstone.prompts.few_shot import DrawRules
+from evalstone.prompts.few_shot import DrawRules, Shots
 from evalstone.prompts.prompter import Render
 from evalstone.records import (
     Ask,
@@ -93,6 +93,18 @@ class BoundPythonTask(BoundTask):
     @cached_property
     def _contexts(self) -> dict[int, Any]:
         return {}
+
+    def shots_of(self, sample: Sample) -> Shots:  # noqa: ARG002 - none is known of any
+        """Return nothing; where there are shots, the class alone knows which rows they are.
+
+        Raises: PlanError where there are.
+        """
+        if self.n_shots:
+            raise PlanError(
+                f"task {self.task.name} is a Python class, which draws its {self.n_shots} shots unseen; ask for "
+                "--num_fewshot 0, or for a task that is a YAML file"
+            )
+        return ()
 
     def request(self, sample: Sample, render: Render | None = None) -> Request:
         """Return the request of one sample. Shots are drawn in order, so the samples before it are put first."""

@@ -13,11 +13,12 @@ import yaml
 from evalstone.errors import PlanError, UnknownName, UsageError
 from evalstone.records import LoglikelihoodAsk, Output, Request, Sample, Score
 from evalstone.registry import nearest
-from evalstone.tasks.bound import layout_of, refuse_unconfirmed_code, sandbox_of, score_in
+from evalstone.tasks.bound import layout_of
 from evalstone.tasks.prompting import with_spec
 from evalstone.tasks.sample_scores import SampleScorer
 from evalstone.tasks.support import why_not_runnable
 from evalstone.tasks.task import KIND_OF_OUTPUT_TYPE, FunctionRef, Task
+from evalstone.tasks.written_code import refuse_unconfirmed_code, sandbox_of, score_in
 
 __all__ = ["SCORING_KEYS", "StoredScoring", "read_item", "refuse_inapplicable", "with_scoring"]
 

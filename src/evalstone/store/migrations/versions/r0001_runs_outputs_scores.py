@@ -17,7 +17,8 @@ ROW_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 def upgrade() -> None:
     """Make every table of the first version."""
     _texts_and_runs()
-    _requests_and_outputs()
+    _requests()
+    _outputs()
     _scores_and_estimates()
 
 
@@ -67,7 +68,7 @@ def _texts_and_runs() -> None:
     )
 
 
-def _requests_and_outputs() -> None:
+def _requests() -> None:
     op.create_table(
         "run_tasks",
         sa.Column("id", ROW_ID, primary_key=True, autoincrement=False),
@@ -92,6 +93,9 @@ def _requests_and_outputs() -> None:
         _checksum(),
         sa.UniqueConstraint("run_task", "sample_index", "turn"),
     )
+
+
+def _outputs() -> None:
     op.create_table(
         "outputs",
         _parent("request", "requests.id"),

@@ -1,0 +1,141 @@
+"""Audits kept as runs are: their answers stored as they come, their results part by part.
+
+The plan of an audit is that of a run with the audit's settings beside it. So the same audit is the same entry of the
+store: typed again after a kill it asks only what is missing, and typed again after its end it asks nothing.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, replace
+from types import UnionType
+from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from evalstone.models.model import Model
+from evalstone.records import AUDIT, JsonValue, Output, Request, RollingAsk, RunPlan, content_hash
+from evalstone.runner.asking import Asking, attempted
+from evalstone.runner.plan import environment
+from evalstone.store import OpenRun, RunRow, Store
+
+__all__ = ["Keep", "StoredAudit", "audit_plan", "kept_parts", "made_anew", "plain", "restored", "stored_audit"]
+
+AUDIT_VERSION = 1  # raise it when the same plan would ask otherwise
+PARTS = "parts"
+T = TypeVar("T")
+
+
+class Keep(Protocol):
+    """Makes a part of an audit's results, or returns it where it is kept."""
+
+    def __call__(self, name: str, kind: Any, make: Callable[[], T]) -> T:
+        """Return the part of that name, which is of the type `kind`."""
+        ...
+
+
+def made_anew(name: str, kind: Any, make: Callable[[], T]) -> T:  # noqa: ARG001 - it keeps nothing
+    """Return a part's result where nothing is kept."""
+    return make()
+
+
+def audit_plan(plan: RunPlan, kind: str, settings: Mapping[str, JsonValue]) -> RunPlan:
+    """Return the plan of an audit of what a run of `plan` would ask."""
+    return replace(plan, extra=(*plan.extra, (AUDIT, {"kind": kind, "version": AUDIT_VERSION, **settings})))
+
+
+class StoredAudit:
+    """One audit of one model, under way or ended."""
+
+    def __init__(self, asking: Asking, opened: OpenRun) -> None:
+        self._asking = asking
+        self._store, self.run_id = asking.store, opened.run_id
+        self.is_complete = opened.is_complete
+        self._parts = _parts_of(self._store.run(self.run_id))
+
+    def answer(self, requests: Sequence[Request]) -> Iterable[Output]:
+        """Return the answers to requests: those that are stored, and the others asked and stored now."""
+        real = {request.id: request for request in requests}
+        pending = self._asking.put([_kept(request) for request in requests])
+        for _ in self._asking.ask([_only(real[one.id], {ask.index for ask in one.asks}) for one in pending]):
+            pass  # written, and read below with those of earlier attempts
+        found = self._store.outputs_of(self.run_id, list(real))
+        return [output for outputs in found.values() for output in outputs]
+
+    def has(self, name: str) -> bool:
+        """Return whether a part's result is kept."""
+        return name in self._parts
+
+    def part(self, name: str, kind: Any, make: Callable[[], T]) -> T:
+        """Return a part's result as it is kept, or make it and keep it, unless a failure in it is worth a retry."""
+        if name in self._parts:
+            found: T = restored(kind, self._parts[name])
+            return found
+        n_to_retry = self._asking.n_to_retry
+        made = make()
+        if self._asking.n_to_retry == n_to_retry:
+            self._parts[name] = plain(made)
+            self._store.save_estimates(self.run_id, (), {AUDIT: {PARTS: self._parts}})
+        return made
+
+
+@contextmanager
+def stored_audit(store: Store, model: Model, plan: RunPlan, command: str | None = None) -> Iterator[StoredAudit]:
+    """Open an audit by its plan (see `audit_plan`), and close it at the end as a run's attempt is closed.
+
+    Raises: StoreError if the store cannot be written; what ends it early. What was answered by then is kept.
+    """
+    opened = store.open_run(plan, facts=environment(), command=command)
+    asking = Asking(store, model, opened)
+    if opened.is_complete:
+        yield StoredAudit(asking, opened)
+        store.close_run(opened.run_id, opened.attempt_id, "finished")
+        return
+    with attempted(asking):
+        yield StoredAudit(asking, opened)
+
+
+def kept_parts(row: RunRow, kind: Any) -> list[Any]:
+    """Return the results that a stored audit has so far, each of the type `kind`."""
+    return [restored(kind, part) for part in _parts_of(row).values()]
+
+
+def _parts_of(row: RunRow) -> dict[str, JsonValue]:
+    return dict((row.extra.get(AUDIT) or {}).get(PARTS) or {})
+
+
+def _only(request: Request, wanted: set[int]) -> Request:
+    return replace(request, asks=tuple(ask for ask in request.asks if ask.index in wanted))
+
+
+def _kept(request: Request) -> Request:
+    """Return the request as it is stored: long texts to be scored whole by their hash.
+
+    The order test has fifty shuffles of a whole data set. Rows and seed give the texts again.
+    """
+    asks = tuple(
+        replace(ask, text=content_hash(ask.text)) if isinstance(ask, RollingAsk) else ask for ask in request.asks
+    )
+    return replace(request, asks=asks)
+
+
+def plain(value: Any) -> JsonValue:
+    """Return a result as JSON has it."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return value
+
+
+def restored(kind: Any, value: JsonValue) -> Any:
+    """Return a result of a type from what JSON kept of it: dataclasses, tuples, and what is plain."""
+    if value is None:
+        return None
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in {Union, UnionType}:
+        return restored(next(one for one in arguments if one is not type(None)), value)
+    if origin is tuple:
+        kinds = arguments[:1] * len(value) if arguments[1:] == (...,) else arguments
+        return tuple(restored(each, inner) for each, inner in zip(kinds, value, strict=True))
+    if is_dataclass(kind) and isinstance(kind, type):
+        hints = get_type_hints(kind)
+        return kind(**{name: restored(hints[name], inner) for name, inner in value.items()})
+    return value

@@ -1,0 +1,177 @@
+"""Multiple-choice questions taken apart: what is asked, what is offered, and the line that asks for the answer.
+
+A task file says how a prompt is written and not which part of it is the question. `read_question` finds the parts in
+the text alone, to put it in another way; `question_in` also knows the row, and finds the bare question without the
+wording that a task puts around it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalstone.errors import MalformedSample
+
+__all__ = ["LETTERS", "ChoiceQuestion", "are_letters", "blanked", "question_in", "read_question", "strings_in",
+           "words_of"]  # fmt: skip
+
+LETTERS = "ABCDEFGHIJ"  # as many as MMLU-Pro's questions have choices
+SHORTEST_PART = 3  # characters: shorter strings of a row stand in a prompt by accident
+
+_APART = str.maketrans(dict.fromkeys(".,;:!?\"'“”‘’()", " "))
+_CUE = "Answer:"
+_LAST_LINE = re.compile(r"\n([^\n]{1,60}:)[ \t]*\Z")
+_MARKER = re.compile(r"^\W*([A-Za-z]|\d{1,2})\W*$")  # what stands for an option: A, (b), 3.
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceQuestion:
+    """A question taken apart: what is asked, what is offered, and the line that asks for the answer."""
+
+    lead: str
+    choices: tuple[str, ...]
+    cue: str
+
+    @property
+    def listed(self) -> str:
+        """The choices, one a line, each after its letter."""
+        return "\n".join(f"{letter}. {text}" for letter, text in zip(LETTERS, self.choices, strict=False))
+
+
+def read_question(text: str, choices: Sequence[str]) -> ChoiceQuestion:
+    """Return the question that a task renders; its choices are in the text where they are only letters outside it.
+
+    Raises: MalformedSample where the choices are letters and the text does not list them.
+    """
+    if not are_letters(choices):
+        found = _LAST_LINE.search(text)
+        lead, cue = (text[: found.start()], found[1]) if found else (text, _CUE)
+        return ChoiceQuestion(lead, tuple(choice.strip() for choice in choices), cue)
+    marks = _marks(text, len(choices))
+    if marks is None:
+        raise MalformedSample(
+            f"the choices are the letters {', '.join(choices)}, and the prompt does not list what they stand for, one "
+            f"a line after its letter; seen {text[-120:]!r}"
+        )
+    ends = [*(mark.start() for mark in marks[1:]), None]
+    parts = [text[mark.end() : end] for mark, end in zip(marks, ends, strict=True)]
+    last, _, tail = parts[-1].partition("\n")
+    texts = tuple(part.strip() for part in (*parts[:-1], last))
+    return ChoiceQuestion(text[: marks[0].start()].rstrip("\n"), texts, tail.strip("\n") or _CUE)
+
+
+def are_letters(choices: Sequence[str]) -> bool:
+    """Return whether what is weighed are the letters of choices, A and on."""
+    return len(choices) > 1 and [choice.strip(" ().") for choice in choices] == list(LETTERS[: len(choices)])
+
+
+def _marks(text: str, n_choices: int) -> list[re.Match[str]] | None:
+    """Return where each letter stands at the beginning of a line, in the last place where all follow one another."""
+    firsts = list(_mark_of("A").finditer(text))
+    for first in reversed(firsts):
+        found = [first]
+        for letter in LETTERS[1:n_choices]:
+            mark = _mark_of(letter).search(text, found[-1].end())
+            if mark is None:
+                break
+            found.append(mark)
+        if len(found) == n_choices:
+            return found
+    return None
+
+
+def _mark_of(letter: str) -> re.Pattern[str]:
+    return re.compile(rf"(?m)^[ \t]*[(\[]?{letter}[.):\]][ \t]+")
+
+
+# --------------------------------------------------------------------------------- with the row at hand
+
+
+def question_in(row: Mapping[str, Any], text: str, choices: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+    """Return the bare question in a task's text, and its options; what of the row stands there and is no option.
+
+    Where the choices are letters or numbers, the options are the row's list that the text shows, else what the text
+    lists after its letters. The question is None where the row does not let one tell it from the rest.
+    """
+    options, lead = _marked(row, text, choices)
+    if all(option in lead for option in options) and not _are_markers(options):
+        first = min(lead.rfind(option) for option in options)
+        line = lead.rfind("\n", 0, first)
+        lead = lead[: line if line >= 0 else first]
+    parts = [part.strip() for part in strings_in(row) if _is_part(part, options, lead)]
+    if not parts:
+        return None, options
+    begin = min(lead.find(part) for part in parts)
+    finish = max(lead.rfind(part) + len(part) for part in parts)
+    return lead[begin:finish], options
+
+
+def _marked(row: Mapping[str, Any], text: str, choices: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Return the options, and the text up to where what asks for the answer, or the list of them, begins."""
+    if not _are_markers(choices):
+        return tuple(choice.strip() for choice in choices), text
+    for values in _lists(row):
+        texts = tuple(str(value).strip() for value in values)
+        is_shown = len(texts) == len(choices) and all(texts) and all(each in text for each in texts)
+        if is_shown and not _are_markers(texts):
+            return texts, text
+    try:
+        read = read_question(text, choices)
+    except MalformedSample:
+        return tuple(choice.strip() for choice in choices), text
+    return read.choices, read.lead
+
+
+def _are_markers(texts: Sequence[str]) -> bool:
+    return all(_MARKER.match(text.strip()) for text in texts)
+
+
+def _lists(value: Any) -> Iterator[Sequence[Any]]:
+    """Yield every list of texts or numbers in a row, at any depth."""
+    if isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _lists(inner)
+    elif isinstance(value, list | tuple):
+        if all(isinstance(each, str | int | float) for each in value):
+            yield value
+        for inner in value:
+            yield from _lists(inner)
+
+
+def words_of(text: str) -> list[str]:
+    """Return a text's words, whatever their case, white space and punctuation; signs of mathematics and code stay."""
+    return text.casefold().translate(_APART).split()
+
+
+def strings_in(value: Any) -> Iterator[str]:
+    """Yield every text in a row, at any depth."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from strings_in(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from strings_in(inner)
+
+
+def _is_part(part: str, options: Sequence[str], text: str) -> bool:
+    """Return whether a string of the row is a part of the question in the text."""
+    stripped = part.strip()
+    return (
+        len(stripped) >= SHORTEST_PART
+        and any(character.isalnum() for character in stripped)
+        and stripped not in options
+        and stripped in text
+    )
+
+
+def blanked(value: Any, options: Sequence[str], text: str) -> Any:
+    """Return a row with the parts of the question that stand in the text made empty; options stay."""
+    if isinstance(value, str):
+        return "" if _is_part(value, options, text) else value
+    if isinstance(value, Mapping):
+        return {key: blanked(inner, options, text) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [blanked(inner, options, text) for inner in value]
+    return value

@@ -1,0 +1,72 @@
+"""One attempt at a plan: what is not stored is asked, every answer is written as it comes, and the end is told.
+
+Runs and audits both go this way, so both are resumed by the same command and give up nothing that was answered.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from evalstone.errors import Retryable, names_under
+from evalstone.models.model import Model
+from evalstone.records import Output, Progress, Request, Sample
+from evalstone.store import OpenRun, Store
+
+__all__ = ["Asking", "attempted"]
+
+RETRIED_KINDS = names_under(Retryable) | {"ModelError"}
+
+
+class Asking:
+    """One attempt under way: who is asked, where the answers go, and how many came."""
+
+    def __init__(self, store: Store, model: Model, opened: OpenRun) -> None:
+        self.store, self.model = store, model
+        self.run_id, self.attempt_id = opened.run_id, opened.attempt_id
+        self.n_answered = self.n_failed = self.n_to_retry = 0
+
+    @property
+    def status(self) -> str:
+        """How an attempt ends that nothing ended early."""
+        return "incomplete" if self.n_to_retry else "finished"
+
+    def put(self, requests: Sequence[Request], samples: Sequence[Sample] = ()) -> list[Request]:
+        """Store the requests that lack answers, and return them without the asks that have some.
+
+        `samples` are the requests' own, in the same order; without them the rows are not kept.
+        """
+        pending = self.store.unanswered(self.run_id, requests)
+        waiting = {request.id for request in pending}
+        places = [place for place, request in enumerate(requests) if request.id in waiting]
+        self.store.add_requests(
+            self.run_id, [requests[place] for place in places], [samples[place] for place in places if samples]
+        )
+        return pending
+
+    def ask(self, pending: Sequence[Request], observe: Callable[[Progress], None] | None = None) -> Iterator[Output]:
+        """Yield the model's answers, each written before the next; none is asked where nothing is pending."""
+        if not pending:
+            return
+        for output in self.model.answer(pending, cache=self.store, observe=observe):
+            self.n_answered += 1
+            if output.error is not None:
+                self.n_failed += 1
+                self.n_to_retry += output.error_kind in RETRIED_KINDS
+            self.store.add(self.run_id, self.attempt_id, [output])
+            yield output
+
+
+@contextmanager
+def attempted(asking: Asking) -> Iterator[None]:
+    """Close the attempt at the end, as finished or incomplete, or with what ended it early.
+
+    Raises: what the attempt raised; answers received until then are kept.
+    """
+    store, run_id, attempt_id = asking.store, asking.run_id, asking.attempt_id
+    try:
+        yield
+    except BaseException as error:
+        store.flush()
+        status = "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "failed"
+        store.close_run(run_id, attempt_id, status, {"error": f"{type(error).__name__}: {error}"})
+        raise
+    store.close_run(run_id, attempt_id, asking.status, {"model": dict(asking.model.describe())})

@@ -1,0 +1,48 @@
+"""Tasks whose answers are programs: where these are run, and when a task that runs them is refused."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from evalstone.errors import PlanError
+from evalstone.records import Output, Request, Sample, Score
+from evalstone.scoring.run_code import Sandbox, choose_sandbox, running_in
+from evalstone.tasks.sample_scores import SampleScorer
+from evalstone.tasks.task import Task
+
+__all__ = ["refuse_unconfirmed_code", "runs_our_way", "sandbox_of", "score_in"]
+
+
+def score_in(
+    sandbox: Sandbox | None, scorer: SampleScorer, request: Request, sample: Sample, outputs: Sequence[Output]
+) -> tuple[Score, ...]:
+    """Return a sample's scores; programs among the answers are run in `sandbox`, and `detail` says how they ended."""
+    if sandbox is None:
+        return scorer.score(request, sample, outputs)
+    with running_in(sandbox) as outcomes:
+        scores = scorer.score(request, sample, outputs)
+    ended = [{"passed": outcome.passed, "reason": outcome.reason} for outcome in outcomes.values()]
+    return tuple(replace(score, detail={"programs": ended}) if ended else score for score in scores)
+
+
+def sandbox_of(task: Task, *, unsafe: bool) -> Sandbox | None:
+    """Return where programs that answer this task are run; None for a task whose scoring runs none.
+
+    Raises: PlanError where there is no sandbox and `unsafe` does not allow to do without.
+    """
+    if not (task.spec.get("unsafe_code") and runs_our_way(task)):
+        return None
+    return choose_sandbox(f"task {task.name}", unsafe=unsafe)
+
+
+def refuse_unconfirmed_code(task: Task, *, confirmed: bool) -> None:
+    """Raise PlanError for a task whose own functions run what the model writes, unless that is confirmed."""
+    if task.spec.get("unsafe_code") and not runs_our_way(task) and not confirmed:
+        raise PlanError(
+            f"task {task.name} runs code that the model writes by functions of its own, on this machine and without a "
+            "sandbox; if that is wanted say --confirm_run_unsafe_code (evalstone's own tasks use a sandbox)"
+        )
+
+
+def runs_our_way(task: Task) -> bool:
+    """Return whether all that runs model-written code for this task is `scoring.run_code`: so for our library's."""
+    return task.origin == "evalstone"

@@ -1,0 +1,187 @@
+"""Audits in the store: resumed, answered again from it, listed and shown apart from runs."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import evalstone
+from evalstone.api.auditing import audit_contamination, audit_prompts
+from evalstone.audit.contamination import ContaminationSettings
+from evalstone.audit.order_test import OrderSettings
+from evalstone.audit.prompts import PromptAudit
+from evalstone.audit.stored import plain, restored
+from evalstone.cli.main import main
+from evalstone.errors import PlanError, UnknownName, UsageError
+from evalstone.models.create import create_model
+from evalstone.models.fake import FakeModel
+from evalstone.records import LoglikelihoodAsk, Output, Request
+from evalstone.store import Store
+from tests.tasks.folders import task_spec, write_rows, write_task
+
+ROWS = [
+    {
+        "question": f"Which lamp of 100{i} is number {i}?",
+        "choices": [f"red{i}", f"blue{i}", f"green{i}"],
+        "answer": i % 3,
+    }
+    for i in range(16)
+]
+SHOTS = [{"question": f"Whose is lamp {i}?", "choices": ["mine", "yours", "theirs"], "answer": 1} for i in range(6)]
+LETTERS = {
+    "doc_to_text": "{{question}}\n{% for c in choices %}{{'ABC'[loop.index0]}}. {{c}}\n{% endfor %}Answer:",
+    "doc_to_choice": ["A", "B", "C"],
+}
+SETTINGS = ContaminationSettings(("order", "options", "numbers"), OrderSettings(n_shards=6, n_shuffles=3))
+
+
+class CountedModel(FakeModel):
+    """A fake model that counts what it is asked, keeps it, and is interrupted after so many answers."""
+
+    def __init__(self, n_until_killed: int | None = None) -> None:
+        super().__init__()
+        self.n_until_killed = n_until_killed
+        self.asked: list[Request] = []
+        self.n_answered = 0
+
+    def answer(self, requests: Sequence[Request], **given: Any) -> Iterator[Output]:
+        """Yield the fake answers until the interruption."""
+        self.asked += requests
+        for output in super().answer(requests, **given):
+            if self.n_answered == self.n_until_killed:
+                raise KeyboardInterrupt
+            self.n_answered += 1
+            yield output
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> str:
+    """Return a small multiple choice task with a pool of shots."""
+    write_rows(tmp_path, ROWS, SHOTS)
+    return str(write_task(tmp_path, task_spec("lamps")))
+
+
+def run_audit(kind: str, model: CountedModel, task: str, store: Path, **options: Any) -> Any:
+    """Carry out an audit of either kind in a store."""
+    if kind == "prompts":
+        return audit_prompts([model], task, store=str(store), **options)
+    return audit_contamination(model, task, SETTINGS, store=str(store), **options)
+
+
+@pytest.mark.parametrize("kind", ["prompts", "contamination"])
+def test_an_audit_typed_again_asks_nothing(kind: str, task: str, tmp_path: Path) -> None:
+    """The second time every number comes from the store, and is the first one."""
+    first, again = CountedModel(), CountedModel()
+    found = run_audit(kind, first, task, tmp_path / "store.sqlite")
+    assert first.n_answered > 100
+    assert run_audit(kind, again, task, tmp_path / "store.sqlite") == found
+    assert again.asked == []
+
+
+@pytest.mark.parametrize("kind", ["prompts", "contamination"])
+def test_a_killed_audit_goes_on_where_it_was(kind: str, task: str, tmp_path: Path) -> None:
+    """Interrupted and typed again, nothing is asked twice, and the numbers are those of an audit never interrupted."""
+    whole = CountedModel()
+    expected = run_audit(kind, whole, task, tmp_path / "whole.sqlite")
+    killed, rest = CountedModel(whole.n_answered // 2), CountedModel()
+    with pytest.raises(KeyboardInterrupt):
+        run_audit(kind, killed, task, tmp_path / "store.sqlite")
+    with Store.open(str(tmp_path / "store.sqlite")) as store:
+        assert [row.status for row in store.audits()] == ["interrupted"]
+    assert run_audit(kind, rest, task, tmp_path / "store.sqlite") == expected
+    assert killed.n_answered + rest.n_answered == whole.n_answered
+    with Store.open(str(tmp_path / "store.sqlite")) as store:
+        assert store.verify() == []
+
+
+def test_a_control_models_answers_are_kept_too(task: str, tmp_path: Path) -> None:
+    """The control is an audit of its own, and is not loaded again where the audit is whole."""
+    store = str(tmp_path / "store.sqlite")
+    settings = ContaminationSettings(("numbers",))
+    found = audit_contamination(FakeModel(), task, settings, control="fake", store=store)
+    assert found[0].control_p is not None
+    assert audit_contamination(FakeModel(), task, settings, control="fake", store=store) == found
+    with Store.open(store) as opened:
+        assert {row.plan.audit for row in opened.audits()} == {"contamination", "contamination, control"}
+
+
+def test_audits_are_listed_and_shown_apart_from_runs(
+    task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`ls audits` has the audit and `ls runs` has not, `show` prints it again, and what takes a run refuses it."""
+    store = str(tmp_path / "store.sqlite")
+    run = evalstone.evaluate("fake", task, store=store)
+    told: list[str] = []
+    (found,) = audit_prompts([FakeModel()], task, store=store, told=told.append)
+    with Store.open(store) as opened:
+        (audit,) = opened.audits()
+        assert [row.run_id for row in opened.runs()] == [run.id]
+        assert opened.run("last").run_id == run.id
+    assert told[-1].endswith(f"see it again: evalstone show {audit.short_id}")
+    assert main(["ls", "audits", "--store", store]) == 0
+    assert "prompts of lamps" in capsys.readouterr().out
+    assert main(["show", audit.short_id, "--store", store, "--json"]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)["audits"]
+    assert restored(PromptAudit, shown) == found
+    assert main(["show", audit.short_id, "--store", store]) == 0
+    assert "option orders: 16 samples" in capsys.readouterr().out
+    assert main(["compare", run.short_id, audit.short_id, "--store", store]) == UsageError.exit_code
+    assert f"is an audit (prompts), and this takes a run; see it: evalstone show {audit.short_id}" in (
+        capsys.readouterr().err
+    )
+
+
+def test_last_is_no_audit(task: str, tmp_path: Path) -> None:
+    """In a store with audits only there is no last run."""
+    audit_prompts([FakeModel()], task, store=str(tmp_path / "store.sqlite"))
+    with Store.open(str(tmp_path / "store.sqlite")) as store, pytest.raises(UnknownName):
+        store.run("last")
+
+
+def test_shots_stand_in_each_forms_own_wording(task: str) -> None:
+    """With two shots every form's prompt holds two solved examples as it words them, and its lead once."""
+    model = CountedModel()
+    (found,) = audit_prompts([model], task, (), num_fewshot=2)
+    assert found.num_fewshot == 2
+    by_form = {request.task.partition(": ")[2]: request.prompt for request in model.asked if request.sample_index == 3}
+    assert by_form["letters: (A)"].count("(B) yours") == 2
+    assert by_form["letters: (A)"].count("Answer: (B)\n\nQuestion: ") == 2
+    assert by_form["cloze: Q, A"].count("A: yours\n\nQ: ") == 2
+    assert by_form["letters: A) instructed"].count("Choose the right answer.") == 1
+    assert by_form["letters: A) instructed"].startswith("Choose the right answer.\n\nWhose is lamp")
+    own = next(request for request in model.asked if request.task == "lamps" and request.sample_index == 3)
+    assert own.n_shots == 2
+    assert all(ask.continuation.strip() for ask in own.asks if isinstance(ask, LoglikelihoodAsk))
+
+
+def test_more_shots_than_rows_are_refused_before_anything_is_asked(task: str) -> None:
+    """The same rule as for a run, in the same words."""
+    model = CountedModel()
+    with pytest.raises(PlanError, match="7 shots are to be drawn from 6 rows"):
+        audit_prompts([model], task, num_fewshot=7)
+    assert model.asked == []
+
+
+def test_min_k_of_workers_is_refused_before_anything_is_asked(task: str, tmp_path: Path) -> None:
+    """Asked for by name it is a clear line with the remedy; among all tests it is the one that is not tested."""
+    pytest.importorskip("torch")
+    from evalstone.api.demo import demo_model
+
+    folder = str(demo_model("small"))
+    store = tmp_path / "store.sqlite"
+    with pytest.raises(UsageError, match="Min-K needs them token by token: name a local model, without --workers"):
+        audit_contamination(folder, task, ContaminationSettings(("options", "min-k")), workers=2, store=str(store))
+    assert not store.exists()
+    found = audit_contamination(FakeModel(), task, ContaminationSettings(order=SETTINGS.order), store=str(store))
+    (untested,) = [test for test in found if test.test == "min-k"]
+    assert untested.statistic is None
+    assert "name a local model" in untested.notes[0]
+    assert create_model("hf", {"pretrained": folder}, workers=2).n_workers == 2  # type: ignore[attr-defined]
+
+
+def test_results_come_back_as_they_were() -> None:
+    """Dataclasses, tuples and what is undefined survive being kept as JSON."""
+    kept = json.loads(json.dumps(plain(((1, None), ("a", 2.5)))))
+    assert restored(tuple[tuple[Any, Any], ...], kept) == ((1, None), ("a", 2.5))

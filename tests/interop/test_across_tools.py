@@ -1,0 +1,118 @@
+"""Another tool's log beside a run of ours: the same questions are compared, and it is said which could not be."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import evalstone
+from evalstone.api.comparison import compare_runs, compare_stored
+from evalstone.api.importing import import_run
+from evalstone.cli.main import main
+from evalstone.errors import UsageError
+from evalstone.interop.read_imported import read_imported
+from tests.interop.test_other_tools import TOOLS
+from tests.tasks.folders import task_spec, write_rows, write_task
+
+Row = dict[str, Any]
+
+
+def _of_simple_evals(row: Row) -> tuple[str, list[str], int]:
+    _, question, listed = row["messages"][0]["content"].split("\n\n")
+    return question, [line[3:] for line in listed.splitlines()], "ABCD".index(row["target"])
+
+
+SPLIT: dict[
+    str, tuple[str, Callable[[Row], tuple[str, list[str], int]]]
+] = {  # tool -> its task, and how a row of it becomes question, options and the right one
+    "inspect": ("capitals", lambda row: (row["input"], row["choices"], "ABCD".index(row["target"]))),
+    "lighteval": ("balls|0", lambda row: (row["query"].partition("\n")[0], row["choices"], row["gold_index"])),
+    "helm": ("simple_mcqa", lambda row: (row["input"]["text"], [one["text"] for one in row["references"]], 0)),
+    "simple_evals": ("mmlu", _of_simple_evals),
+}
+
+
+def our_run(tool: str, folder: Path, store: Path, *, lettered: bool = False, extra: int = 2) -> evalstone.Run:
+    """Run a task of our own on a tool's questions in reverse order, and some that it did not ask."""
+    name, split = SPLIT[tool]
+    asked = [split(dict(sample.row)) for sample in read_imported(TOOLS[tool]).samples if sample.task == name]
+    rows: list[Row] = [
+        {"question": question, "choices": [str(option).strip() for option in options], "answer": gold}
+        for question, options, gold in reversed(asked)
+    ]
+    rows += [{**rows[0], "question": f"Who asks question {i}?"} for i in range(extra)]
+    letters = {
+        "doc_to_text": "{{question}}\n{% for c in choices %}{{'ABCD'[loop.index0]}}. {{c}}\n{% endfor %}Answer:",
+        "doc_to_choice": "{{['A', 'B', 'C', 'D'][:choices|length]}}",
+    }
+    write_rows(folder, rows, rows)
+    path = write_task(folder, task_spec("ours", **(letters if lettered else {})))
+    return evalstone.evaluate("fake", str(path), store=str(store))
+
+
+@pytest.mark.parametrize("lettered", [False, True])
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_log_compares_with_our_own_run_of_its_questions(tool: str, lettered: bool, tmp_path: Path) -> None:
+    """Every question of the log is found in our run, whatever its wording and order, and the comparison says how."""
+    store = tmp_path / "store.sqlite"
+    run = our_run(tool, tmp_path / "task", store, lettered=lettered)
+    log = import_run(str(store), TOOLS[tool]).run
+    task = SPLIT[tool][0]
+    n = len(log.samples(task))
+    n_all = len({(row.task, row.sample_index) for row in log.store.scores(log.id)})
+    (pair,) = compare_runs([run, log]).pairs
+    (line,) = pair.tasks
+    assert (line.name, line.n) == ("ours", n)
+    said = pair.notes[0]
+    assert f"{n} of {n_all} samples; {n_all - n} were not asked there, 0 fit several" in said
+    assert f"{task} as ours" in said
+    right = {record.sample.row["question"]: record for record in run.samples("ours") if record.sample}
+    assert len(right) == n + 2
+    (back,) = compare_runs([log, run]).pairs
+    assert back.tasks[0].difference == pytest.approx(-line.difference)
+
+
+def test_values_are_those_of_the_same_question(tmp_path: Path) -> None:
+    """Paired by text, each of our scores stands beside the log's score of that very question."""
+    store = tmp_path / "store.sqlite"
+    run = our_run("inspect", tmp_path / "task", store)
+    log = import_run(str(store), TOOLS["inspect"]).run
+    (pair,) = compare_runs([run, log]).pairs
+    theirs = {r.sample.row["input"]: r.scores[0].value for r in log.samples("capitals") if r.sample}
+    ours = {
+        r.sample.row["question"]: next(s.value for s in r.scores if s.metric == pair.tasks[0].metric)
+        for r in run.samples("ours")
+        if r.sample
+    }
+    rows = [record.sample.row for record in run.samples("ours") if record.sample]
+    flipped = {rows[flip.first_index]["question"] for flip in pair.flips}
+    assert flipped == {question for question, value in theirs.items() if value != ours[question]}
+
+
+def test_two_other_tools_compare_where_one_tells_its_questions_apart(tmp_path: Path) -> None:
+    """HELM's log knows its bare questions, so simple-evals' texts are found by them; one that fits not is counted."""
+    store = str(tmp_path / "store.sqlite")
+    helm, simple = (import_run(store, TOOLS[tool]).run for tool in ("helm", "simple_evals"))
+    comparison = compare_runs([simple, helm])
+    assert comparison.pairs[0].tasks[0].n == 5
+    with pytest.raises(UsageError, match="no question in common: by the question's text"):
+        compare_runs([simple, import_run(store, TOOLS["inspect"]).run])
+
+
+def test_what_is_another_question_is_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A question with another option is not the same one: the rest is compared, and the line counts it."""
+    place = tmp_path / "logs" / TOOLS["simple_evals"].name
+    place.parent.mkdir()
+    found = json.loads(TOOLS["simple_evals"].read_text())
+    message = found["convos"][0][0]
+    message["content"] = message["content"].replace("Neither", "Nothing")
+    place.write_text(json.dumps(found))
+    store = tmp_path / "store.sqlite"
+    run = our_run("simple_evals", tmp_path / "task", store)
+    log = import_run(str(store), place).run
+    assert main(["compare", run.short_id, log.short_id, "--store", str(store)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "paired by the question's text and options, of simple-evals with evalstone: 4 of 5 samples; 1 were" in said
+    assert compare_stored(str(store), [run.id, log.id]).pairs[0].tasks[0].n == 4
