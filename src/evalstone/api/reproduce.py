@@ -70,11 +70,12 @@ def reproduce(run: Run, tasks: Sequence[str] = (), **options: Any) -> Reproducti
         options: what is this machine's business and no part of a plan: data_dir, include_path, workers, cluster,
             observe.
 
-    Raises: UsageError for an imported run, which has no model here; whatever `evaluate` raises.
+    Raises: UsageError for an imported run, which has no model here, or one without results; whatever `evaluate` raises.
     """
     plan = run.row.plan
     if plan.model.kind == "imported":
         raise UsageError(f"run {run.short_id} was imported: its model is not known here; run the tasks yourself")
+    run.refuse_without_results()
     names = list(tasks) or _names(run, options.get("include_path") or ())
     options = {**_options(plan), **options}
     options["num_fewshot"] = _shots(plan, names, options)
