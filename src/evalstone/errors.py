@@ -56,7 +56,7 @@ class MissingExtra(UsageError):
         self.extra = extra
         super().__init__(
             f"{what} needs the extra '{extra}', which is not installed; "
-            f"install it with: pip install 'evalstone[{extra}]'"
+            f"install it with: pip install 'evalstone[{extra}]' (in the source folder: pip install '.[{extra}]')"
         )
 
 

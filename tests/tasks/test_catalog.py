@@ -81,8 +81,10 @@ def test_globs_files_and_folders(folder: Path) -> None:
     alone = Catalog.open(lm_eval=False)
     selected = alone.select([str(folder / "sums.yaml")]).tasks[0]
     assert (selected.origin, selected.trusted[0]) == ("user", folder)
-    with pytest.raises(DataError, match="no task file"):
+    with pytest.raises(DataError, match="no file"):
         alone.select([str(folder / "absent.yaml")])
+    with pytest.raises(DataError, match=r"no file 'questions\.csv' in "):
+        alone.select(["questions.csv"])
     (folder / "template.yaml").write_text("output_type: multiple_choice\n")
     with pytest.raises(DataError, match="has neither 'task' nor 'group'"):
         alone.select([str(folder / "template.yaml")])

@@ -20,8 +20,12 @@ LINE_EVERY_SECONDS = 15.0
 def summary_of(progress: "RunProgress") -> str:
     """Return one line: where the run is, what was shared, how fast it goes and how long it will take."""
     model = progress.model
-    if not model.n_tokens_asked:
-        return _counted_in_answers(model)
+    before = f", {progress.n_stored:,} more were stored before" if progress.n_stored else ""
+    return (_counted_in_tokens(model) if model.n_tokens_asked else _counted_in_answers(model)) + before
+
+
+def _counted_in_tokens(model: "Progress") -> str:
+    """Return one line about the engine's answers."""
     saved = 1.0 - model.n_tokens_distinct / model.n_tokens_asked
     rate = model.n_tokens_done / model.seconds if model.seconds > 0 else 0.0
     left = (model.n_tokens_distinct - model.n_tokens_done) / rate if rate else None
@@ -63,7 +67,7 @@ def clock(seconds: float) -> str:
 def title_of(progress: "RunProgress") -> str:
     """Return the names of the tasks asked now, shortened."""
     names = progress.tasks
-    shown = names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1}"
+    shown = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
     return f"[{progress.chunk}/{progress.n_chunks}] {shown}" if progress.n_chunks > 1 else shown
 
 

@@ -45,13 +45,16 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """Where a run stands: which chunk of tasks, and how far the model is with it."""
+    """Where a run stands: which chunk of tasks, and how far the model is with what is left of it.
+
+    n_stored: outputs of this chunk that an earlier attempt had stored.
+    """
 
     tasks: tuple[str, ...]
     chunk: int  # from 1
     n_chunks: int
     model: Progress
-    phase: str = "asking"  # rendering | asking | scoring
+    n_stored: int = 0
 
 
 Observer = Callable[[RunProgress], None]
@@ -153,9 +156,10 @@ class _Execution:
         """Ask what is missing, write and score as it comes."""
         pending = self.asking.put(chunk.requests, [chunk.samples[request.id] for request in chunk.requests])
         names = tuple(one.plan.name for one in chunk.bound)
+        n_stored = _n_outputs(chunk.requests) - _n_outputs(pending)
 
         def told(progress: Progress) -> None:
-            self.observe(RunProgress(names, number, len(self.chunks), progress))
+            self.observe(RunProgress(names, number, len(self.chunks), progress, n_stored))
 
         scorer = _Scorer(self.store, self.run_id, chunk)
         scorer.expect(pending)
@@ -183,7 +187,7 @@ class _Scorer:
         """
         partly: dict[str, set[int]] = {}
         for request in pending:
-            self.missing[request.id] = sum(_repeats(ask) for ask in request.asks)
+            self.missing[request.id] = _n_outputs([request])
             if len(request.asks) < len(self.requests[request.id].asks):
                 partly[request.id] = {ask.index for ask in request.asks}
         stored = self.store.outputs_of(self.run_id, list(partly)) if partly else {}
@@ -255,6 +259,11 @@ def score_request(task: Scoring, request: Request, sample: Sample, outputs: Sequ
 
 def _repeats(ask: object) -> int:
     return ask.settings.repeats if isinstance(ask, GenerateAsk) else 1
+
+
+def _n_outputs(requests: Sequence[Request]) -> int:
+    """Return how many outputs answer these requests."""
+    return sum(_repeats(ask) for request in requests for ask in request.asks)
 
 
 def _unobserved(progress: RunProgress) -> None:

@@ -283,9 +283,9 @@ class Catalog:
             for file in files:
                 self._add_file(file.resolve(), path.resolve(), expander, alone=False)
             return True
-        if path.suffix in {".yaml", ".yml"} or (path.is_file() and is_rows_file(path)):
+        if path.suffix in {".yaml", ".yml"} or is_rows_file(path):
             if not path.is_file():
-                raise DataError(f"no task file '{name}'")
+                raise DataError(f"no file '{name}' in {Path.cwd()}; expected a task's YAML file or a file of rows")
             if is_rows_file(path):
                 task, notes = task_from_rows(path.resolve())
                 expander.add_task(task)
