@@ -76,25 +76,15 @@ def _answer(request: Request, output: Output) -> dict[str, JsonValue]:
 
 
 def _tokens(request: Request, model_args: str) -> dict[str, JsonValue] | None:
-    """Return the prompt's last tokens and where the scored ones begin, under some model's tokenizer."""
-    from evalstone.api.demo import demo_model
+    """Return the prompt's last tokens and where the scored ones begin, under the tokenizer of the model named.
 
+    Raises: as `create_model`.
+    """
     ask = next((a for a in request.asks if isinstance(a, LoglikelihoodAsk)), None)
-    if ask is None:
+    if ask is None or not model_args:
         return None
-    arguments: str | dict[str, Any] = model_args
-    if not model_args:
-        try:
-            arguments = {"pretrained": str(demo_model("large"))}
-        except Exception:  # noqa: BLE001 - token boundaries are an extra; without a tokenizer there are none
-            return None
-    try:
-        model = create_model("hf", arguments)
-        split = model.split_tokens("".join(ask.segments or request.segments), ask.continuation)
-    except UsageError:
-        if model_args:
-            raise
-        return None  # the extra that reads tokenizers is not installed
+    model = create_model("hf", model_args)
+    split = model.split_tokens("".join(ask.segments or request.segments), ask.continuation)
     if split is None:
         return None
     texts, boundary = split
@@ -136,16 +126,19 @@ def _prompt_view(found: Mapping[str, JsonValue]) -> Any:
     text.append(f"How it is asked: {found['n_shots']} shots{hidden}\n", style="bold")
     prompt, tokens = str(found["prompt"]), found["tokens"]
     if tokens is None:
-        text.append(("... " if len(prompt) > SHOWN_CHARACTERS else "") + prompt[-SHOWN_CHARACTERS:] + "\n")
+        if len(prompt) > SHOWN_CHARACTERS:
+            text.append(f"(its last {SHOWN_CHARACTERS:,} of {len(prompt):,} characters)\n", style="dim")
+        text.append(prompt[-SHOWN_CHARACTERS:] + "\n")
+        text.append("(--model_args pretrained=DIR shows it in a model's tokens)\n", style="dim")
         return text
     if tokens["n"] > len(tokens["texts"]):
         text.append(f"(its last {SHOWN_TOKENS} of {tokens['n']:,} tokens)\n", style="dim")
     for at, token in enumerate(tokens["texts"]):
         text.append("|", style="dim")
         text.append(token, style="bold reverse" if at >= tokens["scored_from"] else "")
-    text.append("|\n")
-    text.append(f"| is a token boundary of {tokens['model']}; the scored tokens come after the prompt:", style="dim")
-    text.append(f" {''.join(tokens['texts'][tokens['scored_from'] :])!r}\n", style="dim")
+    text.append("|\n\n")
+    text.append(f"(| is a token boundary of {tokens['model']}; the scored tokens come after the prompt:", style="dim")
+    text.append(f" {''.join(tokens['texts'][tokens['scored_from'] :])!r})\n", style="dim")
     return text
 
 
