@@ -114,6 +114,19 @@ def test_rows_whose_right_answer_is_no_choice_are_counted_and_named() -> None:
     assert "! t: 2 rows whose right answer is none of the choices, counted wrong (first: t, sample 2)" in lines
 
 
+def test_what_is_the_same_of_several_tasks_is_said_once() -> None:
+    """Seven tasks with the same note are one line with the first four names; a note of one task stands alone."""
+    names = list("abcdefg")
+    rows = [
+        ScoreRow(name, 0, f"{name}0", "acc", 0.0, detail={"credit": 0.5, "n_choices": 2, "n_tied": 2}) for name in names
+    ]
+    rows += [ScoreRow("h", i, f"h{i}", "acc", 0.0, detail=rows[0].detail) for i in range(2)]
+    found = summarise(rows, [task_of(name) for name in (*names, "h")])
+    view = RunView("model", "run", found)
+    ties = [line for line in note_lines(table_rows([view], unfold=True), [view]) if "tie" in line]
+    assert [line.partition(":")[0] for line in ties] == ["! a acc, b acc, c acc, d acc and 3 more", "! h acc"]
+
+
 def test_brier_and_calibration_stand_beside_every_multiple_choice() -> None:
     """The auxiliary scores give no rows of their own but Brier score and calibration error in the details."""
     rows = choice_rows("t", [1.0, 0.0])

@@ -42,6 +42,29 @@ def votes_in(rows: Rows, *, language: str | None = None, style: bool = False) ->
     wanted = range(len(rows)) if language is None else _in_language(rows, columns, language)
     sides = [[_name(model) for model in rows[column]] for column in (columns.first, columns.second)]
     verdicts = verdicts_in(rows, columns)
+    used, outcomes, left_out = _usable(wanted, sides, verdicts)
+    models, battles = _battles([sides[0][place] for place in used], [sides[1][place] for place in used], outcomes)
+    named: tuple[tuple[By, str | None], ...] = (("prompt", columns.prompt), ("judge", columns.judge))
+    kept = np.array(used)
+    return Votes(
+        models,
+        battles,
+        {by: _labels(rows[column])[kept] for by, column in named if column},
+        {name: values[kept] for name, values in styles_in(rows).items()} if style else {},
+        columns,
+        n_rows=len(wanted),
+        n_repeated=_n_repeated(rows, used) if columns.prompt and columns.judge else None,
+        left_out=dict(left_out),
+    )
+
+
+def _usable(
+    wanted: Sequence[int], sides: Sequence[Sequence[str]], verdicts: Sequence[Any]
+) -> tuple[list[int], list[float], Counter[str]]:
+    """Return the rows that are votes, their outcomes, and how many were left out for which reason.
+
+    Raises: DataError for an unknown verdict, or no vote at all.
+    """
     left_out: Counter[str] = Counter()
     used: list[int] = []
     outcomes: list[float] = []
@@ -61,19 +84,7 @@ def votes_in(rows: Rows, *, language: str | None = None, style: bool = False) ->
     if not used:
         told = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
         raise DataError(f"none of {len(wanted)} rows is a vote: {told or 'the file has no rows'}")
-    models, battles = _battles([sides[0][place] for place in used], [sides[1][place] for place in used], outcomes)
-    named: tuple[tuple[By, str | None], ...] = (("prompt", columns.prompt), ("judge", columns.judge))
-    kept = np.array(used)
-    return Votes(
-        models,
-        battles,
-        {by: _labels(rows[column])[kept] for by, column in named if column},
-        {name: values[kept] for name, values in styles_in(rows).items()} if style else {},
-        columns,
-        n_rows=len(wanted),
-        n_repeated=_n_repeated(rows, used) if columns.prompt and columns.judge else None,
-        left_out=dict(left_out),
-    )
+    return used, outcomes, left_out
 
 
 def _in_language(rows: Rows, columns: VoteColumns, language: str) -> list[int]:

@@ -203,21 +203,33 @@ def foot_lines(views: Sequence[RunView]) -> list[str]:
 
 
 def note_lines(rows: Sequence[Row], views: Sequence[RunView]) -> list[str]:
-    """Return what the reader must know before trusting a value: of each task's prompts once, then of each metric."""
-    lines = []
+    """Return what the reader must know before trusting a value: of each task's prompts once, then of each metric.
+
+    What is the same of several is said once, with the first of their names.
+    """
+    said: dict[str, list[str]] = {}  # note -> of whom
     for row in rows:
+        found = []
         if row.is_first and not (row.is_group and not row.n_hidden):  # a group's shown tasks say it themselves
-            lines += _said(row.label, [_prompt_notes(cell) if cell else [] for cell in row.cells], views)
-        lines += _said(f"{row.label} {metric_cell(row)}", [_notes(cell) if cell else [] for cell in row.cells], views)
-    return lines
+            found += _said(row.label, [_prompt_notes(cell) if cell else [] for cell in row.cells], views)
+        found += _said(f"{row.label} {metric_cell(row)}", [_notes(cell) if cell else [] for cell in row.cells], views)
+        for name, note in found:
+            said.setdefault(note, []).append(name)
+    return [f"! {_named(names)}: {note}" for note, names in said.items()]
 
 
-def _said(name: str, notes: Sequence[Sequence[str]], views: Sequence[RunView]) -> list[str]:
-    """Return one line where all runs have the same notes, else one line per run."""
+def _named(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = len(names) - MAX_NAMED
+    return ", ".join(names) if more <= 1 else f"{', '.join(names[:MAX_NAMED])} and {more} more"
+
+
+def _said(name: str, notes: Sequence[Sequence[str]], views: Sequence[RunView]) -> list[tuple[str, str]]:
+    """Return (of whom, note): one where all runs have the same notes, else one per run."""
     joined = ["; ".join(each) for each in notes]
     if len(set(joined)) == 1:
-        return [f"! {name}: {joined[0]}"] if joined[0] else []
-    return [f"! {name}, {view.label}: {note}" for view, note in zip(views, joined, strict=True) if note]
+        return [(name, joined[0])] if joined[0] else []
+    return [(f"{name}, {view.label}", note) for view, note in zip(views, joined, strict=True) if note]
 
 
 def _model_name(name: str, longest: int = 32) -> str:
