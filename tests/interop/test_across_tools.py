@@ -92,11 +92,12 @@ def test_values_are_those_of_the_same_question(tmp_path: Path) -> None:
 
 
 def test_two_other_tools_compare_where_one_tells_its_questions_apart(tmp_path: Path) -> None:
-    """HELM's log knows its bare questions, so simple-evals' texts are found by them; one that fits not is counted."""
+    """HELM's log knows its bare questions, so simple-evals' texts are found by them; what fits none is counted."""
     store = str(tmp_path / "store.sqlite")
     helm, simple = (import_run(store, TOOLS[tool]).run for tool in ("helm", "simple_evals"))
-    comparison = compare_runs([simple, helm])
-    assert comparison.pairs[0].tasks[0].n == 5
+    (pair,) = compare_runs([simple, helm]).pairs
+    assert pair.tasks[0].n == 1  # "Is 70 even or odd?" alone is in both logs
+    assert "1 of 5 samples; 4 were not asked there" in pair.notes[0]
     with pytest.raises(UsageError, match="no question in common: by the question's text"):
         compare_runs([simple, import_run(store, TOOLS["inspect"]).run])
 

@@ -8,6 +8,7 @@ ties can. The question-blind floor is the same model asked with the questions ta
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from textwrap import shorten
 from typing import Any
 
 from rich.console import RenderableType
@@ -32,6 +33,7 @@ __all__ = [
 
 CONSTANT, CONSTANT_CHOICE, CONSTANT_TEXT = "best_constant", "best_constant_choice", "best_constant_text"
 BLIND = "question_blind"
+LONGEST_TEXT = 24  # characters of a choice beside its floor
 FEWEST_IN_MEMBER = 20  # samples: with fewer the best of a task's places is mostly luck, and so is the groups' mean
 HEADERS = ("chance", "best constant answer", "question-blind")
 
@@ -52,9 +54,10 @@ class ConstantAnswers:
             yield row
 
     def text(self, task: str, place: int) -> str | None:
-        """Return what stands in a place in every sample; None where that differs from sample to sample."""
+        """Return what stands in a place in every sample; None where samples differ in that, or there is only one."""
         texts = self._texts.get(task)
-        return texts[place] if texts is not None and place < len(texts) else None
+        is_known = texts is not None and place < len(texts) and len(self._golds[task]) > 1
+        return " ".join(texts[place].split()) if texts is not None and is_known else None
 
     def best(self, task: str) -> tuple[float, int] | None:
         """Return what always picking one place scores, for the best place, and the place; None without choices."""
@@ -148,7 +151,7 @@ def floor_cells(estimate: Estimate | None) -> list[str]:
     shown = "" if constant is None else shown_value(constant, proportion=True)
     if place is not None:
         text = details.get(CONSTANT_TEXT)
-        shown += f" (place {place + 1})" if text is None else f" ({text})"
+        shown += f" (place {place + 1})" if text is None else f" ({shorten(text, LONGEST_TEXT, placeholder=' …')})"
     return [chance_cell(estimate), shown, "" if blind is None else shown_value(blind["value"], proportion=True)]
 
 
