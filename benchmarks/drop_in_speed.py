@@ -4,7 +4,7 @@ Each model is a process of its own on one thread, and seconds are of the process
 does falls on neither. What is timed is all `loglikelihood` calls, and the whole command with imports, loading and
 prompts. The results must be equal.
 
-Usage: EVALSTONE_THREADS=1 python benchmarks/drop_in_speed.py hf|evalstone MODEL_FOLDER DATA_FOLDER OUT.json
+Usage: EVALSTONE_THREADS=1 python benchmarks/drop_in_speed.py hf|evalstone MODEL_FOLDER DATA_FOLDER OUT.json [--times 5]
 """
 
 import argparse
@@ -36,6 +36,7 @@ def main() -> None:
     parser.add_argument("kind", choices=["hf", "evalstone"])
     for name in ("model", "data", "out"):
         parser.add_argument(name, type=Path)
+    parser.add_argument("--times", type=int, default=1, help="so many times the samples")
     arguments = parser.parse_args()
     use_local_data(arguments.data)
     import lm_eval.tasks
@@ -54,8 +55,8 @@ def main() -> None:
     for task, (shots, limit) in LOADS.items():
         before = spent["seconds"]
         result = lm_eval.simple_evaluate(
-            model=model, tasks=[task], num_fewshot=shots, limit=limit, task_manager=manager, bootstrap_iters=0,
-            log_samples=False,
+            model=model, tasks=[task], num_fewshot=shots, limit=limit * arguments.times, task_manager=manager,
+            bootstrap_iters=0, log_samples=False,
         )  # fmt: skip
         found[task] = {"seconds": spent["seconds"] - before, "results": result["results"][task]}
         print(f"{arguments.kind:10} {task:28} {found[task]['seconds']:7.2f} s", flush=True)
