@@ -49,7 +49,7 @@ def growth_chart(rows: list[dict[str, Any]]) -> alt.LayerChart:
         color=alt.Color("who:N", scale=alt.Scale(domain=["lm-eval", "Evalstone"], range=[THEIRS, OURS]), title=None),
     )
     ours = base.transform_filter(alt.datum.who == "Evalstone")
-    labels = ours.mark_text(align="right", dx=-4, dy=-8, fontSize=10).encode(text="distinct:N")
+    labels = ours.mark_text(align="left", dx=6, dy=12, fontSize=10).encode(text="distinct:N")
     return alt.layer(base.mark_line(point=True), labels).properties(width=460, height=280)
 
 
