@@ -5,10 +5,6 @@ every score, sample by sample, with two requests at once.
 """
 
 import hashlib
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,12 +12,12 @@ from typing import Any
 import pytest
 
 import evalstone
-from tests.conftest import ROOT
 
 pytest.importorskip("lm_eval")
 pytest.importorskip("torch")
 pytest.importorskip("tenacity")  # lm-eval's client needs it
 from tests.models.openai_server import TestServer, serving
+from tests.parity.oracle import lm_evals_answers
 
 pytestmark = pytest.mark.oracle
 
@@ -57,15 +53,9 @@ def model_args(server: TestServer, shared: Path) -> dict[str, Any]:
 
 def by_lm_eval(arguments: dict[str, Any], data: Path, folder: Path) -> dict[str, Any]:
     """Return lm-eval's samples by task."""
-    spec, out = folder / "spec.json", folder / "out.json"
     content = {"data": str(data), "model_args": arguments, "cases": CASES, "folders": FOLDERS,
                "gen_kwargs": f"max_gen_toks={MAX_TOKENS}"}  # fmt: skip
-    spec.write_text(json.dumps(content))
-    command = [sys.executable, "-m", "tests.parity.run_lm_eval_http", str(spec), str(out)]
-    environment = {**os.environ, "LMEVAL_LOG_LEVEL": "ERROR", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return dict(json.loads(out.read_text()))
+    return lm_evals_answers("run_lm_eval_http", content, folder, OMP_NUM_THREADS="1")
 
 
 def test_every_sample_is_the_same(server: TestServer, shared_dir: Path, tmp_path: Path) -> None:

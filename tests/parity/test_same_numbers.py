@@ -4,10 +4,6 @@ lm-eval itself runs beside us (`dtype=float32,logits_cache=False`: its cache has
 Llamas, a GPT-2 of 64 positions (most prompts are cut) and an RWKV (no attention: the plain path).
 """
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +11,7 @@ import pytest
 
 import evalstone
 from evalstone.records import Output
-from tests.conftest import ROOT
+from tests.parity.oracle import lm_evals_answers
 
 pytest.importorskip("lm_eval")
 pytest.importorskip("torch")
@@ -54,16 +50,9 @@ def close(ours: float, theirs: float) -> bool:
 @pytest.fixture(scope="module")
 def oracle(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return what lm-eval answered: model -> task -> results and samples."""
-    folder = tmp_path_factory.mktemp("oracle")
-    spec, out = folder / "spec.json", folder / "out.json"
     models = {name: [str(shared_dir / "models" / name), cases_of(name)] for name in MODELS}
     content = {"data": str(shared_dir / "data"), "models": models, "bootstrap_iters": BOOTSTRAP_DRAWS}
-    spec.write_text(json.dumps(content))
-    command = [sys.executable, "-m", "tests.parity.run_lm_eval", str(spec), str(out)]
-    environment = {**os.environ, "DISABLE_MULTIPROC": "1", "LMEVAL_LOG_LEVEL": "ERROR"}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return dict(json.loads(out.read_text()))
+    return lm_evals_answers("run_lm_eval", content, tmp_path_factory.mktemp("oracle"), DISABLE_MULTIPROC="1")
 
 
 @pytest.fixture(scope="module", params=MODELS)

@@ -7,10 +7,7 @@ is right: such answers are counted, and compared up to there.
 
 import hashlib
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ import pytest
 
 import evalstone
 from tests.conftest import ROOT
+from tests.parity.oracle import lm_evals_answers
 
 pytest.importorskip("lm_eval")
 pytest.importorskip("torch")
@@ -81,15 +79,9 @@ def case(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[di
         "wide": wide_model(shared_dir / "models" / "stories260K", folder / "wide"),
         "demo": ROOT / "src" / "evalstone" / "library" / "demo_models" / "large",
     }
-    spec, out = folder / "spec.json", folder / "out.json"
     content = {"data": str(data), "gen_kwargs": f"max_gen_toks={MAX_TOKENS}", "folders": FOLDERS,
                "models": {name: [str(path), CASES] for name, path in models.items()}}  # fmt: skip
-    spec.write_text(json.dumps(content))
-    command = [sys.executable, "-m", "tests.parity.run_lm_eval_writing", str(spec), str(out)]
-    environment = {**os.environ, "LMEVAL_LOG_LEVEL": "ERROR", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return models, data, dict(json.loads(out.read_text()))
+    return models, data, lm_evals_answers("run_lm_eval_writing", content, folder, OMP_NUM_THREADS="1")
 
 
 def written(model: Path, data: Path, folder: Path) -> dict[str, evalstone.Run]:

@@ -140,7 +140,8 @@ class WindowAttention:
         Shapes: as `attend`; path holds the open path's keys [n_path, G, D] and values [n_path, G, E].
         """
         given = query.dtype
-        if query.device.type == "cpu" and not (given == torch.bfloat16 and has_tiles() and _is_one_kernel(options)):
+        stays = given == torch.bfloat16 and has_tiles() and _is_one_kernel(key, value, options)
+        if query.device.type == "cpu" and not stays:
             # Without tiles half-precision attention is slower on a CPU than the same in float32, and less exact.
             query, key, value = query.float(), key.float(), value.float()
         key_rows, value_rows = key[0].transpose(0, 1), value[0].transpose(0, 1)  # [N, G, D]
@@ -217,9 +218,10 @@ def _rows_in(rows: torch.Tensor | None, first: int, last: int) -> torch.Tensor |
     return None if b - a == last - first else rows[a:b]
 
 
-def _is_one_kernel(options: dict[str, Any]) -> bool:
-    """Return whether torch's own attention kernel knows all that these options ask for."""
-    return options.get("softcap") is None and options.get("s_aux") is None
+def _is_one_kernel(key: torch.Tensor, value: torch.Tensor, options: dict[str, Any]) -> bool:
+    """Return whether torch's own attention kernel takes these widths and knows all that the options ask for."""
+    is_plain = options.get("softcap") is None and options.get("s_aux") is None
+    return is_plain and key.shape[-1] == value.shape[-1]
 
 
 def attend_block(
@@ -233,7 +235,7 @@ def attend_block(
     scale = query.shape[-1] ** -0.5 if scale is None else float(scale)
     cap = options.get("softcap")
     sinks = options.get("s_aux")
-    if _is_one_kernel(options) and key.shape[-1] == value.shape[-1]:
+    if _is_one_kernel(key, value, options):
         return torch.nn.functional.scaled_dot_product_attention(
             query[None], key[None], value[None], attn_mask=bias, scale=scale
         )[0]

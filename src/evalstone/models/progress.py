@@ -10,6 +10,12 @@ from evalstone.records import Output, Progress
 Observer = Callable[[Progress], None]
 
 
+def _with_one_more(now: Progress, output: Output) -> Progress:
+    """Return the counts after one more output."""
+    n_cached = now.n_from_cache + output.from_cache
+    return replace(now, n_outputs_done=now.n_outputs_done + 1, n_from_cache=n_cached)
+
+
 class AnswerTally:
     """How far a server has come; `note` says how it goes in a few words."""
 
@@ -21,8 +27,7 @@ class AnswerTally:
 
     def done(self, output: Output) -> None:
         """Count one output."""
-        n_cached = self._now.n_from_cache + output.from_cache
-        self._now = replace(self._now, n_outputs_done=self._now.n_outputs_done + 1, n_from_cache=n_cached)
+        self._now = _with_one_more(self._now, output)
         self.tell()
 
     def tell(self) -> None:
@@ -52,8 +57,7 @@ class ProgressTally:
 
     def done(self, output: Output) -> None:
         """Count one output."""
-        n_cached = self._now.n_from_cache + output.from_cache
-        self._now = replace(self._now, n_outputs_done=self._now.n_outputs_done + 1, n_from_cache=n_cached)
+        self._now = _with_one_more(self._now, output)
         if self._observe is not None and self._now.n_outputs_done == self._now.n_outputs:
             self._observe(replace(self._now, seconds=time.perf_counter() - self._started))
 
