@@ -127,6 +127,77 @@ def test_several_processes_share_one_memory_limit(sandbox: Sandbox) -> None:
     assert failed(sandbox, program, limits=limits, within=40.0) in {"limit: memory", "MemoryError"}
 
 
+BEYOND = 200  # MB, beside a limit of 100
+UNCOUNTED = {
+    "memfd_create": f"""
+import os
+fd = os.memfd_create("held")
+for _ in range({BEYOND}):
+    os.write(fd, b"x" * 2**20)
+""",
+    "memory files of several MB each": f"""
+import os
+held = [os.memfd_create("held") for _ in range({BEYOND} // 10)]
+for fd in held:
+    os.write(fd, b"x" * 10 * 2**20)
+""",
+    "System V shared memory": f"""
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_void_p
+for _ in range({BEYOND} // 10):
+    segment = libc.shmget(0, 10 * 2**20, 0o1600)
+    assert segment >= 0, ctypes.get_errno()
+    place = libc.shmat(segment, None, 0)
+    ctypes.memset(place, 1, 10 * 2**20)
+    libc.shmdt(ctypes.c_void_p(place))
+""",
+    "a System V queue": """
+import ctypes
+assert ctypes.CDLL(None).msgget(0, 0o1600) >= 0
+""",
+    "a POSIX queue": """
+import ctypes
+assert ctypes.CDLL("librt.so.1").mq_open(b"/held", 0o102, 0o600, None) >= 0
+""",
+    "pages that a sleeping child maps": """
+import mmap
+mmap.mmap(-1, 2**20)
+""",
+    "/dev/shm": f"""
+import os
+for number in range({BEYOND} // 10):
+    with open(f"/dev/shm/{{number}}", "wb") as file:
+        file.write(b"x" * 10 * 2**20)
+""",
+    "/dev/zero": """
+import mmap
+with open("/dev/zero", "r+b") as file:
+    mmap.mmap(file.fileno(), 2**20)
+""",
+}
+
+
+@pytest.mark.parametrize("way", UNCOUNTED)
+def test_memory_that_no_process_holds_is_refused(sandbox: Sandbox, way: str) -> None:
+    """Memory outside every process's own size cannot be had, so the memory limit bounds all of it."""
+    limits = Limits(cpu_seconds=5, wall_seconds=10.0, memory_bytes=100 * 2**20)
+    reason = failed(sandbox, INSIDE + UNCOUNTED[way], limits=limits)
+    assert not reason.startswith(("limit: time", "limit: cpu", "limit: output"))
+
+
+def test_private_mappings_stay_allowed(sandbox: Sandbox) -> None:
+    """A program may still map memory of its own, and read files through a private mapping."""
+    program = (
+        "import mmap\nmmap.mmap(-1, 2**20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)[0] = 1\n"
+        "with open('f', 'wb') as file:\n    file.write(b'x' * 5000)\n"
+        "with open('f', 'rb') as file:\n"
+        "    assert mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)[0] == 120\n"
+    )
+    outcome = sandbox.run(program)
+    assert outcome.passed, outcome.reason
+
+
 def test_endless_output_is_cut(sandbox: Sandbox) -> None:
     """Output beyond its limit ends the program; nothing of it is kept."""
     assert failed(sandbox, "while True: print('x' * 1000)", limits=Limits()) == "limit: output"

@@ -27,14 +27,26 @@ _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 4, 36, 38
 _PR_SET_SECCOMP, _SECCOMP_FILTER = 22, 2
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _NEW_USER_NAMESPACE = 0x10000000
-# machine -> its number for seccomp; calls that make namespaces or reach into other processes or the kernel; clone.
-# unshare setns mount ptrace keyctl bpf userfaultfd perf_event_open io_uring_setup, then those that signal others:
-# kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal (kill(-1) ends all that a user runs)
+# machine -> its number for seccomp, the system calls refused there, clone, mmap. Refused are, in this order:
+# unshare setns mount ptrace keyctl bpf userfaultfd perf_event_open io_uring_setup: namespaces, other processes, the kernel
+# kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal: kill(-1) ends all that a user runs
+# memfd_create memfd_secret shmget shmat msgget mq_open: memory that no process has to hold, so that no limit counts it
 _CALLS = {
-    "x86_64": (0xC000003E, (272, 308, 165, 101, 250, 321, 323, 298, 425, 62, 200, 234, 129, 297, 424), 56),
-    "aarch64": (0xC00000B7, (97, 268, 40, 117, 219, 280, 282, 241, 425, 129, 130, 131, 138, 240, 424), 220),
+    "x86_64": (
+        0xC000003E,
+        (272, 308, 165, 101, 250, 321, 323, 298, 425, 62, 200, 234, 129, 297, 424, 319, 447, 29, 30, 68, 240),
+        56,
+        9,
+    ),
+    "aarch64": (
+        0xC00000B7,
+        (97, 268, 40, 117, 219, 280, 282, 241, 425, 129, 130, 131, 138, 240, 424, 279, 447, 194, 196, 186, 180),
+        220,
+        222,
+    ),
 }
 _CLONE3 = 435
+_MAP_SHARED = 1  # also a bit of MAP_SHARED_VALIDATE, and none of MAP_PRIVATE
 
 
 def prctl(option: int, value: int) -> None:
@@ -44,10 +56,14 @@ def prctl(option: int, value: int) -> None:
 
 
 def forbid_calls() -> None:
-    """Have the kernel refuse calls that lift limits (namespaces) or end other processes (signals)."""
+    """Have the kernel refuse calls that escape the limits (namespaces, shared memory) or signal other processes.
+
+    Shared mappings are refused whole: a process that maps one without touching it keeps its pages alive at no cost to
+    its own resident size, which is what `watch` adds up.
+    """
     if sys.platform != "linux" or os.uname().machine not in _CALLS:
         return
-    machine, refused, clone = _CALLS[os.uname().machine]
+    machine, refused, clone, mmap = _CALLS[os.uname().machine]
     load, equal, at_least, any_bit, answer = 0x20, 0x15, 0x35, 0x45, 0x06  # BPF: LD W ABS, JEQ, JGE, JSET, RET
     allow, no_permission, no_such_call = 0x7FFF0000, 0x00050001, 0x00050026
     steps = [(load, 0, 0, 4), (equal, 1, 0, machine), (answer, 0, 0, no_permission), (load, 0, 0, 0)]
@@ -55,8 +71,11 @@ def forbid_calls() -> None:
     for call in refused:
         steps += [(equal, 0, 1, call), (answer, 0, 0, no_permission)]
     steps += [(equal, 0, 1, _CLONE3), (answer, 0, 0, no_such_call)]  # its flags are out of sight; libc falls back
-    steps += [(equal, 0, 3, clone), (load, 0, 0, 16), (any_bit, 0, 1, _NEW_USER_NAMESPACE)]
-    steps += [(answer, 0, 0, no_permission), (answer, 0, 0, allow)]
+    for call, argument, bit in ((clone, 0, _NEW_USER_NAMESPACE), (mmap, 3, _MAP_SHARED)):
+        # the low half of an argument; both machines are little-endian
+        steps += [(equal, 0, 4, call), (load, 0, 0, 16 + 8 * argument), (any_bit, 0, 1, bit)]
+        steps += [(answer, 0, 0, no_permission), (answer, 0, 0, allow)]
+    steps += [(answer, 0, 0, allow)]
     code = b"".join(struct.pack("=HBBI", *step) for step in steps)
     held = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("@HP", len(steps), ctypes.addressof(held))
