@@ -28,7 +28,7 @@ _PR_SET_SECCOMP, _SECCOMP_FILTER = 22, 2
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _NEW_USER_NAMESPACE = 0x10000000
 # machine -> its number for seccomp, the system calls refused there, clone, mmap. Refused are, in this order:
-# unshare setns mount ptrace keyctl bpf userfaultfd perf_event_open io_uring_setup: namespaces, other processes, the kernel
+# unshare setns mount ptrace keyctl bpf userfaultfd perf_event_open io_uring_setup: namespaces, processes, the kernel
 # kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal: kill(-1) ends all that a user runs
 # memfd_create memfd_secret shmget shmat msgget mq_open: memory that no process has to hold, so that no limit counts it
 _CALLS = {
