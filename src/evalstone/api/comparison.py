@@ -92,9 +92,8 @@ def write_junit(path: Path, comparison: Any, results: Sequence[Any], rates: Sequ
 
 def comparison_views(comparison: Any, rates: Sequence[Any] = (), *, flips: bool = False) -> list[Any]:
     """Return the comparison, and win rates where there are any, for a terminal."""
-    from rich.text import Text
-
     from evalstone.report.compare_tables import comparison_table, flips_table
+    from evalstone.report.console import Text
     from evalstone.report.win_rates import win_rate_lines
 
     lines = [Text(line, style="bold") for line in win_rate_lines(rates)]

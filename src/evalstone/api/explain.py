@@ -94,7 +94,7 @@ def _tokens(request: Request, model_args: str) -> dict[str, JsonValue] | None:
 
 def explanation_view(found: Mapping[str, JsonValue]) -> list[Any]:
     """Return the explanation for a terminal."""
-    from rich.text import Text
+    from evalstone.report.console import Text
 
     head = Text()
     head.append(f"{found['task']}", style="bold")
@@ -119,7 +119,7 @@ def _card_text(value: JsonValue) -> str:
 
 
 def _prompt_view(found: Mapping[str, JsonValue]) -> Any:
-    from rich.text import Text
+    from evalstone.report.console import Text
 
     text = Text()
     hidden = f", and {found['hidden_shots']} hidden in the prompt itself" if found["hidden_shots"] else ""
@@ -143,7 +143,7 @@ def _prompt_view(found: Mapping[str, JsonValue]) -> Any:
 
 
 def _score_view(found: Mapping[str, JsonValue]) -> Any:
-    from rich.text import Text
+    from evalstone.report.console import Text
 
     text = Text()
     text.append("How an answer becomes a score\n", style="bold")

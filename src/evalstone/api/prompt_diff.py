@@ -124,7 +124,7 @@ def _tokens(model: Model | None, request: Request) -> JsonValue:
 
 def diff_view(found: PromptDiff, limit: int) -> list[Any]:
     """Return a summary per task, and the first differing samples with what changed marked."""
-    from rich.text import Text
+    from evalstone.report.console import Text
 
     views: list[Any] = [_summary(found)]
     shown = [one for task in found.tasks for one in task.differences][:limit]
@@ -154,7 +154,7 @@ def _summary(found: PromptDiff) -> Any:
 
 
 def _sample_view(found: PromptDiff, one: PromptDifference) -> Any:
-    from rich.text import Text
+    from evalstone.report.console import Text
 
     text = Text(f"\n{one.task} {one.first_index}", style="bold")
     text.append(f"  {', '.join(one.kinds)}\n", style="not bold yellow")

@@ -7,14 +7,15 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.text import Text
 
 from evalstone.arena.ratings import ApartModel, ArenaRatings, Effect, Rating
 from evalstone.arena.votes import Votes
 from evalstone.report.blocks import Block, Bullets, Cell, Table, TableRow
 from evalstone.report.blocks_markdown import markdown_text
 from evalstone.report.cells import Sized, plain_table
+from evalstone.report.console import Text
 from evalstone.report.numbers import NOTHING, counted
+from evalstone.report.plain_text import csv_row
 
 __all__ = ["ratings_csv", "ratings_json", "ratings_markdown", "ratings_table"]
 
@@ -55,7 +56,7 @@ def ratings_csv(found: ArenaRatings) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, [field.name for field in fields(Rating)], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(asdict(one) for one in found.ratings)
+    writer.writerows(csv_row(asdict(one)) for one in found.ratings)
     return out.getvalue()
 
 

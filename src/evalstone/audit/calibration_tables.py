@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.text import Text
 
 from evalstone.audit.calibration import CalibrationAudit
 from evalstone.report.cells import plain_table
+from evalstone.report.console import Text
 from evalstone.report.numbers import shown_p
 
 __all__ = ["calibration_table"]

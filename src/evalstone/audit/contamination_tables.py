@@ -6,11 +6,11 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.text import Text
 
 from evalstone.audit.contamination import ContaminationTest
 from evalstone.records import JsonValue
 from evalstone.report.cells import plain_table
+from evalstone.report.console import Text
 from evalstone.report.numbers import NOTHING, shown_p, significant
 
 __all__ = ["contamination_json", "contamination_table"]

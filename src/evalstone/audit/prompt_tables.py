@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.text import Text
 
 from evalstone.audit.option_orders import OptionOrders
 from evalstone.audit.prompts import FormScore, PromptAudit, RankChange
 from evalstone.report.cells import Sized, plain_table
+from evalstone.report.console import Text
 from evalstone.report.numbers import shown_p
 from evalstone.statistics.prompt_spread import PromptSpread
 

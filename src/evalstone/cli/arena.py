@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from evalstone.cli.output import json_option, print_json, print_rich
+from evalstone.cli.output import echo, json_option, print_json, print_rich
 from evalstone.errors import UsageError
 
 
@@ -52,8 +52,8 @@ def rate(votes: str, *, as_csv: bool, markdown: bool, as_json: bool, **given: An
     if as_json:
         print_json(rated.to_json())
     elif as_csv:
-        click.echo(rated.to_csv(), nl=False)
+        echo(rated.to_csv(), nl=False)
     elif markdown:
-        click.echo(rated.to_markdown(), nl=False)
+        echo(rated.to_markdown(), nl=False)
     else:
         print_rich(rated.table())

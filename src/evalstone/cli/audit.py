@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from evalstone.cli.output import json_option, print_json, print_rich, store_option
+from evalstone.cli.output import echo, json_option, print_json, print_rich, store_option
 from evalstone.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -164,14 +164,14 @@ def _evaluate_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _teller(given: Mapping[str, Any]) -> Callable[[str], None]:
     quiet = given["quiet"] or given["as_json"]
-    return lambda line: None if quiet else click.echo(line, err=True)
+    return lambda line: None if quiet else echo(line, err=True)
 
 
 def _print(given: Mapping[str, Any], content: Any, view: Any) -> None:
     from evalstone.api.auditing import write_json
 
     if given["output"] is not None:
-        click.echo(f"wrote {write_json(given['output'], content)}", err=True)
+        echo(f"wrote {write_json(given['output'], content)}", err=True)
     if given["as_json"]:
         print_json(content)
     else:

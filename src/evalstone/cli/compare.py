@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from evalstone.cli.output import json_option, print_json, print_rich, store_option
+from evalstone.cli.output import echo, json_option, print_json, print_rich, store_option
 
 GATE_FAILED = 1
 
@@ -38,11 +38,11 @@ def compare(runs: tuple[str, ...], store: str | None, as_json: bool, **given: An
     if as_json:
         print_json(api.comparison_to_json(found, rates))
     elif given["markdown"]:
-        click.echo(api.comparison_markdown(found, rates))
+        echo(api.comparison_markdown(found, rates))
     else:
         print_rich(*api.comparison_views(found, rates, flips=given["flips"]))
     for result in results:
-        click.echo(result.message, err=True)
+        echo(result.message, err=True)
     if given["junit"] is not None:
         api.write_junit(given["junit"], found, results, rates)
     return 0 if all(result.passed for result in results) else GATE_FAILED
@@ -58,5 +58,5 @@ def _with_published(store: str | None, runs: tuple[str, ...], published: tuple[s
     if as_json:
         print_json(claims_to_json(results))
     else:
-        click.echo("\n".join(claim_lines(results)))
+        echo("\n".join(claim_lines(results)))
     return 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from evalstone.cli.output import print_rich, store_option
+from evalstone.cli.output import echo, print_rich, store_option
 from evalstone.cli.progress import ProgressLine
 
 
@@ -32,7 +32,7 @@ def demo(store: str | None, quiet: bool) -> None:
     from evalstone.report.from_store import run_view
     from evalstone.report.tables import run_table
 
-    click.echo("Two models that come with Evalstone answer its demo tasks.", err=True)
+    echo("Two models that come with Evalstone answer its demo tasks.", err=True)
     with ProgressLine(quiet=quiet) as progress:
         result = run_demo(store, observe=progress)
     small, large = result.runs
@@ -40,7 +40,7 @@ def demo(store: str | None, quiet: bool) -> None:
     print_rich(
         run_table([run_view(run.store, run.id) for run in result.runs]), "", *comparison_views(result.comparison)
     )
-    click.echo(
+    echo(
         f"\nStored in {place_of(small.store)}: runs {small.short_id} (small) and {large.short_id} (large).\n\n"
         "Next:\n"
         f"  {command} show {large.short_id} --samples demo_facts --wrong   # what it got wrong\n"

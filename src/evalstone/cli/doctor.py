@@ -2,7 +2,7 @@
 
 import click
 
-from evalstone.cli.output import json_option, print_json
+from evalstone.cli.output import echo, json_option, print_json
 
 
 @click.command()
@@ -17,6 +17,6 @@ def doctor(model_args: str, as_json: bool) -> None:
         print_json(found)
         return
     for section, facts in found.items():
-        click.echo(section)
+        echo(section)
         for name, value in facts.items():
-            click.echo(f"  {name:<18} {value}")
+            echo(f"  {name:<18} {value}")

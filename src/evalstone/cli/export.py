@@ -2,7 +2,7 @@
 
 import click
 
-from evalstone.cli.output import store_option
+from evalstone.cli.output import echo, store_option
 
 
 @click.command()
@@ -19,4 +19,4 @@ def export(run: str, output: str, store: str | None) -> None:
     from evalstone.api.exporting import export_run
 
     for path in export_run(store, run, output):
-        click.echo(str(path))
+        echo(str(path))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from evalstone.cli.output import json_option, print_json, print_rich, store_option
+from evalstone.cli.output import echo, json_option, print_json, print_rich, store_option
 
 
 @click.command("import")
@@ -27,8 +27,8 @@ def import_(path: Path, store: str | None, as_json: bool) -> None:
         return
     print_rich(found.run.table())
     for note in found.notes:
-        click.echo(f"note: {note}", err=True)
+        echo(f"note: {note}", err=True)
     if not found.is_new:
-        click.echo("this run was in the store already; nothing was added")
+        echo("this run was in the store already; nothing was added")
     for line in found.run.remarks():
-        click.echo(line)
+        echo(line)

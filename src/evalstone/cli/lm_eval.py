@@ -5,6 +5,7 @@ from importlib.util import find_spec
 
 import click
 
+from evalstone.cli.output import echo
 from evalstone.errors import MissingExtra
 
 
@@ -17,7 +18,7 @@ def lm_eval(words: tuple[str, ...]) -> None:
     evalstone` takes the model arguments of its `hf` and gives the same results.
     """
     if find_spec("lm_eval") is None and words[:1] in {(), ("--help",), ("-h",)}:
-        click.echo(click.get_current_context().get_help())
+        echo(click.get_current_context().get_help())
         return
     if find_spec("lm_eval") is None:
         raise MissingExtra("lm-eval's own command line", "lm-eval")

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from evalstone.cli.output import json_option, print_json, store_option
+from evalstone.cli.output import echo, json_option, print_json, store_option
 from evalstone.errors import UsageError
 
 ORIGINS = {"user": 0, "evalstone": 1, "lm-eval": 2}  # the order of the list
@@ -44,7 +44,7 @@ def _show(items: list[Any], as_json: bool, printed: Any) -> None:
     if as_json:
         print_json(items)
     elif not items:
-        click.echo("nothing found", err=True)
+        echo("nothing found", err=True)
     else:
         printed(items)
 
@@ -83,11 +83,11 @@ def _print_entries(items: list[dict[str, Any]]) -> None:
         what = item["kind"] if item["kind"] == "task" else f"{item['kind']} of {item['n_tasks']}"
         note = f"  {item['reason']}" if item["reason"] else ""
         lines.append(f"{item['name']:<{width}}  {what:<14}  {item['from']}{note}")
-    click.echo("\n".join(lines))
+    echo("\n".join(lines))
     ours = sum(item["from"] == "evalstone" for item in items)
     hidden = len(items) - len(shown)
     rest = f"; {hidden:,} more cannot run here (--json lists them, with the reason)" if hidden else ""
-    click.echo(f"{len(shown):,} listed, {ours:,} of our own library{rest}", err=True)
+    echo(f"{len(shown):,} listed, {ours:,} of our own library{rest}", err=True)
 
 
 def _prompts(kind: str, words: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -104,7 +104,7 @@ def _prompts(kind: str, words: tuple[str, ...]) -> list[dict[str, Any]]:
 
 def _print_prompts(items: list[dict[str, Any]]) -> None:
     for item in items:
-        click.echo(f"{item['name']:<14}  {' '.join(item['text'].split())}")
+        echo(f"{item['name']:<14}  {' '.join(item['text'].split())}")
 
 
 def _models(words: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -119,4 +119,4 @@ def _models(words: tuple[str, ...]) -> list[dict[str, Any]]:
 
 def _print_models(items: list[dict[str, Any]]) -> None:
     for item in items:
-        click.echo(f"{item['name']:<26}  {item['place']}")
+        echo(f"{item['name']:<26}  {item['place']}")

@@ -12,10 +12,11 @@ from typing import ClassVar
 
 import click
 
-from evalstone.cli.output import printable
+from evalstone.cli.output import echo
 from evalstone.cli.signals import Terminated, heeding_signals
 from evalstone.cli.spelling import normalise, with_command
 from evalstone.errors import EvalstoneError
+from evalstone.report.plain_text import printable
 
 AS_TYPED = frozenset({"lm-eval"})  # commands whose words are another program's
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -108,13 +109,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit does not complain again
         return 141
     except EvalstoneError as error:
-        click.echo(f"error: {printable(str(error))}", err=True)
+        echo(f"error: {printable(str(error))}", err=True)
         return error.exit_code
     return result if isinstance(result, int) else 0
 
 
 def _stopped(code: int = 130) -> int:
-    click.echo("\nstopped; what was answered is stored: run the same command again to go on", err=True)
+    echo("\nstopped; what was answered is stored: run the same command again to go on", err=True)
     return code
 
 

@@ -1,10 +1,11 @@
 """How commands print: JSON for programs, tables for people, one width for both terminals and files."""
 
 import json
-import unicodedata
 from typing import Any
 
 import click
+
+from evalstone.report.plain_text import escape_unprintable, printable
 
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 store_option = click.option(
@@ -12,28 +13,21 @@ store_option = click.option(
 )
 
 
-def printable(text: str) -> str:
-    """Return text without control characters, which would steer the terminal: codes stand for them; lines stay."""
-    return "".join(
-        sign if sign in "\n\t" or unicodedata.category(sign) != "Cc" else f"\\x{ord(sign):02x}" for sign in text
-    )
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print a line of text; control characters in it are shown as escapes, so that they cannot steer the terminal."""
+    click.echo(printable(text), err=err, nl=nl)
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON; undefined is null, never NaN."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str, allow_nan=False))
+    """Print a value as JSON; undefined is null, never NaN, and what is not printable is a JSON escape."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str, allow_nan=False)
+    click.echo(escape_unprintable(text, lambda code: f"\\u{code:04x}"))
 
 
 def print_rich(*renderables: Any) -> None:
     """Print tables and text; plain where the output is no terminal."""
-    from rich.console import Console
+    from evalstone.report.console import SafeConsole
 
-    class OpenConsole(Console):
-        """A console that leaves a closed pipe (`| head`) to the door, which ends quietly with the usual code."""
-
-        def on_broken_pipe(self) -> None:
-            raise BrokenPipeError
-
-    console = OpenConsole(highlight=False, soft_wrap=False)
+    console = SafeConsole()
     for renderable in renderables:
         console.print(renderable)

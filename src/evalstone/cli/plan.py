@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstone.cli.output import json_option, print_json, print_rich
+from evalstone.cli.output import echo, json_option, print_json, print_rich
 from evalstone.cli.run_options import evaluate_options, model_arguments, run_options
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def print_plan(planned: "PlannedRun") -> None:
     from evalstone.cli.progress import clock
 
     for note in planned.notes:
-        click.echo(f"note: {note}", err=True)
+        echo(f"note: {note}", err=True)
     table = Table(box=None, pad_edge=False)
     for name in ("tasks", "samples", "asks", "tokens asked", "distinct", "shared", "about"):
         table.add_column(name, justify="left" if name == "tasks" else "right")
@@ -77,19 +77,17 @@ def print_plan(planned: "PlannedRun") -> None:
     print_rich(table)
     memory = max((w.memory_bytes or 0 for w in works), default=0)
     if memory:
-        click.echo(f"memory: about {max(memory / 1e9, 0.1):.1f} GB")
+        echo(f"memory: about {max(memory / 1e9, 0.1):.1f} GB")
     leaked = sum(chunk.n_leaked for chunk in planned.chunks)
     if leaked:
         as_what = f"themselves or as a near-duplicate (profile {planned.plan.profile})"
-        click.echo(f"{leaked} sample(s) would be among their own shots, {as_what}")
+        echo(f"{leaked} sample(s) would be among their own shots, {as_what}")
     too_long = [name for w in works for name in w.too_long]
     if too_long:
         more = f" and {len(too_long) - SHOWN_TOO_LONG} more" if len(too_long) > SHOWN_TOO_LONG else ""
         n_all = sum(w.n_requests for w in works)
-        click.echo(
-            f"{len(too_long)} of {n_all} prompts too long for the model: {', '.join(too_long[:SHOWN_TOO_LONG])}{more}"
-        )
-    click.echo(f"run key {planned.plan.key}")
+        echo(f"{len(too_long)} of {n_all} prompts too long for the model: {', '.join(too_long[:SHOWN_TOO_LONG])}{more}")
+    echo(f"run key {planned.plan.key}")
 
 
 def print_power(lines: "Sequence[PowerLine]", wanted: "WantedPower") -> None:
@@ -106,7 +104,7 @@ def print_power(lines: "Sequence[PowerLine]", wanted: "WantedPower") -> None:
         note = f": {line.note}" if line.note else "" if line.kind == "task" else f" ({line.kind})"
         table.add_row(line.name + note, f"{line.n:,}", *shown)
     print_rich("", table)
-    click.echo(
+    echo(
         f"Smallest true differences found 4 times in 5 by a two-sided test at 5%. Paired: both models on these "
         f"samples, disagreeing on {wanted.disagreement:.0%} of the answers (`compare` measures it). Unpaired: against "
         "a figure from as many other samples, at 50% accuracy. + marks more samples than this run asks."

@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import click
+from evalstone.cli.output import echo
 
 if TYPE_CHECKING:
     from evalstone.records import Progress
@@ -110,4 +110,4 @@ class ProgressLine:
             self._bar.update(self._task, completed=done, description=title_of(progress), text=summary_of(progress))
         elif time.monotonic() - self._last_line >= LINE_EVERY_SECONDS:
             self._last_line = time.monotonic()
-            click.echo(f"{title_of(progress)}: {summary_of(progress)}", err=True)
+            echo(f"{title_of(progress)}: {summary_of(progress)}", err=True)

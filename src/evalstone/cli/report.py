@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from evalstone.cli.output import store_option
+from evalstone.cli.output import echo, store_option
 
 
 @click.command()
@@ -24,4 +24,4 @@ def report(runs: tuple[str, ...], output: Path | None, store: str | None) -> Non
     """
     from evalstone.api.reporting import report_stored
 
-    click.echo(f"wrote {report_stored(store, runs or ('last',), output)}")
+    echo(f"wrote {report_stored(store, runs or ('last',), output)}")

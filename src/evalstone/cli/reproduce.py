@@ -2,7 +2,7 @@
 
 import click
 
-from evalstone.cli.output import json_option, print_json, store_option
+from evalstone.cli.output import echo, json_option, print_json, store_option
 
 DIFFERS = 1
 
@@ -34,5 +34,5 @@ def reproduce(
     if as_json:
         print_json(api.to_json(found))
     else:
-        click.echo("\n".join(api.lines_of(found)))
+        echo("\n".join(api.lines_of(found)))
     return 0 if found.is_reproduced else DIFFERS

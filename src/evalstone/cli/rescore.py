@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from evalstone.cli.output import json_option, print_json, print_rich, store_option
+from evalstone.cli.output import echo, json_option, print_json, print_rich, store_option
 
 
 @click.command()
@@ -44,4 +44,4 @@ def rescore(run: str, store: str | None, as_json: bool, **given: Any) -> None:
         return
     print_rich(found.run.table())
     for line in (*found.lines(), *found.run.remarks()):
-        click.echo(line)
+        echo(line)

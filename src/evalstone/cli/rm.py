@@ -2,7 +2,7 @@
 
 import click
 
-from evalstone.cli.output import store_option
+from evalstone.cli.output import echo, store_option
 
 
 @click.command()
@@ -15,12 +15,12 @@ def rm(runs: tuple[str, ...], yes: bool, store: str | None) -> None:
 
     found = removable_runs(store, runs)
     for row in found:
-        click.echo(f"{row.short_id}  {row.model}  {', '.join(row.tasks[:5])}")
+        echo(f"{row.short_id}  {row.model}  {', '.join(row.tasks[:5])}")
     if not yes:
         click.confirm(f"Remove {len(found)} run(s) with all their answers?", abort=True)
     for row in found:
         gone = remove_run(store, row.run_id)
-        click.echo(
+        echo(
             f"removed {row.short_id}: {gone.n_requests:,} requests, {gone.n_outputs:,} answers, "
             f"{gone.n_scores:,} scores and {gone.n_texts:,} texts that no other run uses"
         )

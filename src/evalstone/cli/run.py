@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstone.cli.output import json_option, print_json, print_rich
+from evalstone.cli.output import echo, json_option, print_json, print_rich
 from evalstone.cli.progress import ProgressLine
 from evalstone.cli.run_options import evaluate_options, model_arguments, read_config, run_options
 from evalstone.errors import ModelError, UsageError
@@ -110,7 +110,7 @@ def _run_promptings(given: Mapping[str, Any], *, quiet: bool, as_json: bool) -> 
     else:
         print_rich(done.table())
         for line in done.remarks():
-            click.echo(line)
+            echo(line)
     return 0
 
 
@@ -120,24 +120,24 @@ def _print_run(done: "Run", given: Mapping[str, Any], *, as_json: bool) -> None:
         shown = {"configuration": done.configuration()} if given["show_config"] else {}
         print_json({**done.to_json(), **shown})
     elif given["predict_only"]:
-        click.echo(f"answers are stored; score them with: evalstone show {done.short_id}")
+        echo(f"answers are stored; score them with: evalstone show {done.short_id}")
     else:
         print_rich(done.table())
         for line in done.remarks():
-            click.echo(line)
+            echo(line)
     for line in done.store.notices:
         _note(line)
     if given["show_config"] and not as_json:
         print_json(done.configuration())
     if given["output_path"] is not None:
         for path in done.write_lm_eval_files(given["output_path"], log_samples=given["log_samples"]):
-            click.echo(f"wrote {path}", err=True)
+            echo(f"wrote {path}", err=True)
     if given["check_integrity"] and (problems := done.verify()):
         raise click.ClickException("; ".join(str(problem) for problem in problems))
 
 
 def _note(line: str) -> None:
-    click.echo(f"note: {line}", err=True)
+    echo(f"note: {line}", err=True)
 
 
 def _write_out(kind: str, tasks: Any, arguments: dict[str, Any], options: dict[str, Any], *, to_stderr: bool) -> None:
@@ -145,4 +145,4 @@ def _write_out(kind: str, tasks: Any, arguments: dict[str, Any], options: dict[s
     from evalstone.api.evaluate import first_prompts
 
     for name, prompt in first_prompts(kind, tasks, model_args=arguments, **options):
-        click.echo(f"--- {name}: first prompt (its end is marked by |)\n{prompt}|", err=to_stderr)
+        echo(f"--- {name}: first prompt (its end is marked by |)\n{prompt}|", err=to_stderr)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstone.cli.output import json_option, print_json, print_rich, store_option
+from evalstone.cli.output import echo, json_option, print_json, print_rich, store_option
 from evalstone.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,21 +42,21 @@ def _show_run(found: "Run", given: Mapping[str, Any], *, as_json: bool) -> None:
         records = found.sample_records(task, only_wrong=wrong, limit=given["limit"])
         print_json(found.samples_to_json(records)) if as_json else print_rich(*found.sample_views(records))
         if not records:
-            click.echo(found.why_nothing_is_shown(), err=True)
+            echo(found.why_nothing_is_shown(), err=True)
     elif given["attempts"]:
         rows = found.attempts()
         if as_json:
             print_json(rows)
         for row in rows if not as_json else ():
-            click.echo(f"{row['started_at']}  {row['status']:<12} {row['host']}  {row['facts']}")
+            echo(f"{row['started_at']}  {row['status']:<12} {row['host']}  {row['facts']}")
     elif given["lm_eval"]:
-        click.echo(found.lm_eval_table())
+        echo(found.lm_eval_table())
     elif as_json:
         print_json(found.to_json())
     else:
         print_rich(found.table(by_subject=given["by"] is not None))
         for line in found.remarks():
-            click.echo(line)
+            echo(line)
 
 
 def _show_audit(audit: "KeptAudit", given: Mapping[str, Any], *, as_json: bool) -> None:
@@ -64,4 +64,4 @@ def _show_audit(audit: "KeptAudit", given: Mapping[str, Any], *, as_json: bool) 
         option = of_runs[0].replace("task", "samples")
         raise UsageError(f"--{option} is for runs, and {audit.row.short_id} is an audit; leave it out")
     print_json(audit.content) if as_json else print_rich(audit.view)
-    click.echo("\n".join(audit.remarks), err=as_json)
+    echo("\n".join(audit.remarks), err=as_json)

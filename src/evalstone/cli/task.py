@@ -2,7 +2,7 @@
 
 import click
 
-from evalstone.cli.output import json_option, print_json
+from evalstone.cli.output import echo, json_option, print_json
 
 
 @click.group()
@@ -36,8 +36,8 @@ def check(
         print_json(found.to_json())
     else:
         for fact, value in found.facts.items():
-            click.echo(f"{fact:<22} {value}")
+            echo(f"{fact:<22} {value}")
         for finding in found.findings:
-            click.echo(f"{finding.level}: {finding.text}")
-        click.echo("nothing to complain about" if not found.findings else "")
+            echo(f"{finding.level}: {finding.text}")
+        echo("nothing to complain about" if not found.findings else "")
     return 3 if any(finding.level == "error" for finding in found.findings) else 0

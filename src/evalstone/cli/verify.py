@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from evalstone.cli.output import json_option, print_json, store_option
+from evalstone.cli.output import echo, json_option, print_json, store_option
 
 
 @click.command()
@@ -23,9 +23,9 @@ def verify(run: str | None, store: str | None, as_json: bool) -> int:
         print_json([{"table": p.table, "row": p.row, "what": p.what} for p in problems])
     elif problems:
         for problem in problems:
-            click.echo(str(problem))
-        click.echo(f"{len(problems)} problem(s)", err=True)
+            echo(str(problem))
+        echo(f"{len(problems)} problem(s)", err=True)
     else:
-        click.echo("everything fits: texts, requests, outputs, scores and run keys")
+        echo("everything fits: texts, requests, outputs, scores and run keys")
     sys.stdout.flush()
     return 4 if problems else 0

@@ -6,22 +6,19 @@ rounded) where programs read them; where people read them, shares are in per cen
 
 import csv
 import io
-import re
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from evalstone.records import Estimate
 from evalstone.report.from_store import label_of
+from evalstone.report.plain_text import csv_row, latex_inline, markdown_inline
 from evalstone.store import Store
 
 COLUMNS = (
     *("run_id", "model", "profile", "dtype", "task", "num_fewshot", "metric", "filter", "value", "low", "high"),
     *("confidence", "method", "stderr", "n", "n_failed", "n_unparsed", "chance", "higher_is_better"),
 )
-TEX_SPECIAL = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-               "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}  # fmt: skip
 
 
 def estimate_rows(store: Store, run_id: str) -> list[dict[str, Any]]:
@@ -46,7 +43,7 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(map(csv_row, rows))
     return out.getvalue()
 
 
@@ -68,20 +65,14 @@ def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 def to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows as a Markdown table for people."""
     lines = ["| Task | Metric | Shots | Value | 95% interval | n |", "|---|---|--:|--:|--:|--:|"]
-    lines += ["| " + " | ".join(_markdown(cell) for cell in _cells(row)) + " |" for row in rows]
+    lines += ["| " + " | ".join(markdown_inline(cell) for cell in _cells(row)) + " |" for row in rows]
     return "\n".join(lines) + "\n"
-
-
-def _markdown(cell: str) -> str:
-    """Return text that Markdown shows as it is; an underscore within a word is no markup."""
-    one_line = escape(" ".join(cell.split()), quote=False)
-    return re.sub(r"([\\|*`~#\[\]]|(?<!\w)_|_(?!\w))", r"\\\1", one_line)
 
 
 def to_latex(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows as a LaTeX table (needs `booktabs`)."""
     lines = [r"\begin{tabular}{llrrrr}", r"\toprule", r"Task & Metric & Shots & Value & 95\% interval & $n$ \\"]
-    lines += [r"\midrule", *(" & ".join(_tex(cell) for cell in _cells(row)) + r" \\" for row in rows)]
+    lines += [r"\midrule", *(" & ".join(latex_inline(cell) for cell in _cells(row)) + r" \\" for row in rows)]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
@@ -100,10 +91,6 @@ def _number(value: float | None, *, is_share: bool) -> str:
     if value is None:
         return "–"
     return f"{100 * value:.1f}%" if is_share else f"{value:.4g}"
-
-
-def _tex(text: str) -> str:
-    return "".join(TEX_SPECIAL.get(char, "--" if char == "–" else char) for char in text)
 
 
 def model_index(store: Store, run_id: str) -> str:

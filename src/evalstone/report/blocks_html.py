@@ -5,11 +5,11 @@ The page follows the reader's light or dark setting, and prints on paper in blac
 
 import re
 from collections.abc import Sequence
-from html import escape
 
 from evalstone.report.blocks import Block, Bullets, Cell, Example, Figure, Heading, Paragraph, Table, TableRow, Tiles
 from evalstone.report.charts import to_svg
 from evalstone.report.numbers import NOTHING
+from evalstone.report.plain_text import html_text
 
 __all__ = ["html_page"]
 
@@ -59,19 +59,19 @@ def html_page(blocks: Sequence[Block], title: str, foot: str) -> str:
     """Return the page."""
     body = "\n".join(_block(block) for block in blocks)
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html_text(title)}</title>'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
-        f"<style>{STYLE}</style></head>\n<body>\n<main>\n{body}\n</main>\n<footer>{escape(foot)}</footer>\n</body></html>\n"
+        f"<style>{STYLE}</style></head>\n<body>\n<main>\n{body}\n</main>\n<footer>{html_text(foot)}</footer>\n</body></html>\n"
     )
 
 
 def _block(block: Block) -> str:
     match block:
         case Heading():
-            return f"<h{block.level}>{escape(block.text)}</h{block.level}>"
+            return f"<h{block.level}>{html_text(block.text)}</h{block.level}>"
         case Paragraph():
-            return f'<p class="{block.role}">{escape(block.text)}</p>'
+            return f'<p class="{block.role}">{html_text(block.text)}</p>'
         case Bullets():
             return _bullets(block)
         case Tiles():
@@ -86,14 +86,14 @@ def _block(block: Block) -> str:
 
 def _bullets(block: Bullets) -> str:
     tag = "ol" if block.role == "references" else "ul"
-    items = "".join(f"<li>{escape(item)}</li>" for item in block.items)
+    items = "".join(f"<li>{html_text(item)}</li>" for item in block.items)
     return f'<{tag} class="{block.role}">{items}</{tag}>'
 
 
 def _tiles(block: Tiles) -> str:
     tiles = [
-        f'<div class="tile"><span>{escape(tile.label)}</span><b>{escape(tile.value)}</b>'
-        f'<span class="below">{escape(tile.below)}</span></div>'
+        f'<div class="tile"><span>{html_text(tile.label)}</span><b>{html_text(tile.value)}</b>'
+        f'<span class="below">{html_text(tile.below)}</span></div>'
         for tile in block.tiles
     ]
     return f'<div class="tiles">{"".join(tiles)}</div>'
@@ -119,39 +119,39 @@ def _row(row: TableRow, kinds: Sequence[str]) -> str:
 
 
 def _cell(cell: Cell, *, is_name: bool) -> str:
-    text = _breakable(cell.text) if is_name else escape(cell.text)
+    text = _breakable(cell.text) if is_name else html_text(cell.text)
     marked = f'<span class="{cell.mark}">{text}</span>' if cell.mark else text
-    return marked + (f'<span class="below">{escape(cell.below)}</span>' if cell.below else "")
+    return marked + (f'<span class="below">{html_text(cell.below)}</span>' if cell.below else "")
 
 
 def _breakable(name: str) -> str:
     """Return a name that a narrow column may break where a reader would: after a dash, a slash, an underscore."""
-    return re.sub(r"([_/\-.]+)", r"\1<wbr>", escape(name))
+    return re.sub(r"([_/\-.]+)", r"\1<wbr>", html_text(name))
 
 
 def _figure(block: Figure) -> str:
     drawn = "\n".join(to_svg(spec, block.caption) for spec in block.specs)
-    return f"<figure>{drawn}<figcaption>{escape(block.caption)}</figcaption></figure>"
+    return f"<figure>{drawn}<figcaption>{html_text(block.caption)}</figcaption></figure>"
 
 
 def _example(block: Example) -> str:
     rows = [
         f'<tr><td class="t">{_choice_mark(choice.is_picked, choice.is_gold)}</td>'
         f"<td>{NOTHING if choice.nats is None else format(choice.nats, '.2f')}</td>"
-        f'<td class="t">{escape(choice.text)}</td></tr>'
+        f'<td class="t">{html_text(choice.text)}</td></tr>'
         for choice in block.choices
     ]
     table = f"<table><tbody>{''.join(rows)}</tbody></table>" if rows else ""
     lines = "".join(_line(what, text) for what, text in block.lines)
-    asked = f"<h4>{escape(block.title)}</h4><pre>{escape(block.prompt)}</pre>"
+    asked = f"<h4>{html_text(block.title)}</h4><pre>{html_text(block.prompt)}</pre>"
     return f'<section class="example">{asked}{table}{lines}</section>'
 
 
 def _line(what: str, text: str) -> str:
     """Return what is said of an example; a text of several lines keeps them."""
     if "\n" in text.strip():
-        return f"<p><b>{escape(what)}:</b></p><pre>{escape(text.strip())}</pre>"
-    return f"<p><b>{escape(what)}:</b> {escape(text)}</p>"
+        return f"<p><b>{html_text(what)}:</b></p><pre>{html_text(text.strip())}</pre>"
+    return f"<p><b>{html_text(what)}:</b> {html_text(text)}</p>"
 
 
 def _choice_mark(is_picked: bool, is_gold: bool) -> str:

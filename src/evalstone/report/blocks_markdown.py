@@ -1,12 +1,11 @@
 """A report's blocks as Markdown, with its charts as SVG files in a folder beside it."""
 
-import re
 from collections.abc import Sequence
-from html import escape
 
 from evalstone.report.blocks import Block, Bullets, Cell, Example, Figure, Heading, Paragraph, Table, TableRow, Tiles
 from evalstone.report.charts import to_svg
 from evalstone.report.numbers import NOTHING
+from evalstone.report.plain_text import html_text, markdown_inline, printable
 
 __all__ = ["chart_files", "markdown_text"]
 
@@ -16,7 +15,7 @@ _PAPER = 'style="background:#fff" '  # a viewer's dark page must not swallow the
 
 def markdown_text(blocks: Sequence[Block], foot: str, folder: str) -> str:
     """Return the text; `folder` is where its charts lie, relative to it."""
-    return "\n\n".join([*(_block(block, folder) for block in blocks), f"<sub>{escape(foot)}</sub>"]) + "\n"
+    return "\n\n".join([*(_block(block, folder) for block in blocks), f"<sub>{html_text(foot)}</sub>"]) + "\n"
 
 
 def chart_files(blocks: Sequence[Block]) -> dict[str, str]:
@@ -32,21 +31,23 @@ def chart_files(blocks: Sequence[Block]) -> dict[str, str]:
 def _block(block: Block, folder: str) -> str:
     match block:
         case Heading():
-            return f"{'#' * block.level} {_plain(block.text)}"
+            return f"{'#' * block.level} {markdown_inline(block.text)}"
         case Paragraph():
-            text = _plain(block.text)
+            text = markdown_inline(block.text)
             return f"**{text}**" if block.role == "verdict" else text
         case Bullets():
             numbered = block.role == "references"
             items = enumerate(block.items, start=1)
-            return "\n".join(f"{f'{number}.' if numbered else '-'} {_plain(item)}" for number, item in items)
+            return "\n".join(f"{f'{number}.' if numbered else '-'} {markdown_inline(item)}" for number, item in items)
         case Tiles():
-            return "\n".join(f"- {_plain(t.label)}: **{t.value}** {_plain(t.below)}".rstrip() for t in block.tiles)
+            return "\n".join(
+                f"- {markdown_inline(t.label)}: **{t.value}** {markdown_inline(t.below)}".rstrip() for t in block.tiles
+            )
         case Table():
             return _table(block)
         case Figure():
-            shown = [f"![{_plain(block.caption)}]({folder}/{name})" for name in _file_names(block)]
-            return "\n\n".join([*shown, f"*{_plain(block.caption)}*"])
+            shown = [f"![{markdown_inline(block.caption)}]({folder}/{name})" for name in _file_names(block)]
+            return "\n\n".join([*shown, f"*{markdown_inline(block.caption)}*"])
         case Example():
             return _example(block)
 
@@ -58,7 +59,7 @@ def _file_names(block: Figure) -> list[str]:
 
 
 def _table(block: Table) -> str:
-    lines = [f"| {' | '.join(_plain(header) for header in block.headers)} |"]
+    lines = [f"| {' | '.join(markdown_inline(header) for header in block.headers)} |"]
     lines.append(f"| {' | '.join('---' if i < block.n_text else '---:' for i in range(len(block.headers)))} |")
     return "\n".join([*lines, *(_row(row) for row in block.rows)])
 
@@ -70,7 +71,7 @@ def _row(row: TableRow) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    return _plain(f"{cell.text} ({cell.below})" if cell.below else cell.text)
+    return markdown_inline(f"{cell.text} ({cell.below})" if cell.below else cell.text)
 
 
 def _example(block: Example) -> str:
@@ -78,22 +79,16 @@ def _example(block: Example) -> str:
         (" ".join(w for w, is_so in (("picked", c.is_picked), ("right", c.is_gold)) if is_so), c) for c in block.choices
     ]
     lines = [
-        f"- {NOTHING if choice.nats is None else format(choice.nats, '.2f')} {_plain(choice.text)}"
+        f"- {NOTHING if choice.nats is None else format(choice.nats, '.2f')} {markdown_inline(choice.text)}"
         + (f" (**{mark}**)" if mark else "")
         for mark, choice in marked
     ]
-    parts = [f"**{_plain(block.title)}**", _verbatim(block.prompt), *(["\n".join(lines)] if lines else [])]
+    parts = [f"**{markdown_inline(block.title)}**", _verbatim(block.prompt), *(["\n".join(lines)] if lines else [])]
     for what, text in block.lines:
         several = "\n" in text.strip()
-        parts += [f"**{what}:**", _verbatim(text.strip())] if several else [f"**{what}:** {_plain(text)}"]
+        parts += [f"**{what}:**", _verbatim(text.strip())] if several else [f"**{what}:** {markdown_inline(text)}"]
     return "\n\n".join(parts)
 
 
 def _verbatim(text: str) -> str:
-    return "\n".join(f"    {line}" for line in text.splitlines())
-
-
-def _plain(text: str) -> str:
-    """Return text that Markdown shows as it is: no markup of its own, no line breaks, no end of a table's cell."""
-    one_line = " ".join(text.split()) if "\n" in text else text
-    return re.sub(r"([|*`]|(?<=\])\()", r"\\\1", escape(one_line, quote=False))
+    return "\n".join(f"    {line}" for line in printable(text).splitlines())

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
-from rich.text import Text
 
 from evalstone.records import Estimate
+from evalstone.report.console import Text
 from evalstone.report.layout import Row
 from evalstone.report.numbers import NOTHING, is_proportion, shown_interval, shown_value
 

@@ -8,12 +8,12 @@ on white and on dark. Long lists are cut into parts that fit a sheet of paper.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from evalstone.errors import MissingExtra
 from evalstone.records import JsonValue
+from evalstone.report.plain_text import html_text, printable
 from evalstone.statistics.calibration import CalibrationError
 from evalstone.statistics.intervals import wilson
 
@@ -195,10 +195,19 @@ def to_svg(spec: Spec, description: str, *, ink: str | None = None) -> str:
         import vl_convert
     except ImportError as error:
         raise MissingExtra("drawing charts", "charts") from error
-    drawn = str(vl_convert.vegalite_to_svg(dict(spec)))
+    drawn = str(vl_convert.vegalite_to_svg(_with_printable_texts(dict(spec))))
     head, _, rest = drawn.partition("<svg ")
-    named = f'{head}<svg role="img" aria-label="{escape(description, quote=True)}" {rest}'
+    named = f'{head}<svg role="img" aria-label="{html_text(description)}" {rest}'
     return named if ink is None else named.replace(INK, ink)
+
+
+def _with_printable_texts(part: Any) -> Any:
+    """Return a part of a specification whose texts XML can hold."""
+    if isinstance(part, Mapping):
+        return {name: _with_printable_texts(value) for name, value in part.items()}
+    if isinstance(part, list):
+        return [_with_printable_texts(value) for value in part]
+    return printable(part) if isinstance(part, str) else part
 
 
 def _altair() -> Any:

@@ -6,11 +6,11 @@ from dataclasses import asdict, replace
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.text import Text
 
 from evalstone.records import JsonValue
 from evalstone.report.cells import Sized, plain_table
 from evalstone.report.comparison import OVERALL, Comparison, Difference, Flip, PairComparison
+from evalstone.report.console import Text
 from evalstone.report.layout import FOLD_ABOVE
 from evalstone.report.numbers import shown_p, shown_value
 from evalstone.report.verdict import shown_interval_of, shown_line_difference, table_notes

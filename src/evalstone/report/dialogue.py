@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.text import Text
 
+from evalstone.report.console import Text
 from evalstone.report.samples import sample_view
 from evalstone.store.rows import SampleRecord
 

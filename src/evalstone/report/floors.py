@@ -13,10 +13,10 @@ from typing import Any
 
 from rich.console import RenderableType
 from rich.padding import Padding
-from rich.text import Text
 
 from evalstone.records import Estimate
 from evalstone.report.cells import chance_cell, plain_table, value_text
+from evalstone.report.console import Text
 from evalstone.report.evidence import ScoreRow
 from evalstone.report.layout import Row
 from evalstone.report.numbers import shown_value

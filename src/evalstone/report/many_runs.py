@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.text import Text
 
 from evalstone.report.cells import chance_cell, interval_text, label_cell, metric_cell, plain_table, value_text
+from evalstone.report.console import Text
 from evalstone.report.evidence import RunView
 from evalstone.report.layout import Row
 

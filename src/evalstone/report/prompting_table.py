@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.text import Text
 
 from evalstone.records import Estimate, JsonValue
 from evalstone.report.cells import interval_text, plain_table, value_text
 from evalstone.report.comparison import Comparison, Difference
+from evalstone.report.console import Text
 from evalstone.report.numbers import NOTHING, shown_p
 from evalstone.report.verdict import shown_interval_of, shown_line_difference
 from evalstone.statistics.multiplicity import holm

@@ -9,10 +9,10 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.text import Text
 
 from evalstone.records import Ask, AskKind, JsonValue, LoglikelihoodAsk, Output, Score, ScoreStatus
 from evalstone.report.cells import plain_table
+from evalstone.report.console import Text
 from evalstone.report.evidence import PREFERRED_METRICS
 from evalstone.store import Store
 from evalstone.store.rows import SampleRecord

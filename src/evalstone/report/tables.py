@@ -11,11 +11,11 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.text import Text
 
 from evalstone.records import Estimate, JsonValue
 from evalstone.report.cells import Sized, chance_cell, interval_text, label_cell, metric_cell, plain_table
 from evalstone.report.composites import composite_lines
+from evalstone.report.console import Text
 from evalstone.report.evidence import RunView
 from evalstone.report.floors import floor_notes, floors_table
 from evalstone.report.layout import Row, leaf_estimates, table_rows

@@ -1,0 +1,56 @@
+"""Text from models, data sets and servers, made safe for where it is shown: a terminal, CSV, LaTeX, Markdown.
+
+Such text is data. It must not steer a terminal, run as a formula in a spreadsheet, or become markup of a document.
+What is not printable is shown as an escape, never dropped, so that a reader sees that it was there.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any
+
+__all__ = ["csv_row", "escape_unprintable", "html_text", "latex_inline", "markdown_inline", "printable"]
+
+# C0 and C1 control characters but tab and newline, the bidirectional controls that reorder what is read
+# (Unicode TR36, "Trojan Source"), and lone surrogates, which no terminal's encoding has
+_NOT_PRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # OWASP, "CSV injection"
+_TEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "–": "--", "<": r"\textless{}", ">": r"\textgreater{}",
+        "\n": " "}  # fmt: skip
+_MARKDOWN = re.compile(r"([\\|*`~#\[\]]|(?<!\w)_|_(?!\w))")
+
+
+def printable(text: str) -> str:
+    r"""Return text with control characters as escapes such as `\x1b`; tabs and newlines stay."""
+    return escape_unprintable(text, lambda code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+
+
+def escape_unprintable(text: str, escaped: Callable[[int], str]) -> str:
+    """Return text in which `escaped(code point)` stands for each character that is not printable."""
+    return _NOT_PRINTABLE.sub(lambda found: escaped(ord(found[0])), text)
+
+
+def csv_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row for a CSV file in which no text is a formula to a spreadsheet: an apostrophe stands before it."""
+    return {name: _csv_cell(value) if isinstance(value, str) else value for name, value in row.items()}
+
+
+def _csv_cell(text: str) -> str:
+    shown = printable(text)
+    return f"'{shown}" if shown.startswith(_FORMULA_STARTS) else shown
+
+
+def html_text(text: str) -> str:
+    """Return text that HTML, and XML such as SVG, shows as it is."""
+    return escape(printable(text))
+
+
+def latex_inline(text: str) -> str:
+    """Return text that LaTeX typesets as it is, in one line."""
+    return "".join(_TEX.get(character, character) for character in printable(text))
+
+
+def markdown_inline(text: str) -> str:
+    """Return text that Markdown shows as it is, in one line; an underscore within a word is no markup."""
+    return _MARKDOWN.sub(r"\\\1", escape(" ".join(printable(text).split()), quote=False))

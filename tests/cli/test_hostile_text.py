@@ -1,0 +1,198 @@
+"""Hostile text from a server and a data file goes through every output as text: nothing steers, nothing runs."""
+
+import csv
+import json
+import re
+import threading
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+import evalstone
+from evalstone.cli.main import main
+from evalstone.report.plain_text import csv_row, html_text, latex_inline, markdown_inline, printable
+
+ESC, BELL, CSI = "\x1b", "\x07", "\x9b"
+CORPUS = {
+    "clear the screen": f"{ESC}[2J{ESC}[1;1Hall right",
+    "set the title": f"{ESC}]0;owned{BELL}",
+    "write the clipboard": f"{ESC}]52;c;cm0gLXJm{BELL}",
+    "a link": f"{ESC}]8;;https://example.com{ESC}\\click{ESC}]8;;{ESC}\\",
+    "eight-bit control": f"{CSI}31mred{CSI}0m",
+    "overwrite the line": "wrong answer\rright answer",
+    "backspace": "bad\b\b\bgood",
+    "bidirectional": "access\u202e nimda\u2066 user",
+    "rich markup": "[bold red]owned[/] [link=https://example.com]x[/link] [/nothing]",
+    "emoji code": ":skull: :smile:",
+    "script": "<script>alert(1)</script><img src=x onerror=alert(1)>",
+    "attribute": '" onmouseover="alert(1)" x=\'',
+    "end of a comment": "--> ]]> </pre></code></table>",
+    "markdown": "[x](javascript:alert(1)) ![i](https://example.com/i.png) **b** | `c` <b>",
+    "latex": r"\input{/etc/passwd} $x_1$ 50% & #1 {~^}",
+    "formula": '=HYPERLINK("https://example.com";"x")',
+    "formula of a command": "@SUM(1+1)*cmd|' /C calc'!A0",
+    "plus": "+1+1",
+    "minus": "-1-1",
+    "nul": "a\x00b",
+    "delete": "a\x7fb",
+}
+NOT_PRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+class Parsed(HTMLParser):
+    """The tags and attributes of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note a tag."""
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+class Hostile(BaseHTTPRequestHandler):
+    """A chat server that answers with the whole corpus."""
+
+    def do_POST(self) -> None:
+        """Answer a chat."""
+        self.rfile.read(int(self.headers["Content-Length"]))
+        message = {"role": "assistant", "content": "\n".join(CORPUS.values())}
+        body = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the standard library's
+        """Keep quiet."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """Return the address of the hostile server."""
+    served = ThreadingHTTPServer(("127.0.0.1", 0), Hostile)
+    threading.Thread(target=served.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{served.server_port}/v1/chat/completions"
+    served.shutdown()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory, made_once: Path, server: str) -> str:
+    """Return a store with three runs: multiple choice by two models, and written answers of the server."""
+    folder = tmp_path_factory.mktemp("hostile")
+    place = str(folder / "runs.sqlite")
+    choices, written = folder / "choices.csv", folder / "written.csv"
+    with choices.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["question", "A", "B", "answer"])
+        rows.writerows([text.replace("\x00", ""), f"yes {text}".replace("\x00", ""), "no", "AB"[n % 2]]
+                       for n, text in enumerate(CORPUS.values()))  # fmt: skip
+    with written.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["prompt", "reference"])
+        rows.writerows([text.replace("\x00", ""), "x"] for text in list(CORPUS.values())[:4])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EVALSTONE_HOME", str(folder / "home"))
+        patch.setenv("EVALSTONE_CACHE", str(made_once))
+        for seed in ("1", "2"):
+            words = ["--model", "fake", "--model_args", f"seed={seed}", "--tasks", str(choices), "--store", place]
+            assert main(["run", *words]) == 0
+        words = [
+            "--model",
+            "local-chat-completions",
+            "--model_args",
+            f"model=m,base_url={server}",
+            "--tasks",
+            str(written),
+        ]
+        assert main(["run", *words, "--apply_chat_template", "--store", place]) == 0
+    return place
+
+
+def runs(place: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Return the ids of the stored runs, the latest first."""
+    assert main(["ls", "runs", "--json", "--store", place]) == 0
+    return [row["run_id"] for row in json.loads(capsys.readouterr().out)]
+
+
+COMMANDS = (
+    "show {written}",
+    "show {written} --samples written",
+    "show {written} --json",
+    "show {written} --samples written --json",
+    "show {first} --samples choices",
+    "show {first} --samples choices --wrong --json",
+    "compare {first} {second} --flips",
+    "compare {first} {second} --markdown",
+    "compare {first} {second} --flips --json",
+    "diff-prompts {first} {second}",
+    "ls runs",
+    "verify",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_nothing_printed_steers_the_terminal(command: str, store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """No command prints a control character of a stored text; JSON still holds the text itself."""
+    written, second, first = runs(store, capsys)
+    words = command.format(written=written, first=first, second=second).split()
+    assert main([*words, "--store", store]) == 0
+    printed = capsys.readouterr()
+    assert not NOT_PRINTABLE.search(printed.out + printed.err)
+    if "--samples" in words and written in words:
+        held = json.dumps(json.loads(printed.out), ensure_ascii=False) if "--json" in words else printed.out
+        assert "owned" in held
+        if "--json" in words:
+            assert json.dumps(CORPUS["set the title"])[1:-1] in json.dumps(json.loads(printed.out))
+        else:
+            assert r"\x1b]0;owned\x07" in printed.out
+            assert "[bold red]owned[/]" in printed.out
+
+
+@pytest.mark.parametrize("ending", ["html", "md"])
+def test_a_report_holds_no_foreign_markup(
+    ending: str, store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A report of hostile runs has no script, no handler, no image from elsewhere and no control character."""
+    path = tmp_path / f"report.{ending}"
+    assert main(["report", *runs(store, capsys), "-o", str(path), "--store", store]) == 0
+    text = path.read_text(encoding="utf-8")
+    assert not NOT_PRINTABLE.search(text)
+    found = Parsed()
+    found.feed(text if ending == "html" else re.sub(r"^    .*$", "", text, flags=re.MULTILINE))
+    assert not found.tags & {"script", "img", "iframe", "object", "link"}
+    assert not [name for name in found.attributes if name.startswith("on")]
+    for drawn in tmp_path.rglob("*.svg"):
+        assert not NOT_PRINTABLE.search(drawn.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_each_text_is_plain_in_each_format(name: str) -> None:
+    """No format lets a text of the corpus be anything but text."""
+    text = CORPUS[name]
+    assert not NOT_PRINTABLE.search(printable(text))
+    assert not re.search("[<>\"']", html_text(text))
+    assert not re.search(r"(?<!\\)[\[\]|*`]", markdown_inline(text))
+    assert "<" not in markdown_inline(text)
+    assert not re.search(r"(?<!\\)[%$&#_]", latex_inline(text))
+    assert r"\input" not in latex_inline(text)
+    assert not str(csv_row({"task": text})["task"]).startswith(("=", "+", "-", "@", "\t", "\r"))
+
+
+def test_there_is_one_way_to_print() -> None:
+    """Commands print through `cli.output`, and tables take their text from `report.console`."""
+    for path in Path(evalstone.__file__).parent.rglob("*.py"):
+        if "library" in path.parts:
+            continue
+        source = path.read_text(encoding="utf-8")
+        if path.name != "output.py":
+            assert "click.echo(" not in source, path
+        if path.name != "console.py":
+            assert "from rich.text import" not in source, path
