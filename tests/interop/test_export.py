@@ -121,7 +121,9 @@ def test_markdown_and_latex_are_for_people(run: Run, tmp_path: Path) -> None:
     line = next(line for line in markdown.splitlines() if line.startswith("| demo_who | acc |"))
     assert f"| {100 * value:.1f}% |" in line
     assert r"demo\_who & acc & " in latex
-    assert latex.count(r"\\") == 1 + len(run.estimates)
+    assert latex.count(r"\\") == 2 + len(run.estimates)
+    for text in (markdown, latex):
+        assert "First 6 samples per task" in text
 
 
 def test_a_name_is_no_markup_in_markdown() -> None:

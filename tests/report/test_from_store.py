@@ -11,8 +11,9 @@ from evalstone.models.fake import FakeModel
 from evalstone.report.compare import compare_runs
 from evalstone.report.console import as_text
 from evalstone.report.from_store import find_estimate, run_evidence, run_view, save_summary
+from evalstone.report.run_list import run_list_table, runs_to_json
 from evalstone.report.samples import is_wrong, sample_to_json, sample_view, wrong_samples
-from evalstone.report.tables import run_list_table, run_table, runs_to_json
+from evalstone.report.tables import run_table
 from evalstone.runner.execute import execute
 from evalstone.runner.plan import RunOptions, prepare
 from evalstone.store import Store
@@ -140,6 +141,17 @@ def test_runs_are_listed_with_their_groups_folded(store: Store) -> None:
     (listed,) = runs_to_json(rows)
     assert listed["run_id"] == run_id
     assert len(listed["tasks"]) > len(TASKS)
+
+
+def test_the_list_has_one_line_a_run(store: Store) -> None:
+    """At any width a run is one line with its shots and limit; long names are shortened, numbers are not."""
+    run(store, mode="random")
+    for width in (80, 100, 160):
+        lines = [line for line in as_text(run_list_table(store.runs()), width).splitlines() if line.strip("─ ")]
+        assert len(lines) == 2
+        assert lines[0].split() == ["run", "model", "tasks", "n-shot", "samples", "limit", "status", "when"]
+        assert len(lines[1]) <= width
+        assert "finished" in lines[1]
 
 
 def test_an_unknown_task_or_metric_names_what_there_is(store: Store) -> None:

@@ -74,10 +74,12 @@ def test_one_run_shows_every_metric_and_several_only_the_main_one() -> None:
 
 
 def test_what_a_reader_must_know_stands_under_the_table() -> None:
-    """Ties and failed requests are said in words, and what a comparison of this size can detect."""
+    """Ties and failed requests are reported in words, with details also what a comparison of this size can detect."""
     text = " ".join(as_text(run_table([full_view()])).split())
     assert "! arc_challenge acc: 12 ties for the best choice, credit shared" in text
     assert "! arc_challenge acc_norm: 2 failed, left out" in text
+    assert "detectable" not in text
+    text = " ".join(as_text(run_table([full_view()], details=True)).split())
     assert "from 3.7 points on arc_challenge to 12.5 points on stem_0" in text
 
 
@@ -91,25 +93,51 @@ def test_the_composite_of_a_suite_stands_above_the_table() -> None:
 
 def test_too_few_samples_are_called_that() -> None:
     """Six samples detect nothing at a fifth of answers differing, and the line says so instead of a number."""
-    text = " ".join(as_text(run_table([view_of("m", estimate_of("t", 0.5, 6))])).split())
+    text = " ".join(as_text(run_table([view_of("m", estimate_of("t", 0.5, 6))], details=True)).split())
     assert "none on t (too few samples)" in text
 
 
-def test_calibration_moves_into_wide_tables() -> None:
-    """At 80 columns Brier score and ECE have a table of their own, at 120 they are columns of the run's."""
-    narrow, wide = (as_text(run_table([full_view()]), width) for width in (80, 120))
-    assert "Brier score" in narrow
-    assert "Brier score" not in wide
-    for text in (narrow, wide):
+def test_calibration_stands_among_the_details() -> None:
+    """The table shows value, interval, n and chance; Brier score and calibration error need `--details`."""
+    for width in (80, 120):
+        assert "Brier" not in as_text(run_table([full_view()]), width)
+        text = as_text(run_table([full_view()], details=True), width)
+        assert "multiclass" in text
         assert "expected" in text
         assert "12.3%" in text
         assert "4.1%" in text
 
 
+def test_shots_and_filters_have_columns_and_nothing_is_squeezed_out() -> None:
+    """Shots stand once for each task; where filters do not fit as a column they follow the metric in brackets."""
+    cells = [
+        estimate_of("truthfulqa_mc2_with_a_long_name", 0.5, 12_032, "exact_match", filter=name, n_shots=25)
+        for name in ("strict-match", "flexible-extract")
+    ]
+    wide, narrow = (as_text(run_table([view_of("m", *cells)]), width) for width in (120, 80))
+    assert " filter " in wide
+    assert " filter " not in narrow
+    for text in (wide, narrow):
+        assert text.count(" 25 ") == 1
+        assert text.count("12,032") == 2
+        assert "…" not in text
+        for word in ("exact_match", "strict-match", "flexible-extract", "n-shot", "chance"):
+            assert word in text
+
+
+def test_a_failure_names_its_first_cause() -> None:
+    """Failed requests are counted under the table with what happened to the first, also where no value is left."""
+    failed = [estimate_of("t", value, n_failed=2, first_error="TimedOut: no answer in 30 s") for value in (0.5, None)]
+    for cell in failed:
+        for views in ([view_of("a", cell)], [view_of("a", cell), view_of("b", cell)]):
+            text = " ".join(as_text(run_table(views)).split())
+            assert "2 failed, left out (first: TimedOut: no answer in 30 s)" in text
+
+
 def test_calibration_of_few_samples_is_left_out() -> None:
     """Below fifty samples a calibration error says nothing and is not shown."""
     cell = estimate_of("t", 0.5, 49, brier=0.7, calibration_error=0.443, calibration_error_null=0.477)
-    for text in (as_text(run_table([view_of("m", cell)]), width) for width in (80, 120)):
+    for text in (as_text(run_table([view_of("m", cell)], details=True), width) for width in (80, 120)):
         assert "0.700" in text
         assert "44.3%" not in text
         assert "by luck" not in text  # no column without a number

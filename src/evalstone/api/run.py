@@ -95,13 +95,16 @@ class Run:
 
     # --------------------------------------------------------------------------------------- to read
 
-    def table(self, *, by_subject: bool = False) -> Any:
-        """Return the run's table for a terminal (a rich renderable)."""
+    def table(self, *, by_subject: bool = False, details: bool = False) -> Any:
+        """Return the run's table for a terminal (a rich renderable).
+
+        by_subject: every task sorted by its value. details: calibration, baselines and detectable difference as well.
+        """
         from evalstone.report.from_store import run_view
         from evalstone.report.tables import run_table, subject_table
 
         view = run_view(self.store, self.id)
-        return subject_table(view) if by_subject else run_table([view])
+        return subject_table(view) if by_subject else run_table([view], details=details)
 
     def lm_eval_table(self) -> str:
         """Return the Markdown table that lm-eval prints, with its values and standard errors."""
@@ -145,7 +148,8 @@ class Run:
                 f"{self.result.n_failed} answer(s) failed and count as missing, not as wrong; "
                 f"see: evalstone show {row.short_id} --samples TASK --wrong"
             )
-            if why := self.store.first_error(self.id):
+            shown = any("first_error" in estimate.details for estimate in self.estimates)
+            if not shown and (why := self.store.first_error(self.id)):
                 lines.append(f"the first that failed: {why}")
         if self.result is not None and self.result.was_stored:
             lines.append("everything was in the store already; nothing was asked")

@@ -45,7 +45,8 @@ def _curve(audit: CalibrationAudit) -> RenderableType:
     answered = ", ".join(f"{share:.0%}: {_share(accuracy)}" for share, accuracy in audit.selective)
     lines = [
         (
-            f"Brier {brier.brier:.3f} = miscalibration {brier.reliability:.3f} - discrimination {brier.resolution:.3f} "
+            f"Brier score of the top choice {brier.brier:.3f} = "
+            f"miscalibration {brier.reliability:.3f} - discrimination {brier.resolution:.3f} "
             f"+ uncertainty of the task {brier.uncertainty:.3f} + within bins {brier.within:+.3f}"
         ),
         f"Platt slope {audit.platt.slope:.2f}: {_sureness(audit)}; error after it {_share(audit.error_after_platt)}",

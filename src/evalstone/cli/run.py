@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstone.cli.output import echo, json_option, print_json, print_rich
+from evalstone.cli.output import details_option, echo, json_option, print_json, print_rich
 from evalstone.cli.progress import ProgressLine
 from evalstone.cli.run_options import evaluate_options, model_arguments, read_config, run_options
 from evalstone.errors import ModelError, UsageError
@@ -58,6 +58,7 @@ def _config_path(args: list[str]) -> Path | None:
     metavar="WAYS",
     help="Put multiple choice as letter, text or cot; several, and several --num_fewshot 0,5, are compared.",
 )
+@details_option
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
 @json_option
 def run(as_json: bool, quiet: bool, **given: Any) -> int:
@@ -122,7 +123,7 @@ def _print_run(done: "Run", given: Mapping[str, Any], *, as_json: bool) -> None:
     elif given["predict_only"]:
         echo(f"answers are stored; score them with: evalstone show {done.short_id}")
     else:
-        print_rich(done.table())
+        print_rich(done.table(details=given["details"]))
         for line in done.remarks():
             echo(line)
     for line in done.store.notices:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstone.cli.output import echo, json_option, print_json, print_rich, store_option
+from evalstone.cli.output import details_option, echo, json_option, print_json, print_rich, store_option
 from evalstone.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @click.option("--wrong", is_flag=True, help="With --samples: only those answered wrongly or not at all.")
 @click.option("--limit", "-L", type=click.IntRange(1), default=10, show_default=True, help="With --samples: how many.")
 @click.option("--by", type=click.Choice(["subject", "task"]), help="Unfold groups; subjects sorted, with intervals.")
+@details_option
 @click.option("--lm_eval", is_flag=True, help="Print the table lm-eval prints.")
 @click.option("--attempts", is_flag=True, help="Show when, where and with which versions it was worked on.")
 @store_option
@@ -54,7 +55,7 @@ def _show_run(found: "Run", given: Mapping[str, Any], *, as_json: bool) -> None:
     elif as_json:
         print_json(found.to_json())
     else:
-        print_rich(found.table(by_subject=given["by"] is not None))
+        print_rich(found.table(by_subject=given["by"] is not None, details=given["details"]))
         for line in found.remarks():
             echo(line)
 

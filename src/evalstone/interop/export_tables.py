@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from evalstone.records import Estimate
-from evalstone.report.from_store import label_of
+from evalstone.report.from_store import label_of, limit_shown
 from evalstone.report.plain_text import csv_row, latex_inline, markdown_inline
 from evalstone.store import Store
 
 COLUMNS = (
     *("run_id", "model", "profile", "dtype", "task", "num_fewshot", "metric", "filter", "value", "low", "high"),
-    *("confidence", "method", "stderr", "n", "n_failed", "n_unparsed", "chance", "higher_is_better"),
+    *("confidence", "method", "stderr", "n", "n_failed", "n_unparsed", "chance", "higher_is_better", "limit"),
 )
 
 
@@ -31,6 +31,7 @@ def estimate_rows(store: Store, run_id: str) -> list[dict[str, Any]]:
             "model": row.model,
             "profile": row.plan.profile,
             "dtype": row.plan.model.dtype,
+            "limit": row.plan.limit,
             "num_fewshot": shots.get(one.task),
             **{name: getattr(one, name) for name in COLUMNS if hasattr(one, name)},
         }
@@ -52,7 +53,7 @@ def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    numbers = {"value", "low", "high", "confidence", "stderr", "chance"}
+    numbers = {"value", "low", "high", "confidence", "stderr", "chance", "limit"}
     counts = {"num_fewshot", "n", "n_failed", "n_unparsed"}
     kinds = {name: pa.float64() for name in numbers} | {name: pa.int64() for name in counts}
     schema = pa.schema(
@@ -66,14 +67,22 @@ def to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows as a Markdown table for people."""
     lines = ["| Task | Metric | Shots | Value | 95% interval | n |", "|---|---|--:|--:|--:|--:|"]
     lines += ["| " + " | ".join(markdown_inline(cell) for cell in _cells(row)) + " |" for row in rows]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *(f"\n{markdown_inline(note)}" for note in _limits(rows))]) + "\n"
 
 
 def to_latex(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows as a LaTeX table (needs `booktabs`)."""
     lines = [r"\begin{tabular}{llrrrr}", r"\toprule", r"Task & Metric & Shots & Value & 95\% interval & $n$ \\"]
     lines += [r"\midrule", *(" & ".join(latex_inline(cell) for cell in _cells(row)) + r" \\" for row in rows)]
+    lines += [r"\midrule" + "\n" + rf"\multicolumn{{6}}{{l}}{{{latex_inline(note)}}} \\" for note in _limits(rows)]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _limits(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what a reader must know of a run with `--limit`, in one line."""
+    return [
+        limit_shown(limit).capitalize() for limit in dict.fromkeys(row["limit"] for row in rows) if limit is not None
+    ]
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
@@ -113,7 +122,12 @@ def model_index(store: Store, run_id: str) -> str:
             "task": {"type": "text-generation", "name": "Text Generation"},
             "dataset": _dataset(name, tasks.get(name, {}).get("spec") or {}, shots.get(name)),
             "metrics": [
-                {"type": one.metric, "name": _metric_name(one), "value": one.value, "args": _rests_on(one)}
+                {
+                    "type": one.metric,
+                    "name": _metric_name(one),
+                    "value": one.value,
+                    "args": _rests_on(one, row.plan.limit),
+                }
                 for one in estimates
             ],
         }
@@ -138,6 +152,7 @@ def _metric_name(one: Estimate) -> str:
     return one.metric if one.filter == "none" else f"{one.metric} ({one.filter})"
 
 
-def _rests_on(one: Estimate) -> dict[str, Any]:
-    known = {"n": one.n, "low": one.low, "high": one.high, "interval": one.method}
+def _rests_on(one: Estimate, limit: float | None) -> dict[str, Any]:
+    samples = None if limit is None else limit_shown(limit)
+    known = {"n": one.n, "samples": samples, "low": one.low, "high": one.high, "interval": one.method}
     return {key: value for key, value in known.items() if value is not None}

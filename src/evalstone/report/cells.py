@@ -43,6 +43,12 @@ def metric_cell(row: Row) -> str:
     return row.metric if row.filter in {"none", ""} else f"{row.metric} ({row.filter})"
 
 
+def shots_cell(row: Row) -> str:
+    """Return how many shots the task was evaluated with, once per task; empty where that is not known."""
+    shots = row.any_cell.details.get("n_shots") if row.any_cell is not None and row.is_first else None
+    return "" if shots is None else str(shots)
+
+
 def chance_cell(cell: Estimate | None) -> str:
     """Return what guessing scores."""
     return "" if cell is None or cell.chance is None else shown_value(cell.chance, proportion=True)

@@ -24,7 +24,7 @@ from evalstone.report.report_sections import (
     results_section,
     weakest_section,
 )
-from evalstone.report.tables import foot_lines
+from evalstone.report.run_details import foot_lines
 from evalstone.settings import VERSION
 
 __all__ = ["CHARTS_MISSING", "document_blocks", "write_document"]

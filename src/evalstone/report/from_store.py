@@ -168,15 +168,17 @@ def facts_shown(row: RunRow) -> Iterator[tuple[str, str]]:
     if base_url := dict(plan.model.options).get("base_url"):
         yield "server", f"at {urlsplit(base_url).netloc}"
     if plan.limit is not None:
-        size = (
-            f"{plan.limit:.0%} of the samples" if plan.limit < 1 else f"{counted(int(plan.limit), 'sample')} per task"
-        )
-        yield "limit", f"first {size}"
+        yield "limit", limit_shown(plan.limit)
     yield from _put_by(plan)
     if row.extra.get("rescored"):
         yield "scored again", "scored again after the run"
     if row.status != "finished":
         yield "status", row.status
+
+
+def limit_shown(limit: float) -> str:
+    """Return which samples a run with `--limit` evaluated."""
+    return f"first {limit:.0%} of the samples" if limit < 1 else f"first {counted(int(limit), 'sample')} per task"
 
 
 def _put_by(plan: RunPlan) -> Iterator[tuple[str, str]]:

@@ -140,10 +140,15 @@ def _heading(group: GroupSummaryInput, path: tuple[str, ...], n_tasks: int) -> d
 
 
 def _summed(cells: Sequence[Estimate]) -> dict[str, Any]:
-    """Return what of the members' details adds up, and the first row among those that are named."""
-    first = next((cell.details[FIRST] for cell in cells if FIRST in cell.details), None)
-    summed = {key: sum(int(cell.details.get(key) or 0) for cell in cells) for key in SUMMED}
-    return summed if first is None else {**summed, FIRST: first}
+    """Return what of the members' details adds up, the shots they share, and the first row or failure that is named."""
+    summed: dict[str, Any] = {key: sum(int(cell.details.get(key) or 0) for cell in cells) for key in SUMMED}
+    shots = {cell.details.get("n_shots") for cell in cells}
+    if len(shots) == 1:
+        summed["n_shots"] = shots.pop()
+    for name in (FIRST, "first_error"):
+        if (first := next((cell.details[name] for cell in cells if name in cell.details), None)) is not None:
+            summed[name] = first
+    return summed
 
 
 def _weights(sizes: Sequence[int], *, by_size: bool) -> list[float]:

@@ -7,11 +7,12 @@ and counted, and the interval is one that holds at 0%, at 100% and for few sampl
 `details` of a task's estimate: kind "task", path (its groups, outermost first), alias, primary, unit ("proportion" or
 "plain"), n_shots, n_total, n_tied, n_leaked, n_cut, n_mostly_cut, lm_eval_value, lm_eval_stderr, lm_eval_n; of choices
 also brier, calibration_error, calibration_error_null, n_gold_absent and first_gold_absent (rows whose right answer is
-none of their choices). Of a group: kind "group", members, weighting, n_tasks instead.
+none of their choices); first_error where requests failed. Of a group: kind "group", members, weighting, n_tasks.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from textwrap import shorten
 from typing import Any
 
 from evalstone.records import Estimate, ScoreStatus
@@ -27,6 +28,7 @@ AUXILIARY_METRICS = frozenset({"acc_ties", "brier", "confidence", "n_tied"})
 """Scored beside every multiple choice, for the details of the others; no rows of their own in tables."""
 
 BOOTSTRAP_ITERS = 100_000  # lm-eval's default
+LONGEST_ERROR = 240  # characters of a failure's cause under a table
 MEANS = frozenset({"mean", "nanmean"})
 
 
@@ -117,6 +119,7 @@ def _estimate(
         "primary": task.primary == (metric.name, rows[0].filter),
         "unit": _unit(metric, counted),
         "n_tied": len(tied),
+        **_first_error(rows),
         "lm_eval_value": _lm_eval_value(metric, items),
         "lm_eval_stderr": _lm_eval_stderr(metric, items, bootstrap_iters),
         "lm_eval_n": len(items),
@@ -138,6 +141,13 @@ def _estimate(
         confidence=confidence,
         details=details,
     )
+
+
+def _first_error(rows: Sequence[ScoreRow]) -> dict[str, Any]:
+    """Return what happened to the first request that failed, in one line; empty where none did."""
+    errors = (_detail(row, "error", None) for row in rows if row.status is ScoreStatus.FAILED)
+    found = next((str(error) for error in errors if error), None)
+    return {} if found is None else {"first_error": shorten(found, LONGEST_ERROR, placeholder=" …")}
 
 
 def _interval(

@@ -1,9 +1,8 @@
 """Tables of estimates for people, and their JSON twins.
 
-One run is a list of tasks with value, interval, n, chance and what a reader must know (failed requests, ties, shots
-that leak, prompts that were cut). Several runs stand side by side, one column each. Under every table stands the
-smallest difference that such a table could show, so that nobody reads two close numbers as a winner and a loser.
-Proportions are drawn as per cent with one decimal; JSON keeps them in [0, 1].
+One run is a list of tasks with shots, value, interval, n, chance and what a reader must know (failed requests, ties,
+shots that leak, truncated prompts); `run_details` adds calibration, baselines and detectable differences. Several runs
+stand side by side, one column each. Proportions are drawn as per cent with one decimal; JSON keeps them in [0, 1].
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,48 +12,53 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 
 from evalstone.records import Estimate, JsonValue
-from evalstone.report.cells import Sized, chance_cell, interval_text, label_cell, metric_cell, plain_table
+from evalstone.report.cells import (
+    Sized,
+    chance_cell,
+    interval_text,
+    label_cell,
+    metric_cell,
+    plain_table,
+    shots_cell,
+)
 from evalstone.report.composites import composite_lines
 from evalstone.report.console import Text
 from evalstone.report.evidence import RunView
-from evalstone.report.floors import floor_notes, floors_table
+from evalstone.report.floors import floor_notes
 from evalstone.report.layout import Row, leaf_estimates, table_rows
 from evalstone.report.many_runs import side_by_side
 from evalstone.report.numbers import counted, is_proportion, shown_value
-from evalstone.statistics.power import mde_paired_binary
-from evalstone.store.rows import RunRow
+from evalstone.report.run_details import detail_tables, foot_lines
 
-DISAGREEMENT = 0.2  # assumed share of samples on which two models differ; a comparison shows the measured one
-WIDE = 100  # columns from which Brier score and calibration error stand in the run table itself
 BAR_WIDTHS = (8, 40)
-CALIBRATION_HEADERS = ("calibration\nerror", "expected\nby luck")
-FEWEST_CALIBRATED = 50  # fewer samples show little but luck
-MAX_NAMED = 4  # tasks whose detectable difference is spelled out
+LONGEST_WORDS = {"task": 12, "filter": 18, "metric": 18}  # longer ones are broken where the terminal is narrow
+NUMBERS = ("value", "95% interval", "n")
+GAP = 2  # between columns
+MAX_NAMED = 4  # tasks that share a note and are named
 
 
-def run_table(views: Sequence[RunView], *, unfold: bool = False) -> RenderableType:
+def run_table(views: Sequence[RunView], *, unfold: bool = False, details: bool = False) -> RenderableType:
     """Return what a user sees of one run, or of several runs side by side, laid out for the width it is printed in.
 
     Args:
         views: one run (all its metrics) or several (one metric per task, one column per run).
         unfold: every task of every group.
+        details: of one run also calibration, baselines and the smallest difference that it could detect.
     """
     rows = table_rows(views, unfold=unfold, primary_only=len(views) > 1)
     composites = [Padding(Text(line, style="bold"), (0, 1)) for line in composite_lines(views)]
     above: list[RenderableType] = [*composites, Text("")] if composites else []
-    lines = [Text(line, style="yellow") for line in note_lines(rows, views)]
-    lines += [Text(line, style="dim") for line in foot_lines(views)]
-    below = [Padding(line, (0 if index else 1, 1, 0, 1)) for index, line in enumerate(lines)]
+    below = [Text(line, style="yellow") for line in note_lines(rows, views)]
+    if len(views) > 1:
+        details = True  # two values side by side invite a comparison: say which difference they could show
+    below += [Text(line, style="dim") for line in foot_lines(views)] if details else []
+    notes = [Padding(line, (0 if index else 1, 1, 0, 1)) for index, line in enumerate(below)]
 
     def laid_out(width: int) -> RenderableType:
         if len(views) > 1:
-            return Group(*above, side_by_side(rows, views, width), *below)
+            return Group(*above, side_by_side(rows, views, width), *notes)
         parts: list[RenderableType] = [heading(views[0]), *above, *([_one_run(rows, width)] if rows else [])]
-        if width < WIDE and (calibration := _calibration(rows)):
-            parts.append(calibration)
-        if (floors := floors_table(rows)) is not None:
-            parts.append(floors)
-        return Group(*parts, *below)
+        return Group(*parts, *(detail_tables(rows) if details else []), *notes)
 
     return Sized(laid_out)
 
@@ -88,54 +92,6 @@ def subject_table(view: RunView, group: str | None = None) -> RenderableType:
         return Padding(table, (0, 1))
 
     return Group(heading(view), Sized(laid_out))
-
-
-def run_list_table(rows: Sequence[RunRow]) -> RenderableType:
-    """Return the stored runs, one line each."""
-    table = plain_table()
-    for header in ("run", "model", "tasks", "samples", "status", "when"):
-        table.add_column(header, justify="right" if header == "samples" else "left", no_wrap=header != "tasks")
-    for row in rows:
-        n_failed = f" ({row.n_failed:,} failed)" if row.n_failed else ""
-        table.add_row(
-            row.short_id,
-            _model_name(row.model),
-            _few(_asked_for(row)),
-            f"{row.n_samples:,}",
-            Text(_state(row) + n_failed, style="" if row.status == "finished" and not n_failed else "yellow"),
-            row.updated_at[:16].replace("T", " "),
-        )
-    return Padding(table, (0, 1))
-
-
-def _state(row: RunRow) -> str:
-    return "imported" if row.plan.model.kind == "imported" and row.status == "finished" else row.status
-
-
-def runs_to_json(rows: Sequence[RunRow]) -> list[dict[str, JsonValue]]:
-    """Return the stored runs with stable keys."""
-    return [
-        {
-            "run_id": row.run_id,
-            "short_id": row.short_id,
-            "model": row.model,
-            "kind": row.plan.model.kind,
-            "dtype": row.plan.model.dtype,
-            "profile": row.plan.profile,
-            "tasks": list(row.tasks),
-            "audit": row.plan.audit,
-            "status": row.status,
-            "n_samples": row.n_samples,
-            "n_requests": row.n_requests,
-            "n_outputs": row.n_outputs,
-            "n_failed": row.n_failed,
-            "n_attempts": row.n_attempts,
-            "created_at": row.created_at,
-            "updated_at": row.updated_at,
-            "command": row.command,
-        }
-        for row in rows
-    ]
 
 
 def to_json(views: Sequence[RunView]) -> dict[str, JsonValue]:
@@ -175,33 +131,6 @@ def estimate_json(estimate: Estimate) -> dict[str, JsonValue]:
     }
 
 
-def foot_lines(views: Sequence[RunView]) -> list[str]:
-    """Return the line under a table: which difference from another model these samples would show, best to worst.
-
-    Every task that a comparison tests counts, also where its group hides it in the table.
-    """
-    sizes: dict[str, int] = {}
-    for cell in [estimate for view in views for estimate in leaf_estimates(view)]:
-        if is_proportion(cell) and cell.n > 0:
-            label = str(cell.details.get("alias") or cell.task)
-            sizes[label] = min(cell.n, sizes.get(label, cell.n))
-    if not sizes:
-        return []
-    found = {label: mde_paired_binary(n, DISAGREEMENT) for label, n in sizes.items()}
-    enough = {label: mde for label, mde in found.items() if mde <= DISAGREEMENT}
-    few = [label for label in found if label not in enough]
-    parts = []
-    if enough:
-        ends = [min(enough, key=enough.__getitem__), max(enough, key=enough.__getitem__)]
-        named = [f"{100 * enough[label]:.1f} points on {label}" for label in ends]
-        parts.append(named[0] if enough[ends[0]] == enough[ends[1]] else f"from {named[0]} to {named[1]}")
-    if few:
-        hidden = f" and {len(few) - MAX_NAMED} more" if len(few) > MAX_NAMED else ""
-        parts.append(f"none on {', '.join(few[:MAX_NAMED])}{hidden} (too few samples)")
-    if_so = f"if the models disagree on {DISAGREEMENT:.0%} of the answers"
-    return [f"Smallest difference a comparison would notice 4 times in 5, {if_so}: {'; '.join(parts)}."]
-
-
 def note_lines(rows: Sequence[Row], views: Sequence[RunView]) -> list[str]:
     """Return what the reader must know before trusting a value: of each task's prompts once, then of each metric.
 
@@ -232,45 +161,40 @@ def _said(name: str, notes: Sequence[Sequence[str]], views: Sequence[RunView]) -
     return [(f"{name}, {view.label}", note) for view, note in zip(views, joined, strict=True) if note]
 
 
-def _model_name(name: str, longest: int = 32) -> str:
-    """Return the telling end of a path or hub id."""
-    short = name.rstrip("/").rpartition("/")[2] or name
-    return short if len(short) <= longest else "…" + short[1 - longest :]
-
-
-def _asked_for(row: RunRow) -> Sequence[str]:
-    """Return groups in place of their tasks: `mmlu`, not 57 names."""
-    groups = {group["name"]: tuple(group["members"]) for group in row.extra.get("groups", ())}
-    inner = {member for members in groups.values() for member in members}
-    names = [*(name for name in groups if name not in inner), *(task for task in row.tasks if task not in inner)]
-    return names if row.plan.audit is None else [f"{row.plan.audit} of {names[0]}", *names[1:]]
-
-
-def _few(names: Sequence[str], most: int = 3) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
 def _one_run(rows: Sequence[Row], width: int) -> Padding:
+    """Return the table of one run; numbers keep their columns, names are wrapped where they do not fit beside them."""
+    columns: dict[str, list[str | Text]] = {"n-shot": [shots_cell(row) for row in rows]}
+    columns |= {header: [_numbers(row.any_cell)[place] for row in rows] for place, header in enumerate(NUMBERS)}
+    columns["chance"] = [chance_cell(row.any_cell) for row in rows]
+    columns = {header: cells for header, cells in columns.items() if header in NUMBERS or any(cells)}
+    left = width - 2 - sum(GAP + _widest([header, *cells]) for header, cells in columns.items())
+    names: dict[str, list[str | Text]] = {"task": [label_cell(row) for row in rows]}
+    if any(_has_filter(row) for row in rows):
+        names["filter"] = [row.filter if row.metric else "" for row in rows]
+    names["metric"] = [row.metric for row in rows]
+    if sum(GAP + _widest([header, *cells]) for header, cells in names.items()) - GAP > left:
+        names = {"task": names["task"], "metric": [metric_cell(row) for row in rows]}  # the filter, in brackets
     table = plain_table()
-    with_chance = any(row.any_cell and row.any_cell.chance is not None for row in rows)
-    with_calibration = width >= WIDE and any(_calibrated(row) for row in rows)
-    table.add_column("task", overflow="fold")
-    table.add_column("metric", no_wrap=True)
-    for header in ("value", "95% interval", "n", *(["chance"] if with_chance else [])):
+    for header, cells in names.items():
+        words = [word for cell in (header, *cells) for word in str(cell).split()]
+        table.add_column(header, overflow="fold", min_width=min(LONGEST_WORDS[header], _widest(words)))
+    for header in columns:
         table.add_column(header, justify="right", no_wrap=True)
-    calibration = ("Brier", *_calibration_headers(rows)) if with_calibration else ()
-    for header in calibration:
-        table.add_column(header, justify="right", no_wrap=True)
-    for row in rows:
-        cells: list[RenderableType] = [label_cell(row), metric_cell(row), *_numbers(row.any_cell)]
-        if with_chance:
-            cells.append(chance_cell(row.any_cell))
-        cells += _calibration_cells(row)[: len(calibration)]
-        table.add_row(*cells)
+    for line in zip(*names.values(), *columns.values(), strict=True):
+        table.add_row(*line)
     return Padding(table, (0, 1))
 
 
-def _numbers(cell: Estimate | None) -> list[RenderableType]:
+def _has_filter(row: Row) -> bool:
+    return bool(row.metric) and row.filter not in {"none", ""}
+
+
+def _widest(cells: Sequence[str | Text]) -> int:
+    return max(len(str(cell)) for cell in cells)
+
+
+def _numbers(cell: Estimate | None) -> list[str | Text]:
+    """Return value, interval and n."""
     if cell is None:
         return ["", "", ""]
     shown = shown_value(cell.value, proportion=is_proportion(cell))
@@ -298,45 +222,13 @@ def _notes(cell: Estimate) -> list[str]:
     details = cell.details
     notes = []
     if cell.n_failed:
-        notes.append(f"{cell.n_failed:,} failed, left out")
+        cause = details.get("first_error")
+        notes.append(f"{cell.n_failed:,} failed, left out" + (f" (first: {cause})" if cause else ""))
     if cell.n_unparsed:
         notes.append(f"{cell.n_unparsed:,} without an answer that could be read, counted wrong")
     if details.get("n_tied"):
         notes.append(f"{counted(details['n_tied'], 'tie')} for the best choice, credit shared")
     return [*notes, *floor_notes(cell)]
-
-
-def _calibrated(row: Row) -> bool:
-    return row.any_cell is not None and row.is_first and row.any_cell.details.get("brier") is not None
-
-
-def _calibration_headers(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Return the columns after the Brier score's that would hold a number somewhere."""
-    return CALIBRATION_HEADERS if any(any(_calibration_cells(row)[1:]) for row in rows) else ()
-
-
-def _calibration_cells(row: Row) -> list[str]:
-    if not _calibrated(row) or row.any_cell is None:
-        return ["", "", ""]
-    details = row.any_cell.details
-    known = [details.get("calibration_error"), details.get("calibration_error_null")]
-    if row.any_cell.n < FEWEST_CALIBRATED:
-        known = [None, None]
-    return [f"{details['brier']:.3f}", *("" if error is None else f"{100 * error:.1f}%" for error in known)]
-
-
-def _calibration(rows: Sequence[Row]) -> Padding | None:
-    calibrated = [row for row in rows if _calibrated(row)]
-    if not calibrated:
-        return None
-    table = plain_table()
-    table.add_column("calibration", overflow="fold")
-    headers = ("Brier score", *_calibration_headers(calibrated))
-    for header in headers:
-        table.add_column(header, justify="right", no_wrap=True)
-    for row in calibrated:
-        table.add_row(Text(row.label), *_calibration_cells(row)[: len(headers)])
-    return Padding(table, (1, 1, 0, 1))
 
 
 def _strip(estimate: Estimate, cells: int) -> Text:
