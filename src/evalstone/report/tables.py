@@ -31,7 +31,7 @@ from evalstone.report.numbers import counted, is_proportion, shown_value
 from evalstone.report.run_details import detail_tables, foot_lines
 
 BAR_WIDTHS = (8, 40)
-LONGEST_WORDS = {"task": 12, "filter": 18, "metric": 18}  # longer ones are broken where the terminal is narrow
+LONGEST_WORD, SHORTEST_TASK = 18, 12  # columns of a metric and a task where the terminal is narrow
 NUMBERS = ("value", "95% interval", "n")
 GAP = 2  # between columns
 MAX_NAMED = 4  # tasks that share a note and are named
@@ -172,12 +172,15 @@ def _one_run(rows: Sequence[Row], width: int) -> Padding:
     if any(_has_filter(row) for row in rows):
         names["filter"] = [row.filter if row.metric else "" for row in rows]
     names["metric"] = [row.metric for row in rows]
-    if sum(GAP + _widest([header, *cells]) for header, cells in names.items()) - GAP > left:
+    widths = {header: _widest([header, *cells]) for header, cells in names.items()}
+    if sum(widths.values()) + GAP * (len(widths) - 1) > left:
         names = {"task": names["task"], "metric": [metric_cell(row) for row in rows]}  # the filter, in brackets
+        words = [word for cell in names["metric"] for word in str(cell).split()]
+        widths["metric"] = min(LONGEST_WORD, _widest(["metric", *words]))
+        widths["task"] = min(widths["task"], max(SHORTEST_TASK, left - GAP - widths["metric"]))
     table = plain_table()
-    for header, cells in names.items():
-        words = [word for cell in (header, *cells) for word in str(cell).split()]
-        table.add_column(header, overflow="fold", min_width=min(LONGEST_WORDS[header], _widest(words)))
+    for header in names:
+        table.add_column(header, overflow="fold", width=widths[header])
     for header in columns:
         table.add_column(header, justify="right", no_wrap=True)
     for line in zip(*names.values(), *columns.values(), strict=True):
