@@ -9,21 +9,21 @@ from evalstone.errors import DataError
 from evalstone.records import RollingAsk
 from evalstone.tasks.bound import BindOptions, bind
 from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.describe import describe_task, made_up_outputs
+from evalstone.tasks.describe import made_up_outputs, outline_task, work_sample
 from tests.tasks.folders import task_spec, write_task
 
 
 def test_a_library_task_has_card_prompt_and_worked_sample(shared_dir: Path) -> None:
     """TruthfulQA's card names its six hidden shots; a made-up answer is scored by the real code."""
     (task,) = Catalog.open(lm_eval=False).select(["truthfulqa_mc1"]).tasks
-    said = describe_task(bind(task, BindOptions(data_dir=shared_dir / "data")))
-    assert said.card is not None
-    assert (said.n_samples, said.n_shots, said.hidden_shots) == (817, 0, 6)
-    assert said.request.prompt.endswith("\nA:")
-    assert len(said.worked_outputs) == len(said.request.asks)
-    assert {score.metric for score in said.worked_scores} >= {"acc"}
-    assert said.worked_failure is None
-    assert "log-likelihood per choice" in said.request_type
+    worked, outline = work_sample(bind(task, BindOptions(data_dir=shared_dir / "data"))), outline_task(task)
+    assert outline.card is not None
+    assert (worked.n_samples, worked.n_shots, worked.hidden_shots) == (817, 0, 6)
+    assert worked.request.prompt.endswith("\nA:")
+    assert len(worked.outputs) == len(worked.request.asks)
+    assert {score.metric for score in worked.scores} >= {"acc"}
+    assert worked.failure is None
+    assert "log-likelihood per choice" in outline.request_type
 
 
 def test_hidden_shots_are_counted_without_a_card(tmp_path: Path) -> None:
@@ -31,10 +31,11 @@ def test_hidden_shots_are_counted_without_a_card(tmp_path: Path) -> None:
     text = "Q: 1?\nA: one\n\nQ: 2?\nA: two\n\nQ: {{question}}\nA:"
     path = write_task(tmp_path, task_spec("hidden_sums", doc_to_text=text))
     (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks
-    said = describe_task(bind(task, BindOptions(num_fewshot=2)), position=1)
-    assert (said.card, said.hidden_shots, said.n_shots, said.sample.index) == (None, 2, 2, 1)
+    worked = work_sample(bind(task, BindOptions(num_fewshot=2)), position=1)
+    assert outline_task(task).card is None
+    assert (worked.hidden_shots, worked.n_shots, worked.sample.index) == (2, 2, 1)
     with pytest.raises(DataError, match="there is no number 8"):
-        describe_task(bind(task, BindOptions()), position=8)
+        work_sample(bind(task, BindOptions()), position=8)
 
 
 def test_a_card_of_the_family_is_found(tmp_path: Path) -> None:
@@ -42,12 +43,11 @@ def test_a_card_of_the_family_is_found(tmp_path: Path) -> None:
     path = write_task(tmp_path, task_spec("sums_of_two"))
     (tmp_path / "sums.card.yaml").write_text("title: Sums\nhidden_shots: 4\n")
     (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks
-    said = describe_task(bind(task, BindOptions()))
-    assert said.card == {"title": "Sums", "hidden_shots": 4}
-    assert said.hidden_shots == 4
+    assert outline_task(task).card == {"title": "Sums", "hidden_shots": 4}
+    assert work_sample(bind(task, BindOptions())).hidden_shots == 4
     (tmp_path / "sums_of_two.card.yaml").write_text("- no\n")
     with pytest.raises(DataError, match="a card holds keys and values"):
-        describe_task(bind(task, BindOptions()))
+        outline_task(task)
 
 
 def test_filters_and_formulas_are_spelled_out(tmp_path: Path) -> None:
@@ -61,12 +61,12 @@ def test_filters_and_formulas_are_spelled_out(tmp_path: Path) -> None:
     }
     path = write_task(tmp_path, task_spec(**changes))
     (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks
-    said = describe_task(bind(task, BindOptions()))
+    said = outline_task(task)
     assert said.filters[0].steps == ("regex(regex_pattern='[0-9]+')",)
     (metric,) = said.metrics
     assert (metric.name, metric.options, metric.aggregation) == ("exact_match", {"ignore_case": True}, "mean")
     assert "after the filters" in metric.formula
-    assert said.worked_outputs[0].text == "2"
+    assert work_sample(bind(task, BindOptions())).outputs[0].text == "2"
 
 
 def test_own_functions_are_named_as_the_formula(tmp_path: Path) -> None:
@@ -74,9 +74,8 @@ def test_own_functions_are_named_as_the_formula(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("def score(doc, results): return {'acc': 1.0}\n")
     path = write_task(tmp_path, task_spec(process_results="!function own.score"))
     (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks
-    said = describe_task(bind(task, BindOptions()))
-    assert said.metrics[0].formula == "as the task's function own.score computes it"
-    assert [score.value for score in said.worked_scores] == [1.0]
+    assert outline_task(task).metrics[0].formula == "as the task's function own.score computes it"
+    assert [score.value for score in work_sample(bind(task, BindOptions())).scores] == [1.0]
 
 
 def test_made_up_answers_are_the_same_each_time(tmp_path: Path) -> None:

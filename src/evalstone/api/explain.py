@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from evalstone.api.evaluate import split_names
-from evalstone.errors import UsageError
+from evalstone.errors import DataError, MissingExtra, PlanError, UsageError
 from evalstone.models.create import create_model
 from evalstone.records import JsonValue, LoglikelihoodAsk, Output, Request
 from evalstone.settings import data_folder
 from evalstone.tasks.bound import BindOptions, bind
 from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.describe import TaskDescription, describe_task
+from evalstone.tasks.describe import TaskOutline, WorkedSample, outline_task, work_sample
 
 SHOWN_TOKENS = 160  # of the prompt's end
 SHOWN_CHARACTERS = 1500
@@ -30,40 +30,54 @@ def explain_task(
 ) -> dict[str, JsonValue]:
     """Return what there is to say about a task; of a group or tag, its members and its first task.
 
-    Raises: UnknownName for a task nobody knows; DataError if its data cannot be had; UsageError for several names.
+    Card, filters and metrics need no data; where the rows cannot be had, `no_sample` says why and the sample is null.
+    Raises: UnknownName for a task nobody knows; UsageError for several names.
     """
     names = split_names(name)
     if len(names) != 1:
         raise UsageError(f"explain takes one task; {len(names)} were named")
     selection = Catalog.open([Path(folder) for folder in include_path]).select(names)
+    task = selection.tasks[0]
     options = BindOptions(num_fewshot=num_fewshot, data_dir=data_folder(data_dir))
-    described = describe_task(bind(selection.tasks[0], options))
+    worked, why = None, None
+    try:
+        worked = work_sample(bind(task, options))
+    except (DataError, MissingExtra, PlanError) as error:
+        why = str(error)
     members = [task.name for task in selection.tasks]
-    return {**_told(described, model_args), "members": members if len(members) > 1 else []}
+    outline = _outline_json(outline_task(task))
+    return {**outline, **_sample_json(worked, model_args), "no_sample": why, "members": members[1:] and members}
 
 
-def _told(described: TaskDescription, model_args: str) -> dict[str, JsonValue]:
-    card = described.card or {}
+def _outline_json(outline: TaskOutline) -> dict[str, JsonValue]:
+    card = outline.card or {}
     return {
-        "task": described.task.name,
-        "version": described.task.version,
+        "task": outline.task.name,
+        "version": outline.task.version,
         "card": {key: card.get(key) for key in CARD_KEYS if card.get(key) is not None},
-        "n_samples": described.n_samples,
-        "n_shots": described.n_shots,
-        "hidden_shots": described.hidden_shots,
-        "request_type": described.request_type,
-        "prompt": described.request.prompt,
-        "tokens": _tokens(described.request, model_args),
-        "filters": [{"name": each.name, "steps": list(each.steps)} for each in described.filters],
+        "request_type": outline.request_type,
+        "filters": [{"name": each.name, "steps": list(each.steps)} for each in outline.filters],
         "metrics": [
             {"name": m.name, "formula": m.formula, "aggregation": m.aggregation, "higher_is_better": m.higher_is_better}
-            for m in described.metrics
+            for m in outline.metrics
         ],
+    }
+
+
+def _sample_json(worked: WorkedSample | None, model_args: str) -> dict[str, JsonValue]:
+    if worked is None:
+        return dict.fromkeys(("n_samples", "n_shots", "hidden_shots", "prompt", "tokens", "worked"))
+    return {
+        "n_samples": worked.n_samples,
+        "n_shots": worked.n_shots,
+        "hidden_shots": worked.hidden_shots,
+        "prompt": worked.request.prompt,
+        "tokens": _tokens(worked.request, model_args),
         "worked": {
-            "target": described.request.target,
-            "answers": [_answer(described.request, output) for output in described.worked_outputs],
-            "scores": {f"{s.metric} ({s.filter})": s.value for s in described.worked_scores},
-            "failure": described.worked_failure,
+            "target": worked.request.target,
+            "answers": [_answer(worked.request, output) for output in worked.outputs],
+            "scores": {f"{s.metric} ({s.filter})": s.value for s in worked.scores},
+            "failure": worked.failure,
         },
     }
 
@@ -98,7 +112,8 @@ def explanation_view(found: Mapping[str, JsonValue]) -> list[Any]:
 
     head = Text()
     head.append(f"{found['task']}", style="bold")
-    head.append(f"  version {found['version']}, {found['n_samples']:,} samples\n")
+    samples = "" if found["n_samples"] is None else f", {found['n_samples']:,} samples"
+    head.append(f"  version {found['version']}{samples}\n")
     if found["members"]:
         shown = ", ".join(found["members"][:6])
         head.append(f"a group of {len(found['members'])} tasks: {shown} ...; shown is the first\n")
@@ -107,6 +122,9 @@ def explanation_view(found: Mapping[str, JsonValue]) -> list[Any]:
         head.append(_card_text(value) + "\n")
     if not found["card"]:
         head.append("no card: this task is not of our library\n", style="dim")
+    if found["no_sample"]:
+        without = Text("No sample can be shown\n", style="bold").append(f"{found['no_sample']}\n")
+        return [head, without, _score_view(found)]
     return [head, _prompt_view(found), _score_view(found)]
 
 
@@ -156,6 +174,8 @@ def _score_view(found: Mapping[str, JsonValue]) -> Any:
     if not found["metrics"]:
         return text.append("no metric: answers are stored, and what they are worth is for a judge to say\n")
     worked = found["worked"]
+    if worked is None:
+        return text
     text.append("Worked on this sample, with made-up answers\n", style="bold")
     for answer in worked["answers"]:
         nats = "" if answer["total_nats"] is None else f"{answer['total_nats']:9.2f}"

@@ -74,32 +74,53 @@ class MetricText:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskDescription:
-    """Everything that is shown of a task."""
+class TaskOutline:
+    """What a task's files and card say of it; neither data nor a scoring package is needed."""
 
     task: Task
     card: Mapping[str, Any] | None
-    n_samples: int
+    request_type: str
+    filters: tuple[FilterText, ...]
+    metrics: tuple[MetricText, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkedSample:
+    """One of a task's samples, its prompt, and how made-up answers to it are scored."""
+
+    n_samples: int  # of the task
     n_shots: int
     sample: Sample
     request: Request
     hidden_shots: int  # answered examples in a prompt that is said to have none
-    request_type: str
-    filters: tuple[FilterText, ...]
-    metrics: tuple[MetricText, ...]
-    worked_outputs: tuple[Output, ...]  # made up
-    worked_scores: tuple[Score, ...]  # of the made-up outputs, by the real scoring code
-    worked_failure: str | None = None  # why the worked sample could not be scored
+    outputs: tuple[Output, ...]  # made up
+    scores: tuple[Score, ...]  # of the made-up outputs, by the real scoring code
+    failure: str | None = None  # why the sample could not be scored
 
 
-def describe_task(bound: BoundTask, render: Render | None = None, position: int = 0) -> TaskDescription:
-    """Return what there is to say about a task, with the sample at `position` as the example.
+def outline_task(task: Task) -> TaskOutline:
+    """Return what can be said about a task without its data.
+
+    Raises: DataError for a card that is no mapping.
+    """
+    is_conversation = task.prompt.turns is not None
+    return TaskOutline(
+        task=task,
+        card=find_card(task),
+        request_type=A_CONVERSATION if is_conversation else REQUEST_TYPES.get(task.output_type, task.output_type),
+        filters=tuple(_filter_text(pipeline) for pipeline in task.filters),
+        metrics=tuple(_metric_texts(task)),
+    )
+
+
+def work_sample(bound: BoundTask, render: Render | None = None, position: int = 0) -> WorkedSample:
+    """Return the sample at `position` as an example of how the task is asked and scored.
 
     Raises: DataError if the task has no such sample.
     """
     samples = bound.samples()
     if not 0 <= position < len(samples):
-        raise DataError(f"task {bound.task.name} is asked with {len(samples)} samples; there is no number {position}")
+        raise DataError(f"task {bound.task.name} has {len(samples)} samples; there is no number {position}")
     sample = samples[position]
     request = bound.request(sample, render)
     outputs = made_up_outputs(request)
@@ -109,21 +130,15 @@ def describe_task(bound: BoundTask, render: Render | None = None, position: int 
         scores = bound.score(request, sample, outputs)
     except EvalstoneError as error:
         failure = str(error)
-    card = find_card(bound.task)
-    return TaskDescription(
-        task=bound.task,
-        card=card,
+    return WorkedSample(
         n_samples=bound.n_original,
         n_shots=request.n_shots,
         sample=sample,
         request=request,
-        hidden_shots=count_hidden_shots(bound, request, card),
-        request_type=A_CONVERSATION if bound.is_conversation else REQUEST_TYPES[bound.task.output_type],
-        filters=tuple(_filter_text(pipeline) for pipeline in bound.task.filters),
-        metrics=tuple(_metric_texts(bound.task)),
-        worked_outputs=outputs,
-        worked_scores=scores,
-        worked_failure=failure,
+        hidden_shots=count_hidden_shots(bound, request, find_card(bound.task)),
+        outputs=outputs,
+        scores=scores,
+        failure=failure,
     )
 
 

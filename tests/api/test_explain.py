@@ -1,0 +1,23 @@
+"""`explain`: what a task's card, filters and metrics say does not need its data."""
+
+from evalstone.api.explain import explain_task, explanation_view
+from evalstone.report.console import as_text
+
+
+def test_a_card_needs_neither_data_nor_extras() -> None:
+    """Without the rows the card, the filters and the formula are shown, and why there is no sample."""
+    found = explain_task("gsm8k")
+    assert found["card"]["title"] == "GSM8K"
+    assert found["prompt"] is None
+    assert "openai/gsm8k (main) is not in the Hub's local cache" in found["no_sample"]
+    shown = "".join(as_text(part) for part in explanation_view(found))
+    for expected in ("Grade-school mathematics", "No sample can be shown", "strict-match: regex", "exact_match: 1 if"):
+        assert expected in shown
+
+
+def test_a_task_with_its_rows_shows_a_sample() -> None:
+    """With the rows the same call shows one prompt and how an answer to it is scored."""
+    found = explain_task("demo_who")
+    assert found["no_sample"] is None
+    assert found["worked"]["scores"]
+    assert "No sample" not in "".join(as_text(part) for part in explanation_view(found))
