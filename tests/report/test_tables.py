@@ -1,6 +1,7 @@
 """What people see of a run, at the widths they have."""
 
 import json
+from statistics import NormalDist
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from evalstone.report.console import as_text
 from evalstone.report.evidence import RunView
 from evalstone.report.layout import table_rows
 from evalstone.report.numbers import four_digits, shown_interval, shown_p, shown_value
-from evalstone.report.tables import run_table, subject_table, to_json
+from evalstone.report.subjects import subject_table, weak_subjects
+from evalstone.report.tables import run_table, to_json
 from tests.report.made import estimate_of
 
 
@@ -160,6 +162,25 @@ def test_subjects_are_sorted_with_their_intervals() -> None:
     assert len(body) == 19
     assert "33.0–43.0" in lines[3]
     assert "●" in lines[3]
+
+
+def test_subjects_reliably_below_the_others_are_named() -> None:
+    """A subject far below the rest is named with Holm's p; one that could be luck among 57 is not."""
+    fair = [estimate_of(f"fair_{i}", 0.5, 200, path=["mmlu"]) for i in range(55)]
+    hard, unlucky = estimate_of("hard", 0.25, 200, path=["mmlu"]), estimate_of("unlucky", 0.42, 200, path=["mmlu"])
+    ((found, p),) = weak_subjects([*fair, hard, unlucky])
+    assert found is hard
+    right = round(0.5 * 200) * 55 + round(0.42 * 200)
+    pooled = (right + 50) / (56 * 200 + 200)
+    z = (right / (56 * 200) - 0.25) / (pooled * (1 - pooled) * (1 / (56 * 200) + 1 / 200)) ** 0.5
+    assert p == pytest.approx(57 * NormalDist().cdf(-z), rel=1e-9)
+    text = " ".join(as_text(subject_table(view_of("m", *fair, hard, unlucky))).split())
+    assert "reliably below the other subjects, with Holm's correction: hard (p <0.001)" in text
+
+
+def test_a_run_without_subjects_says_so() -> None:
+    """Tasks that belong to no group are no subjects, and the table says that."""
+    assert "no task of this run has subjects" in as_text(subject_table(view_of("m", estimate_of("t", 0.5))))
 
 
 def test_an_undefined_value_is_a_dash() -> None:

@@ -101,7 +101,8 @@ class Run:
         by_subject: every task sorted by its value. details: calibration, baselines and detectable difference as well.
         """
         from evalstone.report.from_store import run_view
-        from evalstone.report.tables import run_table, subject_table
+        from evalstone.report.subjects import subject_table
+        from evalstone.report.tables import run_table
 
         view = run_view(self.store, self.id)
         return subject_table(view) if by_subject else run_table([view], details=details)

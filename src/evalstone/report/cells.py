@@ -4,10 +4,12 @@ from collections.abc import Callable
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.padding import Padding
 from rich.table import Table
 
 from evalstone.records import Estimate
 from evalstone.report.console import Text
+from evalstone.report.evidence import RunView
 from evalstone.report.layout import Row
 from evalstone.report.numbers import NOTHING, is_proportion, shown_interval, shown_value
 
@@ -65,3 +67,19 @@ def value_text(cell: Estimate | None) -> str:
 def interval_text(cell: Estimate | None) -> str:
     """Return the interval alone."""
     return "" if cell is None else shown_interval(cell.low, cell.high, proportion=is_proportion(cell))
+
+
+def number_cells(cell: Estimate | None) -> list[str | Text]:
+    """Return value, interval and n."""
+    if cell is None:
+        return ["", "", ""]
+    shown = shown_value(cell.value, proportion=is_proportion(cell))
+    return [Text(shown, style="bold"), interval_text(cell), f"{cell.n:,}"]
+
+
+def heading(view: RunView) -> RenderableType:
+    """Return the line above a run's table: model, run, and how it was run."""
+    text = Text(view.label, style="bold")
+    shown = [f"run {view.run_id}"] if view.run_id else []
+    text.append("".join(f" · {value}" for value in [*shown, *(value for _, value in view.facts)]), style="not bold dim")
+    return Padding(text, (0, 1))

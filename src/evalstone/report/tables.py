@@ -15,9 +15,10 @@ from evalstone.records import Estimate, JsonValue
 from evalstone.report.cells import (
     Sized,
     chance_cell,
-    interval_text,
+    heading,
     label_cell,
     metric_cell,
+    number_cells,
     plain_table,
     shots_cell,
 )
@@ -25,12 +26,11 @@ from evalstone.report.composites import composite_lines
 from evalstone.report.console import Text
 from evalstone.report.evidence import RunView
 from evalstone.report.floors import floor_notes
-from evalstone.report.layout import Row, leaf_estimates, table_rows
+from evalstone.report.layout import Row, table_rows
 from evalstone.report.many_runs import side_by_side
-from evalstone.report.numbers import counted, is_proportion, shown_value
+from evalstone.report.numbers import counted
 from evalstone.report.run_details import detail_tables, foot_lines
 
-BAR_WIDTHS = (8, 40)
 LONGEST_WORD, SHORTEST_TASK = 18, 12  # columns of a metric and a task where the terminal is narrow
 NUMBERS = ("value", "95% interval", "n")
 GAP = 2  # between columns
@@ -61,37 +61,6 @@ def run_table(views: Sequence[RunView], *, unfold: bool = False, details: bool =
         return Group(*parts, *(detail_tables(rows) if details else []), *notes)
 
     return Sized(laid_out)
-
-
-def heading(view: RunView) -> RenderableType:
-    """Return the line above a run's table: model, run, and how it was run."""
-    text = Text(view.label, style="bold")
-    shown = [f"run {view.run_id}"] if view.run_id else []
-    text.append("".join(f" · {value}" for value in [*shown, *(value for _, value in view.facts)]), style="not bold dim")
-    return Padding(text, (0, 1))
-
-
-def subject_table(view: RunView, group: str | None = None) -> RenderableType:
-    """Return every task (of one group, or of the run), the best first, with its interval drawn to scale."""
-    leaves = sorted(
-        (estimate for estimate in leaf_estimates(view, group) if estimate.value is not None),
-        key=lambda estimate: (estimate.metric, -(estimate.value or 0.0) * (1 if estimate.higher_is_better else -1)),
-    )
-    names = [str(estimate.details.get("alias") or estimate.task) for estimate in leaves]
-
-    def laid_out(width: int) -> RenderableType:
-        bar = max(BAR_WIDTHS[0], min(BAR_WIDTHS[1], width - 2 - max([7, *map(len, names)]) - 36))
-        table = plain_table()
-        table.add_column("subject", overflow="fold")
-        for header in ("value", "95% interval", "n", "chance"):
-            table.add_column(header, justify="right", no_wrap=True)
-        table.add_column(f"0%{'100%':>{bar - 2}}" if any(map(is_proportion, leaves)) else "", no_wrap=True)
-        for name, estimate in zip(names, leaves, strict=True):
-            strip = _strip(estimate, bar) if is_proportion(estimate) else Text("")
-            table.add_row(name, *_numbers(estimate), chance_cell(estimate), strip)
-        return Padding(table, (0, 1))
-
-    return Group(heading(view), Sized(laid_out))
 
 
 def to_json(views: Sequence[RunView]) -> dict[str, JsonValue]:
@@ -164,7 +133,7 @@ def _said(name: str, notes: Sequence[Sequence[str]], views: Sequence[RunView]) -
 def _one_run(rows: Sequence[Row], width: int) -> Padding:
     """Return the table of one run; numbers keep their columns, names are wrapped where they do not fit beside them."""
     columns: dict[str, list[str | Text]] = {"n-shot": [shots_cell(row) for row in rows]}
-    columns |= {header: [_numbers(row.any_cell)[place] for row in rows] for place, header in enumerate(NUMBERS)}
+    columns |= {header: [number_cells(row.any_cell)[place] for row in rows] for place, header in enumerate(NUMBERS)}
     columns["chance"] = [chance_cell(row.any_cell) for row in rows]
     columns = {header: cells for header, cells in columns.items() if header in NUMBERS or any(cells)}
     left = width - 2 - sum(GAP + _widest([header, *cells]) for header, cells in columns.items())
@@ -196,14 +165,6 @@ def _widest(cells: Sequence[str | Text]) -> int:
     return max(len(str(cell)) for cell in cells)
 
 
-def _numbers(cell: Estimate | None) -> list[str | Text]:
-    """Return value, interval and n."""
-    if cell is None:
-        return ["", "", ""]
-    shown = shown_value(cell.value, proportion=is_proportion(cell))
-    return [Text(shown, style="bold"), interval_text(cell), f"{cell.n:,}"]
-
-
 def _prompt_notes(cell: Estimate) -> list[str]:
     details = cell.details
     notes = []
@@ -232,20 +193,3 @@ def _notes(cell: Estimate) -> list[str]:
     if details.get("n_tied"):
         notes.append(f"{counted(details['n_tied'], 'tie')} for the best choice, credit shared")
     return [*notes, *floor_notes(cell)]
-
-
-def _strip(estimate: Estimate, cells: int) -> Text:
-    """Draw the interval as a bar on a scale from 0 to 100 per cent, its value as a point, chance as a mark."""
-    if estimate.value is None or estimate.low is None or estimate.high is None:
-        return Text("")
-
-    def at(share: float) -> int:
-        return min(cells - 1, max(0, int(share * cells)))
-
-    marks = ["·"] * cells
-    for index in range(at(estimate.low), at(estimate.high) + 1):
-        marks[index] = "━"
-    if estimate.chance is not None:
-        marks[at(estimate.chance)] = "┆" if marks[at(estimate.chance)] == "·" else "╂"
-    marks[at(estimate.value)] = "●"
-    return Text("".join(marks))
