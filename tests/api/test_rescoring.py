@@ -1,6 +1,7 @@
 """Stored runs scored again: new rows beside the old ones, no model asked, and refusals that say why."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import evalstone
 from evalstone.api.rescoring import RescoreOptions, rescore_run
 from evalstone.api.run import Run
-from evalstone.errors import PlanError, UnknownName, UsageError
+from evalstone.errors import PlanError, RunBusy, UnknownName, UsageError
 from evalstone.models.fake import FakeModel
 from evalstone.records import GenerateAsk, Output, Request
 from evalstone.runner.execute import score_request
@@ -162,10 +163,10 @@ def test_failed_answers_stay_failed(tmp_path: Path) -> None:
 
 
 def test_two_rescorings_at_once_are_refused(tmp_path: Path) -> None:
-    """The second is told that the run is being written, and leaves it finished."""
+    """The second is told which process is writing the run, and leaves it finished."""
     run = stored_sums(tmp_path)
-    run.store.open_run(run.row.plan, facts={})
-    with pytest.raises(UsageError, match="being written by another process"):
+    run.store.open_run(run.row.plan, facts={}, rescoring=True)
+    with pytest.raises(RunBusy, match=rf"being written by process {os.getpid()} on .* since 20.* UTC"):
         rescore_run(run, options(tmp_path, filters=[LAST]))
     assert run.row.status == "finished"
     assert run.store.score_names(run.id, "sums") == [("strict", "exact_match")]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from evalstone.api.run import Run
-from evalstone.errors import UsageError
+from evalstone.errors import RunBusy, UsageError
 from evalstone.settings import store_url
 from evalstone.store import Problem, RemovedCounts, RunRow, Store
 
@@ -53,15 +53,14 @@ def run_in(store: Store, name: str) -> Run:
 def removable_runs(store: str | None, names: Sequence[str]) -> list[RunRow]:
     """Return the runs of these names, to be removed.
 
-    Raises: UnknownName with the nearest ids; UsageError for a run that a process is writing.
+    Raises: UnknownName with the nearest ids; RunBusy for a run that a process is writing.
     """
     found = find_runs(store, names)
     for row in found:
-        if row.status == "running":
-            last = existing_store(store).attempts(row.run_id)[-1]
-            raise UsageError(
-                f"run {row.short_id} is being written by process {last.process_id} on {last.host}; stop that first "
-                "(one that was killed on another machine cannot be told from here: run it again, and stop that)"
+        if (writer := existing_store(store).writer(row.plan)) is not None:
+            raise RunBusy(
+                f"run {row.short_id} is being written by {writer}; stop that first (of one that was killed on another "
+                "machine this is known once its lease has expired)"
             )
     return found
 

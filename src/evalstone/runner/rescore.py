@@ -7,7 +7,7 @@ and metric is the one that tables show.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from evalstone.errors import PlanError, UsageError
+from evalstone.errors import PlanError, RunBusy
 from evalstone.records import Sample, Score, ScoreStatus, content_hash
 from evalstone.runner.execute import SCORING_HASH, SCORING_VERSION, score_request
 from evalstone.runner.plan import environment
@@ -46,11 +46,11 @@ def rescore(
     Everything is scored before anything is written, so that what cannot be done, or is stopped, leaves the run as it
     was: of a scoring that is there in part, tables would count a part.
 
-    Raises: PlanError where a metric or filter cannot be had from the stored answers; UsageError while the run is being
-        written; StoreError.
+    Raises: PlanError where a metric or filter cannot be had from the stored answers; RunBusy while another process is
+        writing the run; StoreError.
     """
-    if row.status == "running":
-        raise _is_written(row)
+    if (writer := store.writer(row.plan)) is not None:
+        raise RunBusy(f"run {row.short_id} is being written by {writer}; wait until that has ended, then rescore it")
     hashes = {task.name: task.spec_hash for task in row.plan.tasks}
     work = [_Rescoring(store, row, task, scoring_hash_of(task, hashes[task.name]), unsafe_code) for task in tasks]
     for one in work:
@@ -58,20 +58,14 @@ def rescore(
     for one in work:
         one.score()
     last_finished = max((a.attempt_id for a in store.attempts(row.run_id) if a.status == "finished"), default=0)
-    opened = store.open_run(row.plan, facts={**environment(), "rescored": [t.name for t in tasks]}, command=command)
+    facts = {**environment(), "rescored": [task.name for task in tasks]}
+    opened = store.open_run(row.plan, facts=facts, command=command, rescoring=True)
     try:
-        later = store.attempts(row.run_id)[last_finished : opened.attempt_id - 1]
-        if any(attempt.status == "running" for attempt in later):
-            raise _is_written(row)
         for one in work:
             one.write()
     finally:  # the answers are what they were, so the run is as finished as it was, also after a rescoring was killed
         store.close_run(row.run_id, opened.attempt_id, "finished" if last_finished else row.status)
     return [one.result for one in work]
-
-
-def _is_written(row: RunRow) -> UsageError:
-    return UsageError(f"run {row.short_id} is being written by another process; wait until it has ended")
 
 
 class _Rescoring:

@@ -24,6 +24,10 @@ from evalstone.store.lost_file import FileId, file_id, rescue
 from evalstone.store.trouble import explain, translated
 
 BUSY_SECONDS = 30.0  # how long to wait for another writer
+IDLE_SECONDS = 30.0  # after which a server ends the transaction of a writer that was suspended within it
+_LIMITS = text(
+    "SELECT set_config('idle_in_transaction_session_timeout', :idle, true), set_config('lock_timeout', :lock, true)"
+)
 STRUCTURE_LOCK = 0x45564C53  # any number of our own: PostgreSQL's advisory lock of those who hand out ids
 _NETWORK = "nfs nfs4 cifs smb smb2 smb3 smbfs afs ceph lustre gpfs beegfs glusterfs panfs orangefs pvfs2"
 _NETWORK_BY_FUSE = "sshfs glusterfs ceph rclone s3fs gcsfuse juicefs"
@@ -126,6 +130,8 @@ class Database:
         with self._lock, translated(self.shown_url), self._engine.connect() as plain:
             connection = plain.execution_options(evalstone_writes=True)
             with connection.begin():
+                if not self.is_sqlite:
+                    connection.execute(_LIMITS, {"idle": f"{IDLE_SECONDS}s", "lock": f"{BUSY_SECONDS}s"})
                 yield connection
             self._refuse_lost_file(plain)
 
