@@ -61,13 +61,17 @@ def home_folder() -> Path:
     return user_data_path("evalstone", appauthor=False)
 
 
-def store_url(explicit: str | None = None) -> str:
-    """Return the store's URL: the argument, else EVALSTONE_STORE, else SQLite in the home folder."""
+def store_place(explicit: str | None = None) -> str:
+    """Return where the store is: the argument, else EVALSTONE_STORE, else a file in the home folder.
+
+    What holds `://` is a database URL and returned as it is. Anything else is a path, whatever characters it holds,
+    and returned absolute.
+    """
     value = explicit or read("EVALSTONE_STORE")
     if value and "://" in value:
         return value
     path = Path(value).expanduser() if value else home_folder() / "store.sqlite"
-    return f"sqlite:///{path.absolute()}"
+    return str(path.absolute())
 
 
 def cache_folder() -> Path:

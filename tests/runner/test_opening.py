@@ -12,7 +12,7 @@ from pathlib import Path
 from evalstone.store import Store
 
 ROOT = Path(__file__).parents[2]
-LIMIT = 30
+LIMIT = 24
 TASK = "demo_letters_nature"
 PROGRAM = """
 import sys
@@ -115,7 +115,7 @@ def test_a_follower_goes_on_where_a_killed_writer_was(tmp_path: Path) -> None:
 def test_the_command_refuses_with_exit_code_4(tmp_path: Path) -> None:
     """`run --no-wait` names the writer in one line on stderr; `run` without it follows and shows the table."""
     store = tmp_path / "store.sqlite"
-    command = [sys.executable, "-m", "evalstone", "run", "--model", "fake", "--model_args", "delay_ms=250"]
+    command = [sys.executable, "-m", "evalstone", "run", "--model", "fake", "--model_args", "delay_ms=300"]
     command += ["--tasks", TASK, "--limit", str(LIMIT), "--store", str(store)]
     first = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60

@@ -21,6 +21,7 @@ from evalstone.audit.likelihoods import Likelihoods
 from evalstone.audit.prompts import PromptAudit, PromptVariant, askable_items
 from evalstone.audit.prompts import audit_prompts as prompts_of_task
 from evalstone.audit.stored import StoredAudit, audit_plan, stored_audit
+from evalstone.drafts import write_whole
 from evalstone.errors import StoreError, UnknownName, UsageError
 from evalstone.models.model import Model
 from evalstone.records import JsonValue, RunPlan
@@ -212,7 +213,7 @@ def write_json(path: Path, value: JsonValue) -> Path:
     check_ending(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(value, indent=2, ensure_ascii=False, default=str, allow_nan=False) + "\n")
+        write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, default=str, allow_nan=False) + "\n")
     except OSError as error:
         raise StoreError(f"the audit cannot be written to {path}: {error}; name another file") from error
     return path

@@ -9,7 +9,7 @@ it.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from evalstone import settings
 from evalstone.records import Estimate, JsonValue, Output, Request, RunPlan, Sample, Score
@@ -30,6 +30,9 @@ from evalstone.store.rows import (
 )
 from evalstone.store.write import Writer
 
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
 
 class Store:
     """Runs, attempts, requests, outputs, scores and the cache across runs."""
@@ -41,19 +44,19 @@ class Store:
 
     @classmethod
     def open(cls, url: str | None = None, *, read_only: bool = False) -> Self:
-        """Open the store that `settings.store_url(url)` names; make its folder and tables where there are none.
+        """Open the store that `settings.store_place(url)` names; make its folder and tables where there are none.
 
         A store of an earlier version is migrated. With `read_only` nothing is made or migrated.
 
         Raises: SchemaTooNew; StoreError where it is missing (read-only), unreadable, locked, corrupt or another
         program's; MissingExtra if the driver for the server is not installed.
         """
-        return cls(Database.open(settings.store_url(url), read_only=read_only))
+        return cls(Database.open(settings.store_place(url), read_only=read_only))
 
     @staticmethod
     def exists(url: str | None = None) -> bool:
         """Return whether there is something to read; for a server: whether it answers and holds a store."""
-        return Database.exists(settings.store_url(url))
+        return Database.exists(settings.store_place(url))
 
     @classmethod
     def open_to_read(cls, url: str | None = None) -> Self:
@@ -61,7 +64,7 @@ class Store:
 
         Raises: as `open`.
         """
-        return cls.open(url, read_only=not Database.may_be_written(settings.store_url(url)))
+        return cls.open(url, read_only=not Database.may_be_written(settings.store_place(url)))
 
     @property
     def url(self) -> str:
@@ -181,6 +184,27 @@ class Store:
         """
         self._writer.flush()
         runs.close_run(self._database, self._leases, run_id, attempt_id, status, summary)
+
+    def close_rescoring(
+        self,
+        opened: OpenRun,
+        status: str,
+        scored: Sequence[tuple[Sequence[Score], str]],
+        extra: Mapping[str, JsonValue],
+    ) -> None:
+        """Store scores, each batch under the hash of what made it, the run's new `extra`, and the attempt's end.
+
+        All of it is one transaction, so a rescoring that is killed is stored whole or not at all.
+
+        Raises: StoreError, and nothing is stored; LeaseLost if another writer took the run over.
+        """
+        which = (opened.run_id, opened.attempt_id)
+
+        def finish(connection: "Connection") -> None:
+            runs.end_attempt(connection, self._leases, which, status, None, extra)
+
+        self._writer.write_scorings(opened.run_id, scored, finish)
+        self._leases.forget(opened.run_id)
 
     def abandon_run(self, run_id: str) -> None:
         """Write nothing more of a run whose attempt could not be closed, and let others take it over."""

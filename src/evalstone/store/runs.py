@@ -174,28 +174,43 @@ def close_run(
     if status not in END_STATES:
         raise UsageError(f"a run cannot end as '{status}'; expected one of {', '.join(END_STATES)}")
     with database.writing() as connection:
-        number = run_number(connection, run_id)
-        leases.check(connection, run_id, number, only_held=True)
-        this = (attempts.c.run == number) & (attempts.c.number == attempt_id)
-        attempt = connection.execute(select(attempts).where(this)).one_or_none()
-        if attempt is None:
-            raise StoreError(f"run {run_id} has no attempt {attempt_id}; expected the one that open_run returned")
-        ended = now()
-        packed = pack_optional_json(summary)
-        change_row(connection, attempts, attempt, status=status, ended_at=ended, summary=packed)
-        row = connection.execute(select(runs).where(runs.c.id == number)).one()
-        changes: dict[str, Any] = {"updated_at": ended}
-        if not leases.holds(run_id) and holder_of(connection, number) is not None:
-            pass  # a complete run was only looked at, and is being rescored meanwhile
-        elif status == "finished":
-            changes |= {"status": status, "seal": to_json(counts_of(connection, number))}
-        elif row.seal is None:  # a complete run stays so, whatever becomes of a later look at it
-            changes["status"] = status
-        if summary is not None:
-            changes["summary"] = packed
-        change_row(connection, runs, row, **changes)
-        leases.release(connection, run_id)
+        end_attempt(connection, leases, (run_id, attempt_id), status, summary)
     leases.forget(run_id)
+
+
+def end_attempt(
+    connection: Connection,
+    leases: Leases,
+    which: tuple[str, int],
+    status: str,
+    summary: Mapping[str, JsonValue] | None,
+    extra: Mapping[str, JsonValue] | None = None,
+) -> None:
+    """End an attempt, as `close_run` does, inside a transaction; `which` is run id and attempt id."""
+    run_id, attempt_id = which
+    number = run_number(connection, run_id)
+    leases.check(connection, run_id, number, only_held=True)
+    this = (attempts.c.run == number) & (attempts.c.number == attempt_id)
+    attempt = connection.execute(select(attempts).where(this)).one_or_none()
+    if attempt is None:
+        raise StoreError(f"run {run_id} has no attempt {attempt_id}; expected the one that open_run returned")
+    ended = now()
+    packed = pack_optional_json(summary)
+    change_row(connection, attempts, attempt, status=status, ended_at=ended, summary=packed)
+    row = connection.execute(select(runs).where(runs.c.id == number)).one()
+    changes: dict[str, Any] = {"updated_at": ended}
+    if not leases.holds(run_id) and holder_of(connection, number) is not None:
+        pass  # a complete run was only looked at, and is being rescored meanwhile
+    elif status == "finished":
+        changes |= {"status": status, "seal": to_json(counts_of(connection, number))}
+    elif row.seal is None:  # a complete run stays so, whatever becomes of a later look at it
+        changes["status"] = status
+    if summary is not None:
+        changes["summary"] = packed
+    if extra is not None:
+        changes["extra"] = pack_json(dict(extra))
+    change_row(connection, runs, row, **changes)
+    leases.release(connection, run_id)
 
 
 def _add_run(connection: Connection, plan: RunPlan, key: str) -> tuple[int, str]:

@@ -5,7 +5,7 @@ a minute away. A batch that cannot be written stays gathered: once there is spac
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -100,14 +100,37 @@ class Writer:
         with self._lock:
             self._leases.refuse_lost(run_id)
             self._retry()
-            new = list(given)
-            places = self._places_of(run_id, [score.request_id for score in new])
-            for score in new:
-                request, task = places.requests[score.request_id]
-                score_row(score, request, 0)  # an impossible score is refused here, where its maker can be seen
-                self._scores.append((run_id, (task, scoring_hash, score.filter, score.metric), score, request))
-                self._scored.add(request)
-            self._gathered(run_id, places)
+            self._gather_scores(run_id, list(given), scoring_hash)
+            self._gathered(run_id, self._places[run_id])
+
+    def write_scorings(
+        self, run_id: str, scored: Sequence[tuple[Sequence[Score], str]], finish: Callable[[Connection], None]
+    ) -> None:
+        """Store scores under the hashes of what made them, and whatever `finish` does, in one transaction.
+
+        Raises: StoreError, and nothing of it is stored.
+        """
+        with self._lock:
+            self.flush()
+            try:
+                for some, scoring_hash in scored:
+                    self._gather_scores(run_id, some, scoring_hash)
+                with self._database.writing() as connection:
+                    self._write(connection)
+                    finish(connection)
+            except BaseException:
+                self.drop(run_id)
+                raise
+            self._clear()
+
+    def _gather_scores(self, run_id: str, new: Sequence[Score], scoring_hash: str) -> None:
+        places = self._places_of(run_id, [score.request_id for score in new])
+        for score in new:
+            request, task = places.requests[score.request_id]
+            score_row(score, request, 0)  # an impossible score is refused here, where its maker can be seen
+            self._scores.append((run_id, (task, scoring_hash, score.filter, score.metric), score, request))
+            self._scored.add(request)
+        self._touched[run_id] = places
 
     def flush(self) -> None:
         """Write what is gathered.
