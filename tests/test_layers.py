@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "records": {"errors"},
     "registry": {"errors"},
     "hub_access": set(),
+    "drafts": {"settings"},
     # pure middle: each part takes records and gives records, and can be tested alone
     "datasets": {"errors", "settings", "records", "hub_access"},
     "prompts": {"errors", "records", "randomness"},
@@ -64,9 +65,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "judges",
         "store",
     },
-    "report": {"errors", "settings", "records", "prompts", "statistics", "store", "tasks"},
+    "report": {"errors", "drafts", "settings", "records", "prompts", "statistics", "store", "tasks"},
     "interop": {
         "errors",
+        "drafts",
         "settings",
         "records",
         "store",

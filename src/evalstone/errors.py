@@ -3,7 +3,7 @@
 EvalstoneError
 ├─ UsageError   the caller asked the impossible   UnknownName, PlanError, MissingExtra     exit 2
 ├─ DataError    outside data is not as promised   ChecksumMismatch, MalformedSample        exit 3
-├─ StoreError   the store disagrees               SchemaTooNew, HashMismatch               exit 4
+├─ StoreError   the store disagrees               SchemaTooNew, HashMismatch, RunBusy, LeaseLost   exit 4
 └─ ModelError   a request could not be answered                                            exit 5
    ├─ Retryable   asking again later may work     Unreachable, ConnectionLost, TimedOut, RateLimited, ServerFailed,
    │                                              MalformedAnswer
@@ -86,6 +86,14 @@ class SchemaTooNew(StoreError):
 
 class HashMismatch(StoreError):
     """What is stored under a hash does not have that hash."""
+
+
+class RunBusy(StoreError):
+    """Another process is writing the run."""
+
+
+class LeaseLost(StoreError):
+    """Another process took over the run that this one was writing."""
 
 
 class ModelError(EvalstoneError):

@@ -3,6 +3,7 @@
 Nothing else reads os.environ. Values are read when asked for, so a test or a notebook may set them first.
 """
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from evalstone.errors import UsageError
 
+LEASE_SECONDS = 60.0  # renewed three times as often; a machine that swaps or a full disk may be silent for a while
 VERSION = "0.1.0"  # the package's; pyproject.toml says the same, and a test holds them together
 
 
@@ -27,6 +29,9 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("EVALSTONE_STORE", "store to use: a file or a database URL (default: <home>/store.sqlite)"),
     Variable("EVALSTONE_DATA", "folder with <hub path>/<config>/<split>.parquet, used instead of the Hub"),
     Variable("EVALSTONE_THREADS", "CPU threads of the engine (default: as many as the process may use)"),
+    Variable(
+        "EVALSTONE_LEASE_SECONDS", "how long a run's writer may be silent before another takes over (default: 60)"
+    ),
     Variable("EVALSTONE_CODE_CONTAINER", "command of a container that runs model-written code, instead of bubblewrap"),
     Variable("EVALSTONE_BROWSER", "browser that prints a report to PDF (default: Chromium, Chrome, Edge or Brave)"),
     Variable("HF_TOKEN", "token for gated repositories on the Hub"),
@@ -56,13 +61,17 @@ def home_folder() -> Path:
     return user_data_path("evalstone", appauthor=False)
 
 
-def store_url(explicit: str | None = None) -> str:
-    """Return the store's URL: the argument, else EVALSTONE_STORE, else SQLite in the home folder."""
+def store_place(explicit: str | None = None) -> str:
+    """Return where the store is: the argument, else EVALSTONE_STORE, else a file in the home folder.
+
+    What holds `://` is a database URL and returned as it is. Anything else is a path, whatever characters it holds,
+    and returned absolute.
+    """
     value = explicit or read("EVALSTONE_STORE")
     if value and "://" in value:
         return value
     path = Path(value).expanduser() if value else home_folder() / "store.sqlite"
-    return f"sqlite:///{path.absolute()}"
+    return str(path.absolute())
 
 
 def cache_folder() -> Path:
@@ -99,6 +108,23 @@ def thread_count() -> int:
     if not value.isdigit() or int(value) < 1:
         raise UsageError(f"EVALSTONE_THREADS is '{value}'; expected a whole number from 1")
     return int(value)
+
+
+def lease_seconds() -> float:
+    """Return for how long a run's writer may be silent before another process takes the run over. Units: seconds.
+
+    Raises: UsageError if the variable is no number from 1.
+    """
+    value = read("EVALSTONE_LEASE_SECONDS")
+    if value is None:
+        return LEASE_SECONDS
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = math.nan
+    if not 1 <= seconds < math.inf:
+        raise UsageError(f"EVALSTONE_LEASE_SECONDS is '{value}'; expected a number of seconds from 1")
+    return seconds
 
 
 def process_of() -> tuple[int, int]:

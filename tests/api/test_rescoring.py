@@ -1,6 +1,9 @@
 """Stored runs scored again: new rows beside the old ones, no model asked, and refusals that say why."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,8 @@ import pytest
 import evalstone
 from evalstone.api.rescoring import RescoreOptions, rescore_run
 from evalstone.api.run import Run
-from evalstone.errors import PlanError, UnknownName, UsageError
+from evalstone.cli.main import main
+from evalstone.errors import PlanError, RunBusy, UnknownName, UsageError
 from evalstone.models.fake import FakeModel
 from evalstone.records import GenerateAsk, Output, Request
 from evalstone.runner.execute import score_request
@@ -162,10 +166,10 @@ def test_failed_answers_stay_failed(tmp_path: Path) -> None:
 
 
 def test_two_rescorings_at_once_are_refused(tmp_path: Path) -> None:
-    """The second is told that the run is being written, and leaves it finished."""
+    """The second is told which process is writing the run, and leaves it finished."""
     run = stored_sums(tmp_path)
-    run.store.open_run(run.row.plan, facts={})
-    with pytest.raises(UsageError, match="being written by another process"):
+    run.store.open_run(run.row.plan, facts={}, rescoring=True)
+    with pytest.raises(RunBusy, match=rf"being written by process {os.getpid()} on .* since 20.* UTC"):
         rescore_run(run, options(tmp_path, filters=[LAST]))
     assert run.row.status == "finished"
     assert run.store.score_names(run.id, "sums") == [("strict", "exact_match")]
@@ -187,6 +191,51 @@ def test_a_rescoring_that_is_stopped_leaves_the_run_as_it_was(tmp_path: Path, mo
         rescore_run(run, options(tmp_path, filters=[LAST]))
     assert run.row.status == "finished"
     assert run.store.score_names(run.id, "sums") == [("strict", "exact_match")]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import evalstone.report.from_store as from_store
+from evalstone.api.rescoring import rescore_stored
+from tests.api.test_rescoring import LAST, options
+from_store.save_summary_of = lambda *given: os.kill(os.getpid(), signal.SIGKILL)  # the commit is behind it
+rescore_stored(sys.argv[1], "last", options(Path(sys.argv[2]), filters=[LAST]))
+"""
+
+
+def killed_rescoring(run: Run, folder: Path) -> str:
+    """Rescore a stored run in a process that is killed right after its commit; return the store's place."""
+    place = run.store.url.removeprefix("sqlite:///")
+    command = [sys.executable, "-c", KILLED, place, str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == -9, done.stderr
+    return place
+
+
+def test_a_rescoring_killed_after_its_commit_is_finished_by_the_next_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`show` sums up the scores that a killed rescoring stored: the run is finished, sound and up to date."""
+    run = stored_sums(tmp_path)
+    place = killed_rescoring(run, tmp_path)
+    assert [estimate.filter for estimate in run.estimates] == ["strict"]
+    assert main(["show", "last", "--store", place]) == 0
+    assert "last" in capsys.readouterr().out
+    assert run.estimate("sums", "exact_match,last").value == 1.0
+    assert run.row.status == "finished"
+    assert [attempt["status"] for attempt in run.attempts()] == ["finished", "finished"]
+    assert run.verify() == []
+    assert "summary_due" not in run.row.extra
+
+
+def test_the_run_s_own_command_finishes_a_killed_rescoring(tmp_path: Path) -> None:
+    """The same evaluation again asks nothing and sums up what the killed rescoring stored."""
+    killed_rescoring(stored_sums(tmp_path), tmp_path)
+    again = evalstone.evaluate(Calculator(), str(tmp_path / "sums.yaml"))
+    assert again.result is not None
+    assert again.result.was_stored
+    assert again.estimate("sums", "exact_match,last").value == 1.0
 
 
 def test_a_run_whose_rescoring_was_killed_is_finished_by_the_next(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_a_run_that_is_written_is_not_removed(tmp_path: Path, capsys: pytest.Cap
     with Store.open(place) as store:
         examples.fill(store, examples.plan())
         running = examples.fill(store, examples.plan(("words",)), finish=False)
-        assert main(["rm", "last~1", "last", "-y", "--store", place]) == 2
+        assert main(["rm", "last~1", "last", "-y", "--store", place]) == 4
         said = capsys.readouterr().err
         assert f"run {running[:8]} is being written by process" in said
         assert len(store.runs()) == 2

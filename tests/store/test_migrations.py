@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from sqlalchemy import inspect
 
-from evalstone.errors import StoreError
+from evalstone.errors import RunBusy, StoreError
 from evalstone.store import Store, migrate
 from evalstone.store.schema import HEAD, VERSION_TABLE, metadata
 from tests.store import examples
@@ -18,7 +19,7 @@ NEXT_REVISION = '''"""A revision that the future may bring."""
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision, branch_labels, depends_on = "0002", "0001", None, None
+revision, down_revision, branch_labels, depends_on = "0003", "0002", None, None
 
 
 def upgrade() -> None:
@@ -60,17 +61,49 @@ def test_a_store_of_the_first_revision_is_read(path: Path) -> None:
         assert found == examples.outputs_for(examples.requests("words", 3)[2])
 
 
+def test_a_run_that_the_first_revision_left_running_goes_on(path: Path) -> None:
+    """A run without a lease, from before there were leases, is nobody's: the next writer takes the first one."""
+    with sqlite3.connect(path) as connection:
+        connection.executescript(FIRST_REVISION.read_text(encoding="utf-8"))
+        connection.execute("UPDATE runs SET status = 'running', seal = NULL")
+        connection.execute("UPDATE attempts SET status = 'running', ended_at = NULL")
+    connection.close()
+    with Store.open(str(path)) as store, Store.open(str(path)) as other:
+        assert store.run("last").status == "interrupted"
+        run = store.open_run(examples.plan(("letters", "words"), n_samples=3), facts={})
+        assert store.run("last").status == "running"
+        with pytest.raises(RunBusy):
+            other.open_run(examples.plan(("letters", "words"), n_samples=3), facts={})
+        store.close_run(run.run_id, run.attempt_id, "finished")
+
+
+def test_a_server_of_the_first_revision_is_migrated(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On PostgreSQL the migration from the first revision makes the present schema too."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(migrate, "TARGET", "0001")
+        earlier.setattr(migrate, "HEAD", "0001")
+        with Store.open(postgres_url) as store, store._database.reading() as connection:
+            assert migrate.version_of(connection) == "0001"
+            assert not inspect(connection).has_table("run_leases")
+    with Store.open(postgres_url) as store:
+        with store._database.reading() as connection:
+            context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+            assert (migrate.version_of(connection), compare_metadata(context, metadata)) == (HEAD, [])
+        examples.fill(store, examples.plan())
+        assert store.verify() == []
+
+
 @pytest.fixture
 def next_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Let there be a second revision; return its file, to be written."""
+    """Let there be a revision after the present one; return its file, to be written."""
     folder = tmp_path / "migrations"
     (folder / "versions").mkdir(parents=True)
-    for source in (migrate.MIGRATIONS / "env.py", *(migrate.MIGRATIONS / "versions").glob("r0001*.py")):
+    for source in (migrate.MIGRATIONS / "env.py", *(migrate.MIGRATIONS / "versions").glob("r0*.py")):
         target = folder / source.relative_to(migrate.MIGRATIONS)
         target.write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
     monkeypatch.setattr(migrate, "MIGRATIONS", folder)
-    monkeypatch.setattr(migrate, "HEAD", "0002")
-    return folder / "versions" / "r0002_next.py"
+    monkeypatch.setattr(migrate, "HEAD", "0003")
+    return folder / "versions" / "r0003_next.py"
 
 
 def test_an_older_store_is_migrated_when_it_is_opened(
@@ -78,15 +111,15 @@ def test_an_older_store_is_migrated_when_it_is_opened(
 ) -> None:
     """Opening brings an older schema up to date and keeps every row valid."""
     with monkeypatch.context() as earlier:
-        earlier.setattr(migrate, "HEAD", "0001")
+        earlier.setattr(migrate, "HEAD", HEAD)
         with Store.open(url) as store:
             run_id = examples.fill(store, examples.plan())
     next_revision.write_text(NEXT_REVISION.format(then="pass"))
-    with pytest.raises(StoreError, match="schema 0001 and this version needs 0002; open it once for writing"):
+    with pytest.raises(StoreError, match="schema 0002 and this version needs 0003; open it once for writing"):
         Store.open(url, read_only=True)
     with Store.open(url) as store:
         with store._database.reading() as connection:
-            assert migrate.version_of(connection) == "0002"
+            assert migrate.version_of(connection) == "0003"
         assert store.verify() == []
         assert len(list(store.scores(run_id))) == 16
 
@@ -94,16 +127,16 @@ def test_an_older_store_is_migrated_when_it_is_opened(
 def test_a_migration_that_fails_changes_nothing(url: str, next_revision: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A migration that breaks off half-way leaves the store as it was, so the earlier version still reads it."""
     with monkeypatch.context() as earlier:
-        earlier.setattr(migrate, "HEAD", "0001")
+        earlier.setattr(migrate, "HEAD", HEAD)
         with Store.open(url) as store:
             examples.fill(store, examples.plan())
     next_revision.write_text(NEXT_REVISION.format(then='op.execute("UPDATE no_such_table SET x = 1")'))
     with pytest.raises(StoreError, match="no_such_table"):
         Store.open(url)
-    monkeypatch.setattr(migrate, "HEAD", "0001")
+    monkeypatch.setattr(migrate, "HEAD", HEAD)
     with Store.open(url) as store:
         with store._database.reading() as connection:
-            assert migrate.version_of(connection) == "0001"
+            assert migrate.version_of(connection) == HEAD
             context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
             assert compare_metadata(context, metadata) == []
         assert store.verify() == []

@@ -28,7 +28,7 @@ def test_the_default_store_is_in_the_home_folder(own_home: Path) -> None:
     """Without a URL the store is the one that the settings name."""
     assert not Store.exists()
     with Store.open() as store:
-        assert store.url == settings.store_url()
+        assert store.url == f"sqlite:///{settings.store_place()}"
     assert (own_home / "store.sqlite").is_file()
     assert Store.exists()
 

@@ -13,6 +13,7 @@ from tests.store import examples
 def test_the_same_plan_is_the_same_run(store: Store) -> None:
     """Opening a plan again begins another attempt of its run; another model is another run."""
     first = store.open_run(examples.plan(), facts={"torch": "2.12"})
+    store.close_run(first.run_id, first.attempt_id, "interrupted")
     again = store.open_run(examples.plan(), facts={"torch": "2.13"})
     other = store.open_run(examples.plan(content="b"), facts={})
     assert (first.is_new, first.n_attempts) == (True, 1)
@@ -26,7 +27,9 @@ def test_a_name_is_no_part_of_the_run(store: Store) -> None:
     """The same weights under another path continue the same run."""
     plan = examples.plan()
     moved = replace(plan, model=replace(plan.model, name="/elsewhere/model"))
-    assert store.open_run(plan, facts={}).run_id == store.open_run(moved, facts={}).run_id
+    first = store.open_run(plan, facts={})
+    store.close_run(first.run_id, first.attempt_id, "interrupted")
+    assert store.open_run(moved, facts={}).run_id == first.run_id
 
 
 def test_run_ids_that_begin_alike_are_made_longer(store: Store) -> None:
@@ -104,6 +107,7 @@ def test_a_retried_answer_takes_the_place_of_the_failed_one(store: Store) -> Non
     store.add(run.run_id, 1, [*good[:3], Output("letters/0/0", 3, error="timed out", error_kind="Retryable")])
     store.add_scores(run.run_id, examples.scores_for(asked[0]), examples.SCORING)
     assert store.unscored(run.run_id, examples.SCORING) == []
+    store.close_run(run.run_id, run.attempt_id, "incomplete")
     again = store.open_run(examples.plan(), facts={})
     store.add(run.run_id, again.attempt_id, [good[3]])
     assert store.outputs_of(run.run_id, ["letters/0/0"]) == {"letters/0/0": good}

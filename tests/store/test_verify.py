@@ -118,8 +118,8 @@ def key_parts(table: str, key: list[Any]) -> Iterator[tuple[Any, Any]]:
 @pytest.mark.parametrize("table", [table.name for table in metadata.sorted_tables])
 def test_a_missing_row_is_found(damaged: Path, table: str) -> None:
     """Of a finished run no row can go unnoticed (an estimate can: it is derived, and replaced as a whole)."""
-    if table == "estimates":
-        pytest.skip("estimates are derived from scores and are replaced as a whole")
+    if table in {"estimates", "run_leases"}:
+        pytest.skip("estimates are derived from scores, and a run that nobody writes needs no lease")
     keys = [key.name for key in metadata.tables[table].primary_key.columns]
     with closing(sqlite3.connect(damaged)) as connection, connection:
         (first, *_) = connection.execute(f"SELECT {', '.join(keys)} FROM {table} ORDER BY 1 DESC").fetchall()
@@ -137,7 +137,7 @@ def content_of(path: Path) -> list[str] | None:
             return [
                 repr(row) for table in tables for row in sorted(connection.execute(f"SELECT * FROM {table}"), key=repr)
             ]
-    except (sqlite3.Error, OverflowError):
+    except (sqlite3.Error, OverflowError, UnicodeDecodeError):  # the last: the name of a column
         return None
 
 
@@ -148,7 +148,7 @@ def test_any_byte_of_the_file_may_be_damaged(damaged: Path) -> None:
     assert before is not None
     places = random.Random(20260101)
     n_seen = 0
-    for _ in range(150):
+    for _ in range(200):
         place, bit = places.randrange(100, len(whole)), places.randrange(8)
         raw = bytearray(whole)
         raw[place] ^= 1 << bit

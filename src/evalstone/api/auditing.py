@@ -21,10 +21,12 @@ from evalstone.audit.likelihoods import Likelihoods
 from evalstone.audit.prompts import PromptAudit, PromptVariant, askable_items
 from evalstone.audit.prompts import audit_prompts as prompts_of_task
 from evalstone.audit.stored import StoredAudit, audit_plan, stored_audit
+from evalstone.drafts import write_whole
 from evalstone.errors import StoreError, UnknownName, UsageError
 from evalstone.models.model import Model
-from evalstone.records import JsonValue
+from evalstone.records import JsonValue, RunPlan
 from evalstone.registry import nearest
+from evalstone.runner.opening import RunOpener
 from evalstone.runner.plan import PreparedRun, render_of
 from evalstone.store import Store
 from evalstone.tasks.bound import BoundTask
@@ -87,7 +89,7 @@ def _contamination(
     facts = settings_json(settings, identity, None if control_task is None else control_task.plan)
     store = open_store(options)
     with ExitStack() as stack:
-        opened = partial(_opened, stack, store, facts, options.get("command"))
+        opened = partial(_opened, stack, partial(_opener, store, told, options), facts, options.get("command"))
         audit = opened(CONTAMINATION, *asked)
         found = contamination_of_tasks(
             Likelihoods(asked[0], audit.answer),
@@ -103,11 +105,16 @@ def _contamination(
 
 
 def _opened(
-    stack: ExitStack, store: Store, facts: Mapping[str, JsonValue], command: str | None, kind: str, model: Model,
-    prepared: PreparedRun,
+    stack: ExitStack, opener: Callable[[RunPlan], RunOpener], facts: Mapping[str, JsonValue], command: str | None,
+    kind: str, model: Model, prepared: PreparedRun,
 ) -> StoredAudit:  # fmt: skip
     """Return an audit of this kind, closed when the stack is."""
-    return stack.enter_context(stored_audit(store, model, audit_plan(prepared.plan, kind, facts), command))
+    plan = audit_plan(prepared.plan, kind, facts)
+    return stack.enter_context(stored_audit(opener(plan), model, command))
+
+
+def _opener(store: Store, told: Told, options: EvaluateOptions, plan: RunPlan) -> RunOpener:
+    return RunOpener(store, plan, options.get("wait", True), told)
 
 
 def audit_prompts(
@@ -138,7 +145,7 @@ def audit_prompts(
         own: EvaluateOptions = options if number == 0 else {**options, "model_args": {}}
         answering, prepared = prepare_run(model, tasks, own)
         plan = audit_plan(prepared.plan, PROMPTS, {"systems": list(chosen), "forms": forms_hash()})
-        with stored_audit(store, answering, plan, options.get("command")) as audit:
+        with stored_audit(_opener(store, told, options, plan), answering, options.get("command")) as audit:
             found += _prompts_of(audit, answering, prepared, _Systems(chosen, tasks, own), told)
         told(where_kept(store, audit.run_id))
         answering.close()
@@ -206,7 +213,7 @@ def write_json(path: Path, value: JsonValue) -> Path:
     check_ending(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(value, indent=2, ensure_ascii=False, default=str, allow_nan=False) + "\n")
+        write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, default=str, allow_nan=False) + "\n")
     except OSError as error:
         raise StoreError(f"the audit cannot be written to {path}: {error}; name another file") from error
     return path

@@ -6,6 +6,7 @@ from typing import Any
 
 from evalstone.api.run import Run
 from evalstone.api.stored import existing_store, run_in
+from evalstone.drafts import write_whole
 from evalstone.errors import StoreError, UsageError
 from evalstone.records import JsonValue
 
@@ -85,7 +86,7 @@ def write_junit(path: Path, comparison: Any, results: Sequence[Any], rates: Sequ
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(junit_xml(comparison, results, win_rate_lines(rates)), encoding="utf-8")
+        write_whole(path, junit_xml(comparison, results, win_rate_lines(rates)))
     except OSError as error:
         raise StoreError(f"the gates cannot be written to {path}: {error}; name another file with --junit") from error
 

@@ -14,6 +14,7 @@ from evalstone.models.create import create_model
 from evalstone.models.model import Model
 from evalstone.models.worker_process import serve_if_launched
 from evalstone.runner.execute import execute
+from evalstone.runner.opening import no_notice
 from evalstone.runner.plan import PreparedRun, prepare, render_of
 from evalstone.store import Store
 from evalstone.tasks.catalog import Catalog
@@ -39,16 +40,24 @@ def evaluate(model: Any, tasks: str | Sequence[str] = (), **options: Unpack[Eval
         raise SystemExit(0)
     store = open_store(options)
     answering, prepared = prepare_run(model, tasks, options)
-    if notify := options.get("notify"):
-        for line in (*prepared.selection.notes, *idle_gen_kwargs(options.get("gen_kwargs") or {}, prepared.plan.tasks)):
-            notify(line)
-    result = execute(prepared, answering, store, observe=options.get("observe"), command=options.get("command"))
+    notify = options.get("notify") or no_notice
+    for line in (*prepared.selection.notes, *idle_gen_kwargs(options.get("gen_kwargs") or {}, prepared.plan.tasks)):
+        notify(line)
+    result = execute(
+        prepared,
+        answering,
+        store,
+        observe=options.get("observe"),
+        command=options.get("command"),
+        wait=options.get("wait", True),
+        notify=notify,
+    )
     run = Run(store, result.run_id, result, prepared.selection.notes)
     run.summarise(prepared)
     if options.get("question_blind"):
         from evalstone.api.floors import add_question_blind
 
-        add_question_blind(run, answering, prepared, options.get("notify") or (lambda _: None))
+        add_question_blind(run, answering, prepared, notify)
     return run
 
 

@@ -1,11 +1,11 @@
 """A stored run in the form that others read, chosen by how the file's name ends."""
 
 import shutil
-import tempfile
 from pathlib import Path
 
 from evalstone.api.run import Run
 from evalstone.api.stored import open_run
+from evalstone.drafts import draft_folder, whole_file, write_whole
 from evalstone.errors import StoreError, UsageError
 
 FORMATS = {
@@ -47,18 +47,20 @@ def _write(run: Run, place: Path) -> list[Path]:
 
         return [write_run_file(run.store, run.id, place)]
     if place.suffix == ".json":
-        with tempfile.TemporaryDirectory() as folder:
+        with draft_folder() as folder:
             (written,) = run.write_lm_eval_files(folder)
-            shutil.copyfile(written, place)
+            with whole_file(place) as draft:
+                shutil.copyfile(written, draft)
         return [place]
     run.refuse_without_results()
     rows = tables.estimate_rows(run.store, run.id)
     if place.suffix == ".parquet":
-        tables.write_parquet(place, rows)
+        with whole_file(place) as draft:
+            tables.write_parquet(draft, rows)
         return [place]
     if place.suffix == ".yaml":
         text = tables.model_index(run.store, run.id)
     else:
         text = {".csv": tables.to_csv, ".md": tables.to_markdown, ".tex": tables.to_latex}[place.suffix](rows)
-    place.write_text(text, encoding="utf-8")
+    write_whole(place, text)
     return [place]

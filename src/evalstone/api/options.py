@@ -49,6 +49,7 @@ class EvaluateOptions(TypedDict, total=False):
     cluster: str | None  # address of the Ray cluster that they are placed on; None: this machine
     observe: Observer | None  # told how far the run is
     notify: Callable[[str], None] | None  # told, before anything is asked, what was guessed or replaced
+    wait: bool  # follow another process that is writing the same run until it ends (default), or raise RunBusy
     question_blind: bool  # ask multiple choice tasks without their questions too: a floor beside the value
     confirm_unsafe_code: bool  # let tasks run code that the model wrote
     command: str | None  # kept with the attempt

@@ -6,7 +6,6 @@ arithmetic (|Δ| <= 1e-4 + eps |log-likelihood| nats, eps by dtype) are the same
 """
 
 import math
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, cast
 from evalstone.api.evaluate import evaluate, prepare_run
 from evalstone.api.options import EvaluateOptions
 from evalstone.api.run import Run
+from evalstone.drafts import draft_folder
 from evalstone.errors import UsageError
 from evalstone.models.create import arguments_of
 from evalstone.records import JsonValue, Output, RunPlan
@@ -79,7 +79,7 @@ def reproduce(run: Run, tasks: Sequence[str] = (), **options: Any) -> Reproducti
     names = list(tasks) or _names(run, options.get("include_path") or ())
     options = {**_options(plan), **options}
     options["num_fewshot"] = _shots(plan, names, options)
-    with tempfile.TemporaryDirectory(prefix="evalstone-reproduce-") as folder:
+    with draft_folder() as folder:
         again = evaluate(plan.model.kind, names, **options, store=f"{folder}/run.sqlite")
         try:
             return compare_with_copy(run, again)

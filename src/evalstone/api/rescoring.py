@@ -83,7 +83,7 @@ def _shown(value: float | None) -> str:
 def rescore_stored(store: str | None, name: str, options: RescoreOptions) -> Rescored:
     """Score a stored run again, by its name; see `rescore_run`."""
     opened = existing_store(store)
-    return rescore_run(run_in(opened, name), options)
+    return rescore_run(run_in(opened, name, rescoring=True), options)
 
 
 def rescore_run(run: Run, options: RescoreOptions) -> Rescored:
@@ -92,7 +92,7 @@ def rescore_run(run: Run, options: RescoreOptions) -> Rescored:
     Raises: UnknownName for a task, filter or metric that is not known; PlanError where the stored answers do not give
         what is asked for, or were given to another question than the task file asks now.
     """
-    from evalstone.report.from_store import save_summary_of
+    from evalstone.report.from_store import SUMMARY_DUE, save_summary_of
     from evalstone.report.rescored import add_rescored, rescored_entry
     from evalstone.report.task_facts import lacking_aggregations, own_aggregations
 
@@ -106,10 +106,14 @@ def rescore_run(run: Run, options: RescoreOptions) -> Rescored:
             f"name the folder of {row.extra['tasks'][lacking[0][0]].get('source')} with --include_path"
         )
     before = run.estimates
-    results = rescore(run.store, row, tasks, unsafe_code=options.unsafe_code, command=options.command)
     names = {task.name: [(e.filter, e.metric) for e in before if e.task == task.name] for task in tasks}
-    entries = [rescored_entry(one.task, one.scoring_hash, one.names, names[one.task.name]) for one in results]
-    save_summary_of(run.store, run.id, add_rescored(run.row.extra, entries, SCORING_HASH), own)
+
+    def facts_of(results: Sequence[RescoredTask]) -> dict[str, JsonValue]:
+        entries = [rescored_entry(one.task, one.scoring_hash, one.names, names[one.task.name]) for one in results]
+        return {**add_rescored(row.extra, entries, SCORING_HASH), SUMMARY_DUE: True}
+
+    results = rescore(run.store, row, tasks, facts_of, unsafe_code=options.unsafe_code, command=options.command)
+    save_summary_of(run.store, run.id, run.row.extra, own)
     return Rescored(run, results, before)
 
 

@@ -52,9 +52,10 @@ class Run:
         A run that was stored without a suite that is asked for now is summarised again: its answers are the same.
         """
         from evalstone.report.composites import holds_suites
-        from evalstone.report.from_store import save_summary
+        from evalstone.report.from_store import SUMMARY_DUE, save_summary
 
-        known = self.result is not None and self.result.was_stored and self.estimates
+        is_due = self.row.extra.get(SUMMARY_DUE)
+        known = self.result is not None and self.result.was_stored and self.estimates and not is_due
         if not known or not holds_suites(self.row.extra, prepared.selection):
             save_summary(self.store, self.id, prepared.selection, prepared.bound)
 

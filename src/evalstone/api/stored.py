@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from evalstone.api.run import Run
-from evalstone.errors import UsageError
-from evalstone.settings import store_url
+from evalstone.errors import RunBusy, UsageError
+from evalstone.settings import store_place
 from evalstone.store import Problem, RemovedCounts, RunRow, Store
 
 
@@ -14,7 +14,7 @@ def existing_store(store: str | None) -> Store:
     Raises: UsageError where there is none.
     """
     if not Store.exists(store):
-        where = store_url(store).removeprefix("sqlite:///")
+        where = store_place(store).removeprefix("sqlite:///")
         raise UsageError(f"there is no store at {where}; the first `evalstone run` makes it, --store names another")
     return Store.open_to_read(store)
 
@@ -38,30 +38,35 @@ def open_run(store: str | None, name: str) -> Run:
     return run_in(existing_store(store), name)
 
 
-def run_in(store: Store, name: str) -> Run:
+def run_in(store: Store, name: str, *, rescoring: bool = False) -> Run:
     """Return the run of this name (id, unique beginning, `last`, `last~1`).
+
+    What a killed rescoring left to be summed up is summed up first, unless the run is about to be rescored.
 
     Raises: UnknownName with the nearest ids; UsageError for an audit, which has no scores to show or to compare.
     """
+    from evalstone.report.from_store import finish_summary
+
     row = store.run(name)
     if row.plan.audit is not None:
         what = f"{row.short_id} is an audit ({row.plan.audit}), and this takes a run"
         raise UsageError(f"{what}; see it: evalstone show {row.short_id}")
+    if not rescoring:
+        finish_summary(store, row)
     return Run(store, row.run_id)
 
 
 def removable_runs(store: str | None, names: Sequence[str]) -> list[RunRow]:
     """Return the runs of these names, to be removed.
 
-    Raises: UnknownName with the nearest ids; UsageError for a run that a process is writing.
+    Raises: UnknownName with the nearest ids; RunBusy for a run that a process is writing.
     """
     found = find_runs(store, names)
     for row in found:
-        if row.status == "running":
-            last = existing_store(store).attempts(row.run_id)[-1]
-            raise UsageError(
-                f"run {row.short_id} is being written by process {last.process_id} on {last.host}; stop that first "
-                "(one that was killed on another machine cannot be told from here: run it again, and stop that)"
+        if (writer := existing_store(store).writer(row.plan)) is not None:
+            raise RunBusy(
+                f"run {row.short_id} is being written by {writer}; stop that first (of one that was killed on another "
+                "machine this is known once its lease has expired)"
             )
     return found
 

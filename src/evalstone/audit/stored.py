@@ -13,8 +13,9 @@ from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type
 from evalstone.models.model import Model
 from evalstone.records import AUDIT, JsonValue, Output, Request, RollingAsk, RunPlan, content_hash
 from evalstone.runner.asking import Asking, attempted
+from evalstone.runner.opening import RunOpener
 from evalstone.runner.plan import environment
-from evalstone.store import OpenRun, RunRow, Store
+from evalstone.store import OpenRun, RunRow
 
 __all__ = ["Keep", "StoredAudit", "audit_plan", "kept_parts", "made_anew", "plain", "restored", "stored_audit"]
 
@@ -77,12 +78,13 @@ class StoredAudit:
 
 
 @contextmanager
-def stored_audit(store: Store, model: Model, plan: RunPlan, command: str | None = None) -> Iterator[StoredAudit]:
+def stored_audit(opener: RunOpener, model: Model, command: str | None = None) -> Iterator[StoredAudit]:
     """Open an audit by its plan (see `audit_plan`), and close it at the end as a run's attempt is closed.
 
     Raises: StoreError if the store cannot be written; what ends it early. What was answered by then is kept.
     """
-    opened = store.open_run(plan, facts=environment(), command=command)
+    store = opener.store
+    opened = opener.open(facts=environment(), command=command)
     asking = Asking(store, model, opened)
     if opened.is_complete:
         yield StoredAudit(asking, opened)

@@ -19,6 +19,7 @@ _ASKING: tuple[Callable[[F], F], ...] = (
     click.option("--data_dir", metavar="DIR", help="Local data, as in `run`."),
     click.option("--include_path", multiple=True, metavar="DIR", help="Folder with task files; their code may run."),
     click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes that answer."),
+    click.option("--no_wait", is_flag=True, help="Refuse where another process is writing the same audit."),
     click.option("--quiet", "-q", is_flag=True, help="Do not say what is being asked."),
 )
 shots_option = click.option(
@@ -159,7 +160,7 @@ def calibration(run: str, tasks: tuple[str, ...], store: str | None, **given: An
 def _evaluate_options(given: Mapping[str, Any]) -> dict[str, Any]:
     names = ("model_args", "limit", "data_dir", "include_path", "workers", "num_fewshot", "store")
     command = shlex.join(["evalstone", *sys.argv[1:]])
-    return {**{name: given[name] for name in names if name in given}, "command": command}
+    return {**{name: given[name] for name in names if name in given}, "wait": not given["no_wait"], "command": command}
 
 
 def _teller(given: Mapping[str, Any]) -> Callable[[str], None]:

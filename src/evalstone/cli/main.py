@@ -15,6 +15,7 @@ import click
 from evalstone.cli.output import echo
 from evalstone.cli.signals import Terminated, heeding_signals
 from evalstone.cli.spelling import normalise, with_command
+from evalstone.drafts import remove_leftovers
 from evalstone.errors import EvalstoneError
 from evalstone.report.plain_text import printable
 
@@ -92,6 +93,7 @@ def cli() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    remove_leftovers()
     try:
         with heeding_signals():
             result = cli.main(args=with_command(words, list(COMMANDS)), prog_name="evalstone", standalone_mode=False)

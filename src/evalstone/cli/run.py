@@ -59,6 +59,7 @@ def _config_path(args: list[str]) -> Path | None:
     help="Put multiple choice as letter, text or cot; several, and several --num_fewshot 0,5, are compared.",
 )
 @details_option
+@click.option("--no_wait", is_flag=True, help="Refuse (exit code 4) where another process is writing the same run.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
 @json_option
 def run(as_json: bool, quiet: bool, **given: Any) -> int:
@@ -77,7 +78,7 @@ def run(as_json: bool, quiet: bool, **given: Any) -> int:
     if given["output_path"] is not None:
         check_place(given["output_path"], "--output_path")
     kind, arguments = model_arguments(given)
-    options = {**evaluate_options(given), "question_blind": given["question_blind"]}
+    options = {**evaluate_options(given), "question_blind": given["question_blind"], "wait": not given["no_wait"]}
     command = shlex.join(["evalstone", *sys.argv[1:]])
     if given["write_out"]:
         _write_out(kind, given["tasks"], arguments, options, to_stderr=as_json)
@@ -99,7 +100,7 @@ def _run_promptings(given: Mapping[str, Any], *, quiet: bool, as_json: bool) -> 
     shots = given["num_fewshot"]
     counts = shots if isinstance(shots, tuple) else (0 if shots is None else shots,)
     kind, arguments = model_arguments(given)
-    options = evaluate_options({**given, "num_fewshot": None})
+    options = {**evaluate_options({**given, "num_fewshot": None}), "wait": not given["no_wait"]}
     ways = [way.strip() for way in given["prompting"].split(",") if way.strip()]
     command = shlex.join(["evalstone", *sys.argv[1:]])
     with ProgressLine(quiet=quiet or as_json) as progress:

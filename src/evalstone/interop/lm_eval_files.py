@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from evalstone.drafts import whole_file
 from evalstone.errors import StoreError, UsageError
 from evalstone.interop.lm_eval_results import results_mapping, tracker_mapping
 from evalstone.interop.lm_eval_samples import sample_lines, task_hash
@@ -80,5 +81,5 @@ def _places(path: Path, model: str, stamp: str) -> tuple[Path, Path]:
 
 
 def _write(path: Path, texts: list[str]) -> None:
-    with path.open("w", encoding="utf-8", errors="surrogatepass") as file:
+    with whole_file(path) as draft, draft.open("w", encoding="utf-8", errors="surrogatepass") as file:
         file.writelines(texts)

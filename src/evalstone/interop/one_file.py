@@ -6,10 +6,10 @@ here, hashes derived anew. Each attempt's facts are kept under `copied`; the cop
 """
 
 import shutil
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+from evalstone.drafts import draft_folder, whole_file
 from evalstone.errors import DataError, StoreError
 from evalstone.records import JsonValue, content_hash
 from evalstone.store import SampleRecord, Store
@@ -34,11 +34,8 @@ def write_run_file(store: Store, run_id: str, path: Path) -> Path:
     Raises: StoreError if it cannot be written.
     """
     try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".export-") as folder:
-            place = Path(folder) / "run.sqlite"
-            with Store.open(str(place)) as target:
-                copy_run(store, target, run_id)
-            place.replace(path)
+        with whole_file(path) as draft, Store.open(str(draft)) as target:
+            copy_run(store, target, run_id)
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error}; name another place with -o") from error
     return path
@@ -49,9 +46,15 @@ def read_run_file(store: Store, path: Path) -> tuple[str, bool]:
 
     Raises: DataError, and nothing is stored, where the file is no exported run or does not verify.
     """
-    with tempfile.TemporaryDirectory(prefix="evalstone-import-") as folder:
-        place = Path(folder) / "run.sqlite"
-        shutil.copyfile(path, place)  # opening may migrate it, and the file given stays as it is
+    with draft_folder() as folder:
+        place = folder / "run.sqlite"
+        try:
+            shutil.copyfile(path, place)  # opening may migrate it, and the file given stays as it is
+        except OSError as error:
+            raise StoreError(
+                f"{path} cannot be copied to {folder.parent} to be read: {error}; free some space there, or name "
+                "another folder for temporary files with TMPDIR"
+            ) from error
         try:
             source = Store.open(str(place))
             found = source.runs()

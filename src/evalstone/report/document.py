@@ -7,6 +7,7 @@ section that a paper can quote, and what the numbers cannot say.
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from evalstone.drafts import write_whole
 from evalstone.errors import StoreError, UsageError
 from evalstone.report.blocks import Block, Bullets, Heading, Paragraph
 from evalstone.report.blocks_html import html_page
@@ -102,7 +103,7 @@ def _limits(contents: ReportContents) -> list[str]:
 
 
 def _write_html(place: Path, blocks: list[Block], title: str) -> None:
-    place.write_text(html_page(blocks, title, FOOT), encoding="utf-8")
+    write_whole(place, html_page(blocks, title, FOOT))
 
 
 def _write_markdown(place: Path, blocks: list[Block], _title: str) -> None:
@@ -110,8 +111,8 @@ def _write_markdown(place: Path, blocks: list[Block], _title: str) -> None:
     if drawn := chart_files(blocks):
         folder.mkdir(exist_ok=True)
     for name, svg in drawn.items():
-        (folder / name).write_text(svg, encoding="utf-8")
-    place.write_text(markdown_text(blocks, FOOT, folder.name), encoding="utf-8")
+        write_whole(folder / name, svg)
+    write_whole(place, markdown_text(blocks, FOOT, folder.name))
 
 
 def _write_pdf(place: Path, blocks: list[Block], title: str) -> None:

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
 
-from evalstone.errors import UnknownName
+from evalstone.errors import UnknownName, UsageError
 from evalstone.records import Estimate, JsonValue, LoglikelihoodAsk, RunPlan, TaskPlan
 from evalstone.report.composites import SuiteRows, composite_estimates, suite_facts, suites_from
 from evalstone.report.evidence import MetricInput, RunEvidence, RunView, ScoreRow, TaskSummaryInput
@@ -16,7 +16,7 @@ from evalstone.report.pairing import PUT_AS
 from evalstone.report.rescored import scoring_of, with_rescored
 from evalstone.report.samples import gold_indices
 from evalstone.report.summarise import AUXILIARY_METRICS, BOOTSTRAP_ITERS, summarise
-from evalstone.report.task_facts import facts_of, groups_from, own_aggregations, tasks_from
+from evalstone.report.task_facts import facts_of, groups_from, lacking_aggregations, own_aggregations, tasks_from
 from evalstone.statistics import aggregate
 from evalstone.store import RunRow, Store
 from evalstone.store.rows import SampleRecord
@@ -28,6 +28,7 @@ from evalstone.tasks.task import Selection
 NOT_IN_FILES = frozenset({"tokenizer", "model options", "prompts that are too long", "other settings", "chat template"})
 """What the files of other tools do not say, or say in another form than we do."""
 NAMED_SETTINGS = frozenset({"prompt_preset", "prompting"})  # compared under names of their own
+SUMMARY_DUE = "summary_due"  # in a run's facts from the commit of a rescoring until its estimates are computed
 CONTEXT_END = 30  # characters of a choice's own context that are shown of it
 
 
@@ -89,8 +90,23 @@ def save_summary_of(
     estimates = summarise(constant.watch(rows), tasks, groups_from(facts), bootstrap_iters=facts["bootstrap_iters"])
     estimates = with_floors(estimates, constant, facts.get("question_blind") or {})
     estimates = (*estimates, *composite_estimates(suites, of_suites, estimates))
-    store.save_estimates(run_id, estimates, facts)
+    store.save_estimates(run_id, estimates, {name: facts[name] for name in facts if name != SUMMARY_DUE})
     return estimates
+
+
+def finish_summary(store: Store, row: RunRow) -> None:
+    """Compute the estimates of a run whose rescoring was killed after its scores were stored.
+
+    Raises: UsageError where that takes a function of a task file, which is not loaded to show a run.
+    """
+    if not row.extra.get(SUMMARY_DUE):
+        return
+    if lacking := lacking_aggregations(row.extra, {}):
+        raise UsageError(
+            f"run {row.short_id} was rescored by a command that was killed before it summed up {lacking[0][1]} of "
+            f"task {lacking[0][0]} by a function of its file; finish it with: evalstone rescore {row.short_id}"
+        )
+    save_summary_of(store, row.run_id, row.extra, {})
 
 
 def score_rows(store: Store, run_id: str, task: str) -> list[ScoreRow]:

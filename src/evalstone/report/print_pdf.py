@@ -3,10 +3,10 @@
 import os
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 from evalstone import settings
+from evalstone.drafts import draft_folder, whole_file
 from evalstone.errors import StoreError, UsageError
 
 __all__ = ["BROWSERS", "find_browser", "print_pdf"]
@@ -53,8 +53,8 @@ def print_pdf(page: str, path: Path) -> None:
             f"a PDF is printed by a browser (Chromium, Chrome, Edge or Brave), and {seen}; install one, name it with "
             "EVALSTONE_BROWSER, or write report.html and print that"
         )
-    with tempfile.TemporaryDirectory(prefix="evalstone-") as folder:
-        source, printed = Path(folder) / "report.html", Path(folder) / "report.pdf"
+    with draft_folder() as folder:
+        source, printed = folder / "report.html", folder / "report.pdf"
         source.write_text(page, encoding="utf-8")
         # Chromium refuses to start with its sandbox as root; the page holds no script and loads nothing
         as_root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
@@ -71,4 +71,5 @@ def print_pdf(page: str, path: Path) -> None:
             raise StoreError(
                 f"{browser} did not print the report (exit {done.returncode}): {said}; write report.html and print that"
             )
-        shutil.copyfile(printed, path)
+        with whole_file(path) as draft:
+            shutil.copyfile(printed, draft)

@@ -3,12 +3,12 @@
 Runs and audits both go this way, so both are resumed by the same command and give up nothing that was answered.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from evalstone.errors import Retryable, names_under
+from evalstone.errors import LeaseLost, Retryable, names_under
 from evalstone.models.model import Model
-from evalstone.records import Output, Progress, Request, Sample
+from evalstone.records import JsonValue, Output, Progress, Request, Sample
 from evalstone.store import OpenRun, Store
 
 __all__ = ["Asking", "attempted"]
@@ -61,12 +61,22 @@ def attempted(asking: Asking) -> Iterator[None]:
 
     Raises: what the attempt raised; answers received until then are kept.
     """
-    store, run_id, attempt_id = asking.store, asking.run_id, asking.attempt_id
     try:
         yield
-    except BaseException as error:
-        store.flush()
-        status = "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "failed"
-        store.close_run(run_id, attempt_id, status, {"error": f"{type(error).__name__}: {error}"})
+    except LeaseLost:  # another writer has the run: nothing of it may be written, and its attempt is not ours to end
+        asking.store.abandon_run(asking.run_id)
         raise
-    store.close_run(run_id, attempt_id, asking.status, {"model": dict(asking.model.describe())})
+    except BaseException as error:
+        status = "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "failed"
+        _close(asking, status, {"error": f"{type(error).__name__}: {error}"})
+        raise
+    _close(asking, asking.status, {"model": dict(asking.model.describe())})
+
+
+def _close(asking: Asking, status: str, summary: Mapping[str, JsonValue]) -> None:
+    """Write what is gathered and end the attempt; where that fails the run is left for others to take over."""
+    try:
+        asking.store.close_run(asking.run_id, asking.attempt_id, status, summary)
+    except BaseException:
+        asking.store.abandon_run(asking.run_id)
+        raise

@@ -21,6 +21,7 @@ from evalstone.records import (
     content_hash,
 )
 from evalstone.runner.asking import Asking, attempted
+from evalstone.runner.opening import RunOpener, no_notice
 from evalstone.runner.plan import PreparedRun, chunks_of, environment, render_of
 from evalstone.store import Store
 from evalstone.tasks.bound import BoundTask
@@ -70,16 +71,30 @@ class _Chunk:
 
 
 def execute(
-    prepared: PreparedRun, model: Model, store: Store, *, observe: Observer | None = None, command: str | None = None
+    prepared: PreparedRun,
+    model: Model,
+    store: Store,
+    *,
+    observe: Observer | None = None,
+    command: str | None = None,
+    wait: bool = True,
+    notify: Callable[[str], None] = no_notice,
 ) -> RunResult:
     """Answer and score whatever of the plan is not in the store yet.
 
-    Raises: ModelUnavailable if the model cannot be loaded; StoreError if the store cannot be written. Whatever
-        ends the attempt early, outputs received until then are kept.
+    While another process is writing the same run its progress is followed, unless `wait` is False; see `opening`.
+
+    Raises: ModelUnavailable if the model cannot be loaded; StoreError if the store cannot be written, RunBusy where
+        another process is writing the run and `wait` is False. Whatever ends the attempt early, outputs received
+        until then are kept.
     """
+    names = tuple(task.name for task in prepared.plan.tasks)
+    followed = None if observe is None else lambda progress: observe(RunProgress(names, 1, 1, progress))
+    opener = RunOpener(store, prepared.plan, wait, notify, followed)
+    opener.until_free()
     if not store.is_complete(prepared.plan):
         model.check()
-    opened = store.open_run(prepared.plan, facts={**environment(), **_task_files(prepared)}, command=command)
+    opened = opener.open(facts={**environment(), **_task_files(prepared)}, command=command)
     n_requests = sum(task.n_samples for task in prepared.plan.tasks)
     if opened.is_complete:
         store.close_run(opened.run_id, opened.attempt_id, "finished")

@@ -4,11 +4,11 @@ Scores made before stay where they are: a scoring is named by the hash of what m
 and metric is the one that tables show.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from evalstone.errors import PlanError, UsageError
-from evalstone.records import Sample, Score, ScoreStatus, content_hash
+from evalstone.errors import LeaseLost, PlanError, RunBusy
+from evalstone.records import JsonValue, Sample, Score, ScoreStatus, content_hash
 from evalstone.runner.execute import SCORING_HASH, SCORING_VERSION, score_request
 from evalstone.runner.plan import environment
 from evalstone.store import RunRow, SampleRecord, Store
@@ -39,18 +39,25 @@ def scoring_hash_of(task: Task, planned_spec_hash: str) -> str:
 
 
 def rescore(
-    store: Store, row: RunRow, tasks: Sequence[Task], *, unsafe_code: bool = False, command: str | None = None
+    store: Store,
+    row: RunRow,
+    tasks: Sequence[Task],
+    facts_of: Callable[[Sequence[RescoredTask]], Mapping[str, JsonValue]],
+    *,
+    unsafe_code: bool = False,
+    command: str | None = None,
 ) -> list[RescoredTask]:
     """Score a run's stored answers to these tasks, as the tasks say now.
 
-    Everything is scored before anything is written, so that what cannot be done, or is stopped, leaves the run as it
-    was: of a scoring that is there in part, tables would count a part.
+    Everything is scored before anything is written, and written in one transaction with what `facts_of` returns for
+    `RunRow.extra`: what cannot be done, is stopped or killed leaves the run as it was. Of a scoring that is there in
+    part, tables would count a part.
 
-    Raises: PlanError where a metric or filter cannot be had from the stored answers; UsageError while the run is being
-        written; StoreError.
+    Raises: PlanError where a metric or filter cannot be had from the stored answers; RunBusy while another process is
+        writing the run; StoreError.
     """
-    if row.status == "running":
-        raise _is_written(row)
+    if (writer := store.writer(row.plan)) is not None:
+        raise RunBusy(f"run {row.short_id} is being written by {writer}; wait until that has ended, then rescore it")
     hashes = {task.name: task.spec_hash for task in row.plan.tasks}
     work = [_Rescoring(store, row, task, scoring_hash_of(task, hashes[task.name]), unsafe_code) for task in tasks]
     for one in work:
@@ -58,20 +65,19 @@ def rescore(
     for one in work:
         one.score()
     last_finished = max((a.attempt_id for a in store.attempts(row.run_id) if a.status == "finished"), default=0)
-    opened = store.open_run(row.plan, facts={**environment(), "rescored": [t.name for t in tasks]}, command=command)
+    facts = {**environment(), "rescored": [task.name for task in tasks]}
+    opened = store.open_run(row.plan, facts=facts, command=command, rescoring=True)
+    results = [one.result for one in work]
+    status = "finished" if last_finished else row.status  # the answers are what they were
     try:
-        later = store.attempts(row.run_id)[last_finished : opened.attempt_id - 1]
-        if any(attempt.status == "running" for attempt in later):
-            raise _is_written(row)
-        for one in work:
-            one.write()
-    finally:  # the answers are what they were, so the run is as finished as it was, also after a rescoring was killed
-        store.close_run(row.run_id, opened.attempt_id, "finished" if last_finished else row.status)
-    return [one.result for one in work]
-
-
-def _is_written(row: RunRow) -> UsageError:
-    return UsageError(f"run {row.short_id} is being written by another process; wait until it has ended")
+        store.close_rescoring(opened, status, [one.scored for one in work], facts_of(results))
+    except LeaseLost:
+        store.abandon_run(row.run_id)
+        raise
+    except BaseException:
+        store.close_run(row.run_id, opened.attempt_id, status)
+        raise
+    return results
 
 
 class _Rescoring:
@@ -118,10 +124,10 @@ class _Rescoring:
             self.result.names.update(dict.fromkeys((score.filter, score.metric) for score in scores))
             self._scores += scores
 
-    def write(self) -> None:
-        """Store the scores."""
-        self.store.add_scores(self.row.run_id, self._scores, self.result.scoring_hash)
-        self.store.flush()
+    @property
+    def scored(self) -> tuple[list[Score], str]:
+        """The scores and the name of the scoring that made them."""
+        return self._scores, self.result.scoring_hash
 
     def _score(self, record: SampleRecord) -> tuple[Score, ...]:
         sample = self._sample_of(record)

@@ -11,6 +11,7 @@ from evalstone.errors import HashMismatch, Permanent, names_under
 from evalstone.records import Request, Sample
 from evalstone.store.connection import Database
 from evalstone.store.forms import Digests, TakenApart, hash_of, n_repeats, put_together, take_apart
+from evalstone.store.leases import Leases
 from evalstone.store.packing import pack_hash, text_digest, to_json, unpack_hash
 from evalstone.store.runs import add_tasks, break_seal, next_id, run_number
 from evalstone.store.schema import insert_rows, outputs, requests, run_tasks, scores, with_checksum
@@ -58,8 +59,13 @@ def task_numbers(connection: Connection, run: int) -> dict[str, int]:
     return dict(connection.execute(of_run).tuples().all())
 
 
-def add_requests(database: Database, run_id: str, given: Sequence[Request], samples: Sequence[Sample] = ()) -> None:
-    """Store requests that are new or changed."""
+def add_requests(
+    database: Database, leases: Leases, run_id: str, given: Sequence[Request], samples: Sequence[Sample] = ()
+) -> None:
+    """Store requests that are new or changed.
+
+    Raises: LeaseLost or RunBusy where another writer has the run.
+    """
     rows = {(sample.task, sample.index): sample for sample in samples}
     digests = Digests()
     for some in chunks(list({request.id: request for request in given}.values()), WRITTEN_AT_ONCE):
@@ -69,8 +75,9 @@ def add_requests(database: Database, run_id: str, given: Sequence[Request], samp
         if not new and not changed:
             continue
         with database.writing() as connection:
-            database.lock_structure(connection)
             number = run_number(connection, run_id)
+            leases.check(connection, run_id, number)
+            database.lock_structure(connection)
             break_seal(connection, number)
             known = task_numbers(connection, number)
             names = [item.apart.request.task for item in new]

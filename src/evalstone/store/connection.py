@@ -21,9 +21,14 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from evalstone.errors import EvalstoneError, MissingExtra, StoreError
 from evalstone.store import migrate
 from evalstone.store.lost_file import FileId, file_id, rescue
+from evalstone.store.schema_guard import refuse_active_schema
 from evalstone.store.trouble import explain, translated
 
 BUSY_SECONDS = 30.0  # how long to wait for another writer
+IDLE_SECONDS = 30.0  # after which a server ends the transaction of a writer that was suspended within it
+_LIMITS = text(
+    "SELECT set_config('idle_in_transaction_session_timeout', :idle, true), set_config('lock_timeout', :lock, true)"
+)
 STRUCTURE_LOCK = 0x45564C53  # any number of our own: PostgreSQL's advisory lock of those who hand out ids
 _NETWORK = "nfs nfs4 cifs smb smb2 smb3 smbfs afs ceph lustre gpfs beegfs glusterfs panfs orangefs pvfs2"
 _NETWORK_BY_FUSE = "sshfs glusterfs ceph rclone s3fs gcsfuse juicefs"
@@ -60,7 +65,7 @@ class Database:
         self.url = url
         self.read_only = read_only
         self.is_sqlite = url.get_backend_name() == "sqlite"
-        self.shown_url = url.render_as_string(hide_password=True)
+        self.shown_url = f"sqlite:///{url.database}" if self.is_sqlite else url.render_as_string(hide_password=True)
         self.notices: tuple[str, ...] = ()
         self._lock = threading.RLock()  # one writing transaction per process
         self._file: FileId | None = None  # which file this is, once it is prepared
@@ -126,6 +131,8 @@ class Database:
         with self._lock, translated(self.shown_url), self._engine.connect() as plain:
             connection = plain.execution_options(evalstone_writes=True)
             with connection.begin():
+                if not self.is_sqlite:
+                    connection.execute(_LIMITS, {"idle": f"{IDLE_SECONDS}s", "lock": f"{BUSY_SECONDS}s"})
                 yield connection
             self._refuse_lost_file(plain)
 
@@ -186,6 +193,7 @@ class Database:
 
     def _set_up_connection(self, connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # transactions are begun by us, not by the driver's guess
+        connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA cache_size = -32000")  # KiB
@@ -215,6 +223,9 @@ class Database:
         if path.is_dir():
             raise StoreError(f"store {path} is a folder; expected a file such as {path / 'store.sqlite'}")
         is_there = path.is_file() and path.stat().st_size > 0
+        if is_there:
+            with self._bare() as connection:
+                refuse_active_schema(connection, self.shown_url)
         if self.read_only:
             if not is_there:
                 raise StoreError(f"there is no store at {path}; it is made by the first `evalstone run`")
@@ -248,6 +259,9 @@ class Database:
 
 
 def _parsed(url: str) -> URL:
+    """Return the URL of a store named by a URL, or by a path: in a path no character has a meaning of its own."""
+    if "://" not in url:
+        return URL.create("sqlite", database=url)
     try:
         parsed = make_url(url.replace("postgres://", "postgresql://", 1))
         if parsed.drivername == "postgresql":
@@ -263,4 +277,6 @@ def _parsed(url: str) -> URL:
         )
     if backend == "sqlite" and parsed.database in {None, "", ":memory:"}:
         raise StoreError(f"'{url}' names no file; a store outlives the process: expected sqlite:///FILE")
+    if backend == "sqlite" and parsed.query:
+        raise StoreError(f"'{url}' has a query after '?', which a store's file does not take; expected a path as it is")
     return parsed

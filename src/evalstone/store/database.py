@@ -1,21 +1,37 @@
 """The store: every request, output and score of every run, written as it comes.
 
-One `Store` object is one door to one database. A run has one driver: the process that calls `open_run`, `add` and
-`close_run`; any number of others may read at the same time or write runs of their own. Outputs and scores are gathered
-for at most half a second (or some thousand rows) and then written in one transaction, so a kill loses no more than
-that. Nothing here computes: each method says what it promises and hands over to the module that does it.
+One `Store` object is one door to one database. A run has one driver, the process that holds its lease: it calls
+`open_run`, `add` and `close_run`; any number of others may read at the same time or write runs of their own. Outputs
+and scores are gathered for at most half a second (or some thousand rows) and then written in one transaction, so a kill
+loses no more than that. Nothing here computes: each method says what it promises and hands over to the module that does
+it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from evalstone import settings
 from evalstone.records import Estimate, JsonValue, Output, Request, RunPlan, Sample, Score
 from evalstone.store import asked, estimated, read, remove, results, run_list, runs, verify, written
 from evalstone.store.connection import Database
-from evalstone.store.rows import AttemptRow, OpenRun, Problem, RemovedCounts, RunRow, SampleRecord, ScoreRow, WrittenRow
+from evalstone.store.leases import Leases
+from evalstone.store.rows import (
+    AttemptRow,
+    OpenRun,
+    Problem,
+    RemovedCounts,
+    RunRow,
+    RunWriter,
+    SampleRecord,
+    ScoreRow,
+    StoredProgress,
+    WrittenRow,
+)
 from evalstone.store.write import Writer
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 
 class Store:
@@ -23,23 +39,24 @@ class Store:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._writer = Writer(database)
+        self._leases = Leases(database)
+        self._writer = Writer(database, self._leases)
 
     @classmethod
     def open(cls, url: str | None = None, *, read_only: bool = False) -> Self:
-        """Open the store that `settings.store_url(url)` names; make its folder and tables where there are none.
+        """Open the store that `settings.store_place(url)` names; make its folder and tables where there are none.
 
         A store of an earlier version is migrated. With `read_only` nothing is made or migrated.
 
         Raises: SchemaTooNew; StoreError where it is missing (read-only), unreadable, locked, corrupt or another
         program's; MissingExtra if the driver for the server is not installed.
         """
-        return cls(Database.open(settings.store_url(url), read_only=read_only))
+        return cls(Database.open(settings.store_place(url), read_only=read_only))
 
     @staticmethod
     def exists(url: str | None = None) -> bool:
         """Return whether there is something to read; for a server: whether it answers and holds a store."""
-        return Database.exists(settings.store_url(url))
+        return Database.exists(settings.store_place(url))
 
     @classmethod
     def open_to_read(cls, url: str | None = None) -> Self:
@@ -47,7 +64,7 @@ class Store:
 
         Raises: as `open`.
         """
-        return cls.open(url, read_only=not Database.may_be_written(settings.store_url(url)))
+        return cls.open(url, read_only=not Database.may_be_written(settings.store_place(url)))
 
     @property
     def url(self) -> str:
@@ -66,14 +83,17 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Write what is gathered and let go of the database. Closing twice is no error.
+        """Write what is gathered, release the runs and let go of the database. Closing twice is no error.
 
         Raises: StoreError if the last batch cannot be written.
         """
         try:
             self._writer.close()
         finally:
-            self._database.close()
+            try:
+                self._leases.close()
+            finally:
+                self._database.close()
 
     # ------------------------------------------------------------------------------- writing a run
 
@@ -81,13 +101,32 @@ class Store:
         """Return whether the run of this plan is stored whole, so that nothing is left to ask."""
         return runs.is_complete(self._database, plan.key)
 
-    def open_run(self, plan: RunPlan, *, facts: Mapping[str, JsonValue], command: str | None = None) -> OpenRun:
-        """Find or make the run of this plan and begin an attempt of it.
+    def writer(self, plan: RunPlan) -> RunWriter | None:
+        """Return which process is writing the run of this plan now, None if none is."""
+        return run_list.writer(self._database, plan.key)
+
+    def stored_progress(self, plan: RunPlan) -> StoredProgress:
+        """Return how much of the run of this plan is stored, by whomever."""
+        return run_list.progress(self._database, plan.key)
+
+    def open_run(
+        self, plan: RunPlan, *, facts: Mapping[str, JsonValue], command: str | None = None, rescoring: bool = False
+    ) -> OpenRun:
+        """Find or make the run of this plan, take its lease and begin an attempt of it.
+
+        The lease is renewed until `close_run`, and every write checks it: a process that was suspended until another
+        one took the run over gets LeaseLost and changes nothing. A complete run is opened without a lease, since it
+        is only looked at, unless it is opened for `rescoring`.
 
         `facts` is what belongs to the attempt and not to the run: versions, device, engine path.
+
+        Raises: RunBusy while another writer holds the lease.
         """
         self._writer.flush()
-        return runs.open_run(self._database, plan, facts=facts, command=command)
+        opening = runs.Opening(plan, plan.key, facts, command, rescoring)
+        opened = runs.open_run(self._database, self._leases, opening)
+        self._writer.forget(opened.run_id)
+        return opened
 
     def add_requests(self, run_id: str, requests: Sequence[Request], samples: Sequence[Sample] = ()) -> None:
         """Store what is asked, before it is asked. Requests that are stored already cost one look.
@@ -96,7 +135,7 @@ class Store:
         scores go. (A request with some of its asks left out, as `unanswered` returns it, is taken as the stored one.)
         """
         self._writer.flush()
-        asked.add_requests(self._database, run_id, requests, samples)
+        asked.add_requests(self._database, self._leases, run_id, requests, samples)
 
     def unanswered(self, run_id: str, requests: Sequence[Request]) -> list[Request]:
         """Return the requests without what is stored: only asks that lack an answer, `Ask.index` kept.
@@ -132,7 +171,7 @@ class Store:
     ) -> None:
         """Replace the run's estimates, and `RunRow.extra` where `extra` is given."""
         self._writer.flush()
-        estimated.save_estimates(self._database, run_id, estimates, extra)
+        estimated.save_estimates(self._database, self._leases, run_id, estimates, extra)
 
     def close_run(
         self, run_id: str, attempt_id: int, status: str, summary: Mapping[str, JsonValue] | None = None
@@ -140,15 +179,44 @@ class Store:
         """End the attempt: finished, incomplete (some answers are worth asking again), interrupted or failed.
 
         A finished run's rows are counted and sealed, and `open_run` calls it complete from then on.
+
+        Raises: LeaseLost if another writer took the run over.
         """
         self._writer.flush()
-        runs.close_run(self._database, run_id, attempt_id, status, summary)
+        runs.close_run(self._database, self._leases, run_id, attempt_id, status, summary)
+
+    def close_rescoring(
+        self,
+        opened: OpenRun,
+        status: str,
+        scored: Sequence[tuple[Sequence[Score], str]],
+        extra: Mapping[str, JsonValue],
+    ) -> None:
+        """Store scores, each batch under the hash of what made it, the run's new `extra`, and the attempt's end.
+
+        All of it is one transaction, so a rescoring that is killed is stored whole or not at all.
+
+        Raises: StoreError, and nothing is stored; LeaseLost if another writer took the run over.
+        """
+        which = (opened.run_id, opened.attempt_id)
+
+        def finish(connection: "Connection") -> None:
+            runs.end_attempt(connection, self._leases, which, status, None, extra)
+
+        self._writer.write_scorings(opened.run_id, scored, finish)
+        self._leases.forget(opened.run_id)
+
+    def abandon_run(self, run_id: str) -> None:
+        """Write nothing more of a run whose attempt could not be closed, and let others take it over."""
+        self._writer.drop(run_id)
+        self._leases.forget(run_id)
 
     def remove(self, run_id: str) -> RemovedCounts:
         """Remove a run and the texts that no other run uses."""
         self._writer.flush()
         counts = remove.remove_run(self._database, run_id)
         self._writer.forget(run_id)
+        self._leases.forget(run_id)
         return counts
 
     # ------------------------------------------------------------------------ reading while writing

@@ -7,6 +7,7 @@ from sqlalchemy import delete, insert, select
 from evalstone.records import Estimate, JsonValue
 from evalstone.store.answer_rows import estimate_content, estimate_of
 from evalstone.store.connection import Database
+from evalstone.store.leases import Leases
 from evalstone.store.packing import pack_json
 from evalstone.store.runs import change_row, run_number
 from evalstone.store.schema import estimates as table
@@ -14,11 +15,19 @@ from evalstone.store.schema import runs, with_checksum
 
 
 def save_estimates(
-    database: Database, run_id: str, estimates: Sequence[Estimate], extra: Mapping[str, JsonValue] | None
+    database: Database,
+    leases: Leases,
+    run_id: str,
+    estimates: Sequence[Estimate],
+    extra: Mapping[str, JsonValue] | None,
 ) -> None:
-    """Replace the run's estimates, and its extra where given."""
+    """Replace the run's estimates, and its extra where given.
+
+    Raises: LeaseLost if this store held the run's lease and another writer took it over.
+    """
     with database.writing() as connection:
         number = run_number(connection, run_id)
+        leases.check(connection, run_id, number, only_held=True)
         connection.execute(delete(table).where(table.c.run == number))
         rows = [
             with_checksum(table, {"run": number, "position": position, "content": estimate_content(estimate)})

@@ -1,39 +1,85 @@
-"""Whether the process that writes a run is still there: a killed one leaves its run as running."""
+"""Which process holds a lease, and whether it is known to have ended.
 
+A process number alone says little: numbers are reused, and two containers may share a host name. So an owner also
+carries the machine's boot and process namespace, and the tick at which the process began. Where all of these agree,
+the operating system can say at once that the process is gone; in every other case only the lease's expiry tells.
+"""
+
+import json
 import os
 import socket
-import time
-from datetime import datetime
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
 
-__all__ = ["is_dead"]
+__all__ = ["Owner"]
 
-CLOCK_SLACK_SECONDS = 60.0  # by how much a machine's clock may have been set since
+STARTED = 19  # the 22nd field of /proc/PID/stat, counted after the process's name and from its state
 
 
-def is_dead(host: str, process_id: int, started_at: str) -> bool:
-    """Return whether the process that began an attempt then is known to have ended; of other machines we know nothing.
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The process that holds a lease, and which of its leases this is."""
 
-    Numbers of processes come round again, after a restart or in a container soon: a younger process is another one.
-    """
-    if host != socket.gethostname():
-        return False
+    host: str
+    process_id: int
+    machine: str  # boot and process namespace; empty where the system does not say
+    started: int | None  # ticks after the boot; None where the system does not say
+    token: str  # tells the leases of one process apart
+
+    @classmethod
+    def this_process(cls, token: str) -> Self:
+        """Return the present process as an owner."""
+        process_id = os.getpid()
+        return cls(socket.gethostname()[:255], process_id, _machine(), _started(process_id), token)
+
+    @classmethod
+    def from_text(cls, text: str) -> Self | None:
+        """Return what `to_text` wrote; None for anything else."""
+        try:
+            return cls(**json.loads(text))
+        except (ValueError, TypeError):
+            return None
+
+    def to_text(self) -> str:
+        """Return the owner as JSON."""
+        return json.dumps(asdict(self))
+
+    @property
+    def is_this_process(self) -> bool:
+        """Whether the present process is the owner."""
+        return self == Owner.this_process(self.token)
+
+    @property
+    def is_known_dead(self) -> bool:
+        """Whether the process is known to have ended; False where this machine cannot tell."""
+        if self.host != socket.gethostname()[:255] or self.machine != _machine():
+            return False
+        try:
+            os.kill(self.process_id, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            return False  # it is another user's
+        if self.started is None:
+            return False
+        return _started(self.process_id) != self.started
+
+
+def _machine() -> str:
+    """Return what tells this boot of this machine, and this process namespace, from every other one."""
     try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return True
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
-        return False
-    began = _began(process_id)
-    return began is not None and began > datetime.fromisoformat(started_at).timestamp() + CLOCK_SLACK_SECONDS
+        return ""
 
 
-def _began(process_id: int) -> float | None:
-    """Return when a process began, in seconds since 1970; None where the system does not tell as Linux does."""
+def _started(process_id: int) -> int | None:
+    """Return when a process began; None where it is a zombie, or the system does not say as Linux does."""
     try:
-        after_name = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
-        seconds_up = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
-        began_after = int(after_name.split()[19]) / os.sysconf("SC_CLK_TCK")  # the 22nd field: ticks after the boot
+        stat = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8", errors="replace")
+        fields = stat.rpartition(")")[2].split()
+        return None if fields[0] in {"Z", "X"} else int(fields[STARTED])
     except (OSError, ValueError, IndexError):
         return None
-    return time.time() - seconds_up + began_after

@@ -17,6 +17,7 @@ from evalstone.store.schema import HEAD, VERSION_TABLE, metadata
 if TYPE_CHECKING:
     from alembic.config import Config
 
+TARGET = "head"  # Alembic's word for the newest script
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -70,7 +71,7 @@ def upgrade(connection: Connection, where: str) -> None:
 
     config = _configuration()
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    command.upgrade(config, TARGET)
 
 
 def known_versions() -> list[str]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, Table, delete, select
 
+from evalstone.store import leases
 from evalstone.store.asked import text_ids
 from evalstone.store.connection import Database
 from evalstone.store.rows import RemovedCounts
@@ -15,8 +16,9 @@ from evalstone.store.text_table import chunks
 def remove_run(database: Database, run_id: str) -> RemovedCounts:
     """Remove a run and every text that is then unused, in one transaction."""
     with database.writing() as connection:
-        database.lock_structure(connection)
         number = run_number(connection, run_id)
+        leases.lock(connection, number)
+        database.lock_structure(connection)
         counts = counts_of(connection, number)
         tasks = [task for (task,) in connection.execute(select(run_tasks.c.id).where(run_tasks.c.run == number))]
         asked = select(requests.c.id).where(requests.c.run_task.in_(tasks))
@@ -26,6 +28,7 @@ def remove_run(database: Database, run_id: str) -> RemovedCounts:
             connection.execute(delete(table).where(table.c.run_task.in_(tasks)))
         for table in (estimates, attempts, run_tasks):
             connection.execute(delete(table).where(table.c.run == number))
+        leases.drop(connection, number)
         connection.execute(delete(runs).where(runs.c.id == number))
         unused = _unused_texts(connection)
         _delete_by_id(connection, texts, unused)

@@ -69,6 +69,26 @@ class AttemptRow:
     summary: Mapping[str, JsonValue]
 
 
+class RunWriter(NamedTuple):
+    """The process that is writing a run."""
+
+    attempt_id: int
+    host: str
+    process_id: int
+    since: str  # when its attempt began
+
+    def __str__(self) -> str:
+        """Return who and since when, in words."""
+        return f"process {self.process_id} on {self.host} since {self.since[:19].replace('T', ' ')} UTC"
+
+
+class StoredProgress(NamedTuple):
+    """How much of a run is stored. Of the requests that were stored so far; later ones are not counted yet."""
+
+    n_outputs: int
+    n_expected: int  # outputs that make these requests complete
+
+
 class ScoreRow(NamedTuple):
     """One score with its place, light enough for hundreds of thousands."""
 

@@ -10,10 +10,10 @@ from sqlalchemy import Connection, Row, func, select
 
 from evalstone.errors import UnknownName
 from evalstone.store.connection import Database
-from evalstone.store.liveness import is_dead
-from evalstone.store.packing import unpack_json, unpack_optional, unpack_text
+from evalstone.store.leases import holder_of
+from evalstone.store.packing import pack_hash, unpack_json, unpack_optional, unpack_text
 from evalstone.store.plan_json import plan_from_json
-from evalstone.store.rows import AttemptRow, RunRow
+from evalstone.store.rows import AttemptRow, RunRow, RunWriter, StoredProgress
 from evalstone.store.runs import counts_of, run_number, sealed_counts
 from evalstone.store.schema import attempts as attempt_table
 from evalstone.store.schema import outputs, requests, run_tasks
@@ -51,7 +51,29 @@ def attempts(database: Database, run_id: str) -> list[AttemptRow]:
     with database.reading() as connection:
         number = run_number(connection, run_id)
         of_run = select(attempt_table).where(attempt_table.c.run == number).order_by(attempt_table.c.number)
-        return [_attempt_row(run_id, row) for row in connection.execute(of_run)]
+        holder = holder_of(connection, number)
+        return [_attempt_row(run_id, row, holder) for row in connection.execute(of_run)]
+
+
+def writer(database: Database, key: str) -> RunWriter | None:
+    """Return who is writing the run of a plan's key now; None where nobody is, or there is no such run."""
+    with database.reading() as connection:
+        number = connection.execute(select(run_table.c.id).where(run_table.c.key == pack_hash(key))).scalar()
+        return None if number is None else holder_of(connection, number)
+
+
+def progress(database: Database, key: str) -> StoredProgress:
+    """Return how much of the run of a plan's key is stored."""
+    with database.reading() as connection:
+        number = connection.execute(select(run_table.c.id).where(run_table.c.key == pack_hash(key))).scalar()
+        joined = requests.join(run_tasks, run_tasks.c.id == requests.c.run_task)
+        mine = run_tasks.c.run == number
+        n_expected = select(func.coalesce(func.sum(requests.c.n_outputs), 0)).select_from(joined).where(mine)
+        n_outputs = select(func.count()).select_from(joined.join(outputs, outputs.c.request == requests.c.id))
+        return StoredProgress(
+            int(connection.execute(n_outputs.where(mine)).scalar_one()),
+            int(connection.execute(n_expected).scalar_one()),
+        )
 
 
 def _find(listed: Sequence[tuple[Row[Any], str]], name: str) -> tuple[Row[Any], str]:
@@ -107,7 +129,7 @@ def _run_row(connection: Connection, row: Row[Any], short: str) -> RunRow:
         select(attempt_table).where(of_run).order_by(attempt_table.c.number.desc()).limit(1)
     ).one_or_none()
     status = row.status
-    if status == "running" and last is not None and is_dead(last.host, last.process_id, last.started_at):
+    if status == "running" and holder_of(connection, row.id) is None:
         status = "interrupted"
     return RunRow(
         run_id=row.run_id,
@@ -132,9 +154,9 @@ def _n_samples(connection: Connection, number: int) -> int:
     return int(connection.execute(first_turns).scalar_one())
 
 
-def _attempt_row(run_id: str, row: Row[Any]) -> AttemptRow:
+def _attempt_row(run_id: str, row: Row[Any], holder: RunWriter | None) -> AttemptRow:
     status = row.status
-    if status == "running" and is_dead(row.host, row.process_id, row.started_at):
+    if status == "running" and (holder is None or holder.attempt_id != row.number):
         status = "interrupted"
     return AttemptRow(
         run_id=run_id,

@@ -1,13 +1,14 @@
 """A run's beginning and end: the same plan is the same run, each start of it an attempt.
 
 A finished run is *sealed* with the counts of its rows. The seal is broken before anything is written to it again, so a
-sealed run that lacks a row is damaged, which `verify` says.
+sealed run that lacks a row is damaged, which `verify` says. An attempt that may write holds the run's lease (`leases`).
 """
 
 import json
 import os
 import socket
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,11 +17,11 @@ from sqlalchemy import Connection, Table, func, insert, select, update
 from evalstone.errors import HashMismatch, StoreError, UsageError
 from evalstone.records import JsonValue, RunPlan
 from evalstone.store.connection import Database
-from evalstone.store.liveness import is_dead
+from evalstone.store.leases import Leases, holder_of, lock, refuse_held
 from evalstone.store.packing import pack_hash, pack_json, pack_optional, pack_optional_json, to_json
 from evalstone.store.plan_json import plan_to_json
 from evalstone.store.rows import OpenRun
-from evalstone.store.schema import attempts, outputs, requests, run_tasks, runs, scores, with_checksum
+from evalstone.store.schema import attempts, outputs, requests, run_leases, run_tasks, runs, scores, with_checksum
 
 SHORTEST_ID = 12  # hex digits of the run key
 END_STATES = ("finished", "incomplete", "interrupted", "failed")
@@ -96,51 +97,120 @@ def is_complete(database: Database, key: str) -> bool:
         return connection.execute(select(runs.c.seal).where(runs.c.key == pack_hash(key))).scalar() is not None
 
 
-def open_run(database: Database, plan: RunPlan, *, facts: Mapping[str, JsonValue], command: str | None) -> OpenRun:
-    """Find or make the run of a plan and begin an attempt."""
-    key = plan.key
-    with database.writing() as connection:
-        database.lock_structure(connection)
-        row = connection.execute(select(runs).where(runs.c.key == pack_hash(key))).one_or_none()
-        if row is None:
-            number, run_id = _add_run(connection, plan, key)
-            is_complete = False
-        else:
-            number, run_id, is_complete = row.id, row.run_id, row.seal is not None
-            status = row.status if is_complete else "running"
-            change_row(connection, runs, row, status=status, updated_at=now())
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How a run is opened: its plan and key, what is kept of the attempt, and whether a complete run is written too."""
+
+    plan: RunPlan
+    key: str
+    facts: Mapping[str, JsonValue]
+    command: str | None
+    rescoring: bool = False
+
+    def find(self, connection: Connection) -> Any:
+        """Return the row of the run, None if it is not there."""
+        return connection.execute(select(runs).where(runs.c.key == pack_hash(self.key))).one_or_none()
+
+
+def open_run(database: Database, leases: Leases, opening: Opening) -> OpenRun:
+    """Find or make the run of a plan, take its lease and begin an attempt. A complete run is opened without a lease.
+
+    Raises: RunBusy where another writer holds the lease.
+    """
+    while True:
+        with database.writing() as connection:
+            taken = _open(connection, database, leases, opening)
+        if taken is not None:
+            opened, hold = taken
+            if hold is not None:
+                leases.hold(opened.run_id, *hold)
+            return opened
+
+
+def _open(
+    connection: Connection, database: Database, leases: Leases, opening: Opening
+) -> tuple[OpenRun, tuple[int, int, str] | None] | None:
+    """Return the opened run and its lease; None where somebody made the run, or its lease, before it was locked."""
+    seen = opening.find(connection)
+    locked = None if seen is None else lock(connection, seen.id)
+    database.lock_structure(connection)
+    row = opening.find(connection)
+    is_complete = row is not None and row.seal is not None
+    if row is None:
+        number, run_id = _add_run(connection, opening.plan, opening.key)
+    else:
+        number, run_id = row.id, row.run_id
+        if seen is None or seen.id != number or (locked is None and _has_lease(connection, number)):
+            return None
+        writes = not is_complete or opening.rescoring
+        if writes and locked is not None and locked.is_held:
+            refuse_held(connection, number)
+        change_row(connection, runs, row, status=row.status if is_complete else "running", updated_at=now())
+        if writes:
             _end_dead_attempts(connection, number)
-        attempt = _add_attempt(connection, number, facts, command)
-    return OpenRun(run_id, attempt, row is None, is_complete, attempt)
+    attempt = _add_attempt(connection, number, opening.facts, opening.command)
+    opened = OpenRun(run_id, attempt, row is None, is_complete, attempt)
+    if is_complete and not opening.rescoring:
+        return opened, None
+    return opened, (number, *leases.take(connection, number, attempt))
+
+
+def _has_lease(connection: Connection, number: int) -> bool:
+    return connection.execute(select(run_leases.c.run).where(run_leases.c.run == number)).first() is not None
 
 
 def close_run(
-    database: Database, run_id: str, attempt_id: int, status: str, summary: Mapping[str, JsonValue] | None
+    database: Database,
+    leases: Leases,
+    run_id: str,
+    attempt_id: int,
+    status: str,
+    summary: Mapping[str, JsonValue] | None,
 ) -> None:
-    """End an attempt, and seal the run if it is finished.
+    """End an attempt, seal the run if it is finished, and release its lease.
 
-    Raises: UsageError for a status that is none.
+    Raises: UsageError for a status that is none; LeaseLost if another writer took the run over.
     """
     if status not in END_STATES:
         raise UsageError(f"a run cannot end as '{status}'; expected one of {', '.join(END_STATES)}")
     with database.writing() as connection:
-        number = run_number(connection, run_id)
-        this = (attempts.c.run == number) & (attempts.c.number == attempt_id)
-        attempt = connection.execute(select(attempts).where(this)).one_or_none()
-        if attempt is None:
-            raise StoreError(f"run {run_id} has no attempt {attempt_id}; expected the one that open_run returned")
-        ended = now()
-        packed = pack_optional_json(summary)
-        change_row(connection, attempts, attempt, status=status, ended_at=ended, summary=packed)
-        row = connection.execute(select(runs).where(runs.c.id == number)).one()
-        changes: dict[str, Any] = {"updated_at": ended}
-        if status == "finished":
-            changes |= {"status": status, "seal": to_json(counts_of(connection, number))}
-        elif row.seal is None:  # a complete run stays so, whatever becomes of a later look at it
-            changes["status"] = status
-        if summary is not None:
-            changes["summary"] = packed
-        change_row(connection, runs, row, **changes)
+        end_attempt(connection, leases, (run_id, attempt_id), status, summary)
+    leases.forget(run_id)
+
+
+def end_attempt(
+    connection: Connection,
+    leases: Leases,
+    which: tuple[str, int],
+    status: str,
+    summary: Mapping[str, JsonValue] | None,
+    extra: Mapping[str, JsonValue] | None = None,
+) -> None:
+    """End an attempt, as `close_run` does, inside a transaction; `which` is run id and attempt id."""
+    run_id, attempt_id = which
+    number = run_number(connection, run_id)
+    leases.check(connection, run_id, number, only_held=True)
+    this = (attempts.c.run == number) & (attempts.c.number == attempt_id)
+    attempt = connection.execute(select(attempts).where(this)).one_or_none()
+    if attempt is None:
+        raise StoreError(f"run {run_id} has no attempt {attempt_id}; expected the one that open_run returned")
+    ended = now()
+    packed = pack_optional_json(summary)
+    change_row(connection, attempts, attempt, status=status, ended_at=ended, summary=packed)
+    row = connection.execute(select(runs).where(runs.c.id == number)).one()
+    changes: dict[str, Any] = {"updated_at": ended}
+    if not leases.holds(run_id) and holder_of(connection, number) is not None:
+        pass  # a complete run was only looked at, and is being rescored meanwhile
+    elif status == "finished":
+        changes |= {"status": status, "seal": to_json(counts_of(connection, number))}
+    elif row.seal is None:  # a complete run stays so, whatever becomes of a later look at it
+        changes["status"] = status
+    if summary is not None:
+        changes["summary"] = packed
+    if extra is not None:
+        changes["extra"] = pack_json(dict(extra))
+    change_row(connection, runs, row, **changes)
+    leases.release(connection, run_id)
 
 
 def _add_run(connection: Connection, plan: RunPlan, key: str) -> tuple[int, str]:
@@ -207,8 +277,7 @@ def _add_attempt(connection: Connection, number: int, facts: Mapping[str, JsonVa
 
 
 def _end_dead_attempts(connection: Connection, number: int) -> None:
-    """Mark attempts that were killed; of those nobody could write down the end."""
+    """Mark attempts that were killed or lost their lease; none of them could record its end."""
     running = (attempts.c.run == number) & (attempts.c.status == "running")
     for row in connection.execute(select(attempts).where(running)).all():
-        if is_dead(row.host, row.process_id, row.started_at):
-            change_row(connection, attempts, row, status="interrupted")
+        change_row(connection, attempts, row, status="interrupted")

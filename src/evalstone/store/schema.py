@@ -32,7 +32,7 @@ from sqlalchemy import (
 
 from evalstone.errors import StoreError
 
-HEAD = "0001"  # the newest migration; known here so that opening a current store needs no Alembic
+HEAD = "0002"  # the newest migration; known here so that opening a current store needs no Alembic
 VERSION_TABLE = "evalstone_schema"  # Alembic's, under a name of our own: a database may have others in it
 
 
@@ -194,6 +194,17 @@ estimates = Table(
     _parent("run", "runs.id", primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("content", Blob, nullable=False),  # JSON, packed
+    _checksum(),
+)
+
+run_leases = Table(
+    "run_leases",
+    metadata,
+    _parent("run", "runs.id", primary_key=True),
+    Column("attempt", Integer, nullable=False),  # number of the attempt that took it
+    Column("epoch", BigInteger, nullable=False),  # grows each time the lease is taken
+    Column("owner", Text, nullable=False),  # JSON: liveness.Owner; empty once released
+    Column("expires", Double, nullable=False),  # seconds since 1970 by the database's clock
     _checksum(),
 )
 

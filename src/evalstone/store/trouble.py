@@ -11,6 +11,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from evalstone.errors import StoreError
 
 _FULL = "free some space and run the same command again: what was written is kept, and the run continues from there"
+_DAMAGED = "keep a copy; `sqlite3 FILE .recover` saves what can be read, then `evalstone verify` says what fits"
 _SQLITE_REMEDIES = (
     # the beginning of SQLite's name for the error, what happened, what to do
     ("SQLITE_FULL", "the disk (or the quota) is full", _FULL),
@@ -25,7 +26,7 @@ _SQLITE_REMEDIES = (
     (
         "SQLITE_CORRUPT",
         "the file is damaged",
-        "keep a copy; `sqlite3 FILE .recover` saves what can be read, then `evalstone verify` says what fits",
+        _DAMAGED,
     ),
     ("SQLITE_CONSTRAINT", "a row contradicts the ones that are there", "was the run removed while it was written?"),
 )
@@ -40,6 +41,8 @@ def explain(error: Exception, where: str) -> StoreError:
         for beginning, happened, remedy in _SQLITE_REMEDIES:
             if name.startswith(beginning):
                 return StoreError(f"store {where}: {happened} ({first_line}); {remedy}")
+    if isinstance(original, UnicodeDecodeError):  # the driver reports a name in a damaged schema
+        return StoreError(f"store {where}: the file is damaged ({first_line}); {_DAMAGED}")
     if isinstance(original, OSError):
         if original.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
             return StoreError(f"store {where}: the disk is full ({first_line}); {_FULL}")
@@ -53,5 +56,5 @@ def translated(where: str) -> Iterator[None]:
     """Turn errors of the database, its driver and the operating system into StoreErrors."""
     try:
         yield
-    except (DBAPIError, PoolTimeout, sqlite3.Error, OSError) as error:
+    except (DBAPIError, PoolTimeout, sqlite3.Error, OSError, UnicodeDecodeError) as error:
         raise explain(error, where) from error

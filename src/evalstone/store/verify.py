@@ -28,6 +28,7 @@ from evalstone.store.schema import (
     outputs,
     requests,
     row_checksum,
+    run_leases,
     run_tasks,
     runs,
     scores,
@@ -102,7 +103,7 @@ class _Search:
         self.guarded("texts", self._check_texts)
         self.guarded("runs", self._check_runs)
         self.guarded("requests", self._check_requests)
-        for table in (attempts, run_tasks, outputs, scorings, scores, estimates):
+        for table in (attempts, run_leases, run_tasks, outputs, scorings, scores, estimates):
             self.guarded(table.name, lambda table=table: self._check_rows(table))  # type: ignore[misc]
         for table in metadata.sorted_tables:
             self.guarded(table.name, lambda table=table: self._check_parents(table))  # type: ignore[misc]

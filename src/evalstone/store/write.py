@@ -5,7 +5,7 @@ a minute away. A batch that cannot be written stays gathered: once there is spac
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -13,11 +13,12 @@ from typing import Any
 from sqlalchemy import Connection, Table, bindparam, delete, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from evalstone.errors import StoreError
+from evalstone.errors import LeaseLost, StoreError
 from evalstone.records import Output, Score
 from evalstone.store.answer_rows import output_row, score_row
 from evalstone.store.asked import task_numbers
 from evalstone.store.connection import Database
+from evalstone.store.leases import Leases
 from evalstone.store.packing import pack_hash
 from evalstone.store.runs import break_seal, change_row, next_id, run_number
 from evalstone.store.schema import insert_rows, outputs, requests, scores, scorings, with_checksum
@@ -63,11 +64,12 @@ class _RunPlaces:
 class Writer:
     """Gathers outputs and scores of this process's runs."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, leases: Leases) -> None:
         self._database = database
+        self._leases = leases
         self._lock = threading.RLock()
         self._places: dict[str, _RunPlaces] = {}
-        self._outputs: list[dict[str, Any]] = []
+        self._outputs: dict[str, list[dict[str, Any]]] = {}  # by run id
         self._scores: list[tuple[str, ScoringName, Score, int]] = []
         self._touched: dict[str, _RunPlaces] = {}  # runs with something gathered
         self._scored: set[int] = set()  # request rows with gathered scores
@@ -75,34 +77,66 @@ class Writer:
         self._must_retry = False
 
     def add_outputs(self, run_id: str, attempt_id: int, given: Iterable[Output]) -> None:
-        """Gather outputs."""
+        """Gather outputs.
+
+        Raises: LeaseLost where another writer took the run over.
+        """
         with self._lock:
+            self._leases.refuse_lost(run_id)
             self._retry()
             new = list(given)
             places = self._places_of(run_id, [output.request_id for output in new])
             rows = [output_row(output, places.requests[output.request_id][0], attempt_id) for output in new]
             if any(row["request"] in self._scored for row in rows):
                 self.flush()  # those scores belong to outputs that these replace
-            self._outputs += rows
+            self._outputs.setdefault(run_id, []).extend(rows)
             self._gathered(run_id, places)
 
     def add_scores(self, run_id: str, given: Iterable[Score], scoring_hash: str) -> None:
-        """Gather scores."""
+        """Gather scores.
+
+        Raises: LeaseLost where another writer took the run over.
+        """
         with self._lock:
+            self._leases.refuse_lost(run_id)
             self._retry()
-            new = list(given)
-            places = self._places_of(run_id, [score.request_id for score in new])
-            for score in new:
-                request, task = places.requests[score.request_id]
-                score_row(score, request, 0)  # an impossible score is refused here, where its maker can be seen
-                self._scores.append((run_id, (task, scoring_hash, score.filter, score.metric), score, request))
-                self._scored.add(request)
-            self._gathered(run_id, places)
+            self._gather_scores(run_id, list(given), scoring_hash)
+            self._gathered(run_id, self._places[run_id])
+
+    def write_scorings(
+        self, run_id: str, scored: Sequence[tuple[Sequence[Score], str]], finish: Callable[[Connection], None]
+    ) -> None:
+        """Store scores under the hashes of what made them, and whatever `finish` does, in one transaction.
+
+        Raises: StoreError, and nothing of it is stored.
+        """
+        with self._lock:
+            self.flush()
+            try:
+                for some, scoring_hash in scored:
+                    self._gather_scores(run_id, some, scoring_hash)
+                with self._database.writing() as connection:
+                    self._write(connection)
+                    finish(connection)
+            except BaseException:
+                self.drop(run_id)
+                raise
+            self._clear()
+
+    def _gather_scores(self, run_id: str, new: Sequence[Score], scoring_hash: str) -> None:
+        places = self._places_of(run_id, [score.request_id for score in new])
+        for score in new:
+            request, task = places.requests[score.request_id]
+            score_row(score, request, 0)  # an impossible score is refused here, where its maker can be seen
+            self._scores.append((run_id, (task, scoring_hash, score.filter, score.metric), score, request))
+            self._scored.add(request)
+        self._touched[run_id] = places
 
     def flush(self) -> None:
         """Write what is gathered.
 
-        Raises: StoreError; what could not be written stays gathered.
+        Raises: StoreError; what could not be written stays gathered. LeaseLost where another writer took a run over;
+            what was gathered of that run is dropped.
         """
         with self._lock:
             self._stop_timer()
@@ -112,18 +146,41 @@ class Writer:
             try:
                 with self._database.writing() as connection:
                     self._write(connection)
-            except StoreError:
+            except StoreError as error:
                 self._must_retry = True
                 for places in self._places.values():
                     places.scorings.clear()  # some may have been made in the transaction that failed
+                if isinstance(error, LeaseLost):
+                    self._drop_lost()
                 raise
-            self._outputs, self._scores = [], []
-            self._touched.clear()
-            self._scored.clear()
+            self._clear()
+
+    def _drop_lost(self) -> None:
+        """Drop what was gathered of runs that other writers have; the rest can still be written."""
+        for run_id in list(self._touched):
+            try:
+                self._leases.refuse_lost(run_id)
+            except LeaseLost:
+                self.drop(run_id)
+
+    def _clear(self) -> None:
+        self._outputs.clear()
+        self._scores = []
+        self._touched.clear()
+        self._scored.clear()
 
     def forget(self, run_id: str) -> None:
         """Look a run's rows up anew from here on."""
         with self._lock:
+            self._places.pop(run_id, None)
+
+    def drop(self, run_id: str) -> None:
+        """Drop what is gathered of a run."""
+        with self._lock:
+            self._outputs.pop(run_id, None)
+            self._touched.pop(run_id, None)
+            self._scores = [each for each in self._scores if each[0] != run_id]
+            self._scored = {request for _, _, _, request in self._scores}
             self._places.pop(run_id, None)
 
     def close(self) -> None:
@@ -133,13 +190,13 @@ class Writer:
                 self.flush()
             finally:
                 self._stop_timer()
-                self._outputs, self._scores = [], []
+                self._clear()
 
     # -------------------------------------------------------------------------------------- batches
 
     def _gathered(self, run_id: str, places: _RunPlaces) -> None:
         self._touched[run_id] = places
-        if len(self._outputs) + len(self._scores) >= BATCH_ROWS:
+        if sum(map(len, self._outputs.values())) + len(self._scores) >= BATCH_ROWS:
             self.flush()
         elif self._timer is None:
             self._timer = threading.Timer(BATCH_SECONDS, self._flush_in_time)
@@ -169,11 +226,13 @@ class Writer:
             number = run_number(connection, run_id)
             if number != places.number:
                 raise StoreError(f"run {run_id} was removed and made again while it was written; run again")
+            self._leases.check(connection, run_id, number)
             break_seal(connection, number)
-        for some in chunks(list({row["request"] for row in self._outputs})):
+        rows = [row for of_run in self._outputs.values() for row in of_run]
+        for some in chunks(list({row["request"] for row in rows})):
             connection.execute(_drop_scores, {"ids": some})
-        if self._outputs:
-            insert_rows(connection, _upsert(connection.dialect.name, outputs), self._outputs)
+        if rows:
+            insert_rows(connection, _upsert(connection.dialect.name, outputs), rows)
         if self._scores:
             numbers = self._scoring_numbers(connection)
             rows = [score_row(score, request, numbers[run_id, name]) for run_id, name, score, request in self._scores]

@@ -1,0 +1,74 @@
+"""A store file that somebody crafted is refused before anything of it is queried."""
+
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from evalstone.api.importing import import_run
+from evalstone.errors import DataError, StoreError
+from evalstone.interop.one_file import write_run_file
+from evalstone.store import Store
+from tests.store import examples
+
+ENDLESS = "WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c) SELECT"
+CRAFTED = {
+    "a view in place of a table": "ALTER TABLE texts RENAME TO t; CREATE VIEW texts AS "
+    f"{ENDLESS} i AS id, '' AS sha256, '' AS content FROM c;",
+    "the version as a view": "DROP TABLE evalstone_schema; CREATE VIEW evalstone_schema AS "
+    f"{ENDLESS} max(i) AS version_num FROM c;",
+    "a view of another name": f"CREATE VIEW more AS {ENDLESS} i FROM c;",
+    "a trigger": "CREATE TRIGGER t AFTER UPDATE ON evalstone_schema BEGIN DELETE FROM runs; END;",
+    "a generated column": "ALTER TABLE runs ADD COLUMN x GENERATED ALWAYS AS (hex(zeroblob(100000000)));",
+    "a generated column, short": "ALTER TABLE runs ADD COLUMN x AS (hex(zeroblob(100000000)));",
+    "a check": "CREATE TABLE more (a CHECK (length(hex(zeroblob(500000000))) > 0));",
+    "a default": "CREATE TABLE more (a DEFAULT (hex(zeroblob(500000000))));",
+    "an index over an expression": "CREATE INDEX more ON runs (hex(zeroblob(100000)));",
+    "a partial index with a function": "CREATE INDEX more ON runs (id) WHERE hex(run_id) > '0';",
+    "a virtual table": "CREATE VIRTUAL TABLE more USING fts5(a);",
+}  # fmt: skip
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> Path:
+    """Return an exported run."""
+    with Store.open(str(tmp_path / "store.sqlite")) as store:
+        run_id = examples.fill(store, examples.plan())
+        return write_run_file(store, run_id, tmp_path / "run.evalstone")
+
+
+@pytest.mark.parametrize("what", CRAFTED)
+def test_a_crafted_file_is_refused_at_once(what: str, exported: Path, tmp_path: Path) -> None:
+    """Views, triggers, and whatever else computes are named and refused; nothing is imported, nothing hangs."""
+    with closing(sqlite3.connect(exported)) as connection:
+        connection.executescript(CRAFTED[what])
+    program = "import sys; from evalstone.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    target = tmp_path / "target.sqlite"
+    for words in (["import", str(exported), "--store", str(target)], ["show", "last", "--store", str(exported)]):
+        begun = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=30, check=False
+        )
+        assert done.returncode in {3, 4}, done.stderr
+        assert "nothing of it was read" in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+        assert time.monotonic() - begun < 20
+    with pytest.raises(DataError, match="is no exported run"):
+        import_run(str(target), exported)
+    with pytest.raises(StoreError, match="nothing of it was read"):
+        Store.open(str(exported))
+    with Store.open(str(target)) as store:
+        assert store.runs() == []
+
+
+def test_an_exported_run_passes(exported: Path, tmp_path: Path) -> None:
+    """What we write ourselves holds nothing that is refused, and nor does a store of the first revision."""
+    assert import_run(str(tmp_path / "target.sqlite"), exported).is_new
+    first = Path(__file__).parent / "first_revision.sql"
+    with closing(sqlite3.connect(tmp_path / "first.evalstone")) as connection:
+        connection.executescript(first.read_text(encoding="utf-8"))
+    assert import_run(str(tmp_path / "target.sqlite"), tmp_path / "first.evalstone").is_new
