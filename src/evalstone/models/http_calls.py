@@ -11,15 +11,16 @@ import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 import httpx
 
 from evalstone.errors import MalformedAnswer, ModelUnavailable, Retryable
-from evalstone.models.http_failures import HttpFailure, failure_of_answer, failure_of_transport
+from evalstone.models.http_failures import LONGEST_QUOTE, HttpFailure, failure_of_answer, failure_of_transport
 from evalstone.models.http_pace import Pace, Patience, RetryRules, Tries
+from evalstone.models.http_reading import ACCEPT_ENCODING, ResponseBody, ResponseLimits, parse_json
 
 __all__ = ["Answered", "Call", "HttpCaller", "Server"]
 
@@ -38,6 +39,12 @@ class Server:
     timeout_s: float
     verify: ssl.SSLContext | bool = True
     secrets: tuple[str, ...] = ()
+    limits: ResponseLimits = field(default_factory=ResponseLimits)
+
+    @property
+    def sent_headers(self) -> dict[str, str]:
+        """The headers of a request: the encodings that can be read within limits, and what the user named."""
+        return {"Accept-Encoding": ACCEPT_ENCODING, **self.headers}
 
     def hide(self, text: str) -> str:
         """Return a text without the secrets."""
@@ -154,7 +161,7 @@ class _Asking(Generic[T, V]):
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=ceiling)
         # The whole request has its time in `_once`; httpx's own limits are for each read of it.
         timeout = httpx.Timeout(server.timeout_s, connect=min(server.timeout_s, LONGEST_CONNECT_S), pool=None)
-        given: Any = {"headers": dict(server.headers), "timeout": timeout, "limits": limits, "verify": server.verify}
+        given: Any = {"headers": server.sent_headers, "timeout": timeout, "limits": limits, "verify": server.verify}
         async with httpx.AsyncClient(**given) as client, asyncio.TaskGroup() as group:
             for _ in range(ceiling):
                 group.create_task(self._take_calls(client))
@@ -216,17 +223,20 @@ class _Asking(Generic[T, V]):
         server = self._caller.server
         self._caller.n_sent += 1
         try:
-            async with asyncio.timeout(server.timeout_s):
-                answer = await client.post(server.url, json=call.body)
+            async with asyncio.timeout(server.timeout_s), client.stream("POST", server.url, json=call.body) as answer:
+                body = ResponseBody(answer.headers, server.limits, for_quoting=not answer.is_success)
+                async for chunk in answer.aiter_raw():
+                    if not body.add(chunk):
+                        break
         except (httpx.TransportError, TimeoutError) as error:
             raise failure_of_transport(error, server.timeout_s) from None
-        except httpx.HTTPError as error:  # undecodable content, say
+        except httpx.HTTPError as error:
             raise HttpFailure(MalformedAnswer, f"the answer cannot be read ({error})") from None
         if not answer.is_success:
-            raise failure_of_answer(answer.status_code, answer.headers, answer.text)
+            raise failure_of_answer(answer.status_code, answer.headers, body.content.decode("utf-8", "replace"))
+        found = parse_json(body.content, server.limits)
         try:
-            found = answer.json()
-        except ValueError:
-            beginning = answer.text[:80]
-            raise HttpFailure(MalformedAnswer, f"the answer is not JSON; it begins {beginning!r}") from None
-        return call.read(found)
+            return call.read(found)
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+            what = f"the answer holds values of an unexpected type ({type(error).__name__}: {error})"
+            raise HttpFailure(MalformedAnswer, what[:LONGEST_QUOTE]) from None

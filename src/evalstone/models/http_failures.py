@@ -17,6 +17,7 @@ for, ends the run too (`shows_all`).
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -37,7 +38,7 @@ from evalstone.errors import (
     Unreachable,
 )
 
-__all__ = ["HttpFailure", "failure_of_answer", "failure_of_transport"]
+__all__ = ["LONGEST_QUOTE", "HttpFailure", "failure_of_answer", "failure_of_transport"]
 
 LONGEST_QUOTE = 300  # characters of a server's own words
 ENDS_ALL = frozenset({401, 402, 404, 405})
@@ -85,7 +86,7 @@ def failure_of_answer(status: int, headers: Mapping[str, str], body: str) -> Htt
     said = f"{status} {httpx.codes.get_reason_phrase(status)}".strip() + _quoted(body)
     wait = _retry_after(headers)
     if wait:
-        said += f" (wants {wait:.0f} s of rest)"
+        said += f" (Retry-After: {wait:.0f} s)"
     if status == 429 and not any(word in body for word in NO_MONEY):
         return HttpFailure(RateLimited, said, was_taken=False, retry_after_s=wait)
     if status in ENDS_ALL or status < 400 or status == 429:
@@ -100,7 +101,7 @@ def _quoted(body: str) -> str:
     """Return the server's own words, shortened: the message of an error object, else the beginning of the text."""
     try:
         found = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = body
     if isinstance(found, dict):
         inner = found.get("error", found)
@@ -115,10 +116,12 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     if value is None:
         return None
     try:
-        return max(0.0, float(value))
+        seconds = float(value)
     except ValueError:
         pass
+    else:
+        return max(0.0, seconds) if math.isfinite(seconds) else None
     try:
         return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None

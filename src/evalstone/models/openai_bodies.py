@@ -24,6 +24,7 @@ __all__ = ["Prompt", "ScoredPart", "ServerScore", "ServerText", "read_score", "r
 
 Prompt = str | list[list[int]] | list[dict[str, str]]  # a text, tokens, or messages
 MOST_STOPS = 4  # that a chat endpoint and OpenAI's own take; the others end the text here
+LARGEST_COUNT = 2**31 - 1  # of tokens; what is above is no count, and no database column holds it
 FIXED = re.compile(r"^(o\d|gpt-5)")  # OpenAI's models that take neither stop texts nor a temperature
 
 
@@ -226,7 +227,9 @@ def _choice(found: Any) -> Mapping[str, Any]:
 
 
 def _count(found: Mapping[str, Any], name: str) -> int:
-    """Return a count of the answer's `usage`, 0 where it says none."""
+    """Return a count of the answer's `usage`, 0 where it says none that can be."""
     usage = found.get("usage")
     value = usage.get(name) if isinstance(usage, Mapping) else None
-    return value if isinstance(value, int) else 0
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_COUNT:
+        return value
+    return 0

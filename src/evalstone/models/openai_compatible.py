@@ -21,6 +21,7 @@ from evalstone.models.asked_texts import AskedText
 from evalstone.models.http_calls import Answered, Call, HttpCaller, Server
 from evalstone.models.http_failures import HttpFailure
 from evalstone.models.http_pace import RetryRules
+from evalstone.models.http_reading import ResponseLimits
 from evalstone.models.identity import template_text
 from evalstone.models.model import OutputCache
 from evalstone.models.openai_arguments import MODELS_WITH_PROMPT_LOGPROBS, OpenAIArguments
@@ -162,7 +163,8 @@ class OpenAIModel:
                 verify = ssl.create_default_context(cafile=arguments.ca_cert_path)
             except (OSError, ssl.SSLError) as error:
                 raise UsageError(f"ca_cert_path={arguments.ca_cert_path} cannot be read: {error}") from error
-        return Server(arguments.base_url, headers, arguments.timeout, verify, (key,) if key else ())
+        limits = ResponseLimits(arguments.max_response_mib, arguments.max_response_depth)
+        return Server(arguments.base_url, headers, arguments.timeout, verify, (key,) if key else (), limits)
 
     @cached_property
     def _caller(self) -> HttpCaller:
