@@ -37,6 +37,7 @@ from evalstone.errors import (
     TimedOut,
     Unreachable,
 )
+from evalstone.models.key_hiding import NO_KEYS, KeyHider
 
 __all__ = ["LONGEST_QUOTE", "HttpFailure", "failure_of_answer", "failure_of_transport"]
 
@@ -68,22 +69,21 @@ class HttpFailure(Exception):
         return self.error is RateLimited or (not self.was_taken and self.error is ServerFailed)
 
 
-def failure_of_transport(error: httpx.TransportError | TimeoutError, timeout_s: float) -> HttpFailure:
+def failure_of_transport(
+    error: httpx.TransportError | TimeoutError, timeout_s: float, keys: KeyHider = NO_KEYS
+) -> HttpFailure:
     """Return the failure of a request that got no answer at all."""
+    reason = keys.text(str(error)).strip() or type(error).__name__
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        return HttpFailure(Unreachable, f"no connection to the server ({_reason(error)})", was_taken=False)
+        return HttpFailure(Unreachable, f"no connection to the server ({reason})", was_taken=False)
     if isinstance(error, httpx.TimeoutException | TimeoutError):
         return HttpFailure(TimedOut, f"no answer within {timeout_s:g} s; more time is timeout=")
-    return HttpFailure(ConnectionLost, f"the connection broke before the answer was whole ({_reason(error)})")
+    return HttpFailure(ConnectionLost, f"the connection broke before the answer was whole ({reason[:LONGEST_QUOTE]})")
 
 
-def _reason(error: Exception) -> str:
-    return str(error).strip() or type(error).__name__
-
-
-def failure_of_answer(status: int, headers: Mapping[str, str], body: str) -> HttpFailure:
+def failure_of_answer(status: int, headers: Mapping[str, str], body: str, keys: KeyHider = NO_KEYS) -> HttpFailure:
     """Return the failure of a request that was answered with an error."""
-    said = f"{status} {httpx.codes.get_reason_phrase(status)}".strip() + _quoted(body)
+    said = f"{status} {httpx.codes.get_reason_phrase(status)}".strip() + _quoted(body, keys)
     wait = _retry_after(headers)
     if wait:
         said += f" (Retry-After: {wait:.0f} s)"
@@ -97,12 +97,13 @@ def failure_of_answer(status: int, headers: Mapping[str, str], body: str) -> Htt
     return HttpFailure(PromptTooLong if is_too_long else RequestRefused, said, shows_all=status == 403)
 
 
-def _quoted(body: str) -> str:
+def _quoted(body: str, keys: KeyHider) -> str:
     """Return the server's own words, shortened: the message of an error object, else the beginning of the text."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
         found = body
+    found = keys.value(found)
     if isinstance(found, dict):
         inner = found.get("error", found)
         found = inner.get("message", inner) if isinstance(inner, dict) else inner

@@ -17,6 +17,7 @@ import numpy as np
 
 from evalstone.errors import MalformedAnswer
 from evalstone.models.http_failures import HttpFailure
+from evalstone.models.key_hiding import NO_KEYS, KeyHider
 
 __all__ = ["ACCEPT_ENCODING", "MIB", "ResponseBody", "ResponseLimits", "parse_json"]
 
@@ -64,6 +65,11 @@ class ResponseBody:
         """The body, decompressed."""
         return bytes(self._content)
 
+    @property
+    def text(self) -> str:
+        """The body as text, to be quoted."""
+        return self._content.decode("utf-8", "replace")
+
     def add(self, chunk: bytes) -> bool:
         """Take bytes as they were received; return whether more are wanted.
 
@@ -109,10 +115,10 @@ class ResponseBody:
         )
 
 
-def parse_json(content: bytes, limits: ResponseLimits) -> Any:
-    """Return the value of a JSON document whose nesting is within the limit.
+def parse_json(content: bytes, limits: ResponseLimits, keys: KeyHider = NO_KEYS) -> tuple[Any, bool]:
+    """Return the value of a JSON document without the keys, and whether it held one.
 
-    Raises: HttpFailure for one that is nested deeper, or is no JSON.
+    Raises: HttpFailure for one that is nested deeper than the limit, or is no JSON.
     """
     text = content.decode(json.detect_encoding(content), "replace")
     if _is_deeper(text, limits.max_depth):
@@ -121,9 +127,14 @@ def parse_json(content: bytes, limits: ResponseLimits) -> Any:
             f"the response is nested deeper than {limits.max_depth} levels; more are accepted with max_response_depth=",
         )
     try:
-        return json.loads(text)
+        found = json.loads(text)
     except (ValueError, RecursionError):
-        raise HttpFailure(MalformedAnswer, f"the answer is not JSON; it begins {text[:80]!r}") from None
+        beginning = keys.text(text)[:80]
+        raise HttpFailure(MalformedAnswer, f"the answer is not JSON; it begins {beginning!r}") from None
+    if not keys.may_be_in(text):
+        return found, False
+    without = keys.value(found)
+    return without, without != found
 
 
 def _is_deeper(text: str, limit: int) -> bool:

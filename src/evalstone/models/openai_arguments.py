@@ -18,7 +18,7 @@ from evalstone.models.arguments import boolean, whole_number
 from evalstone.records import JsonValue
 from evalstone.registry import nearest
 
-__all__ = ["KINDS", "OpenAIArguments", "openai_arguments"]
+__all__ = ["KINDS", "OpenAIArguments", "is_header_value", "openai_arguments"]
 
 COMPLETIONS = "/completions"
 CHAT = "/chat/completions"
@@ -163,9 +163,16 @@ def _refuse(values: dict[str, Any]) -> None:
     header = values.get("header", {})
     if not isinstance(header, Mapping) or not all(isinstance(value, str) for value in header.values()):
         raise UsageError('header is no mapping of texts; expected header={"X-Name": "value"}')
-    for name in header:
+    for name, value in header.items():
+        if not is_header_value(str(name)) or not is_header_value(value):
+            raise UsageError(f"header {name!r} holds a character that HTTP cannot carry; expected printable ASCII")
         if SECRET.search(str(name)):
             raise UsageError(f"header {name} looks like a secret; what is typed is kept with the run: OPENAI_API_KEY")
+
+
+def is_header_value(text: str) -> bool:
+    """Whether a text can be sent as (the name or value of) a header of HTTP."""
+    return text.isascii() and text.isprintable()
 
 
 def _check(values: Mapping[str, Any]) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 from evalstone.errors import AnswerWithheld, MalformedAnswer, NonFiniteLogits
 from evalstone.models.asked_texts import AskedText
 from evalstone.models.http_failures import HttpFailure
+from evalstone.models.key_hiding import NO_KEYS, KeyHider
 from evalstone.models.openai_arguments import OpenAIArguments
 
 __all__ = ["Prompt", "ScoredPart", "ServerScore", "ServerText", "read_score", "read_text", "score_body", "text_body"]
@@ -181,8 +182,8 @@ def _without_logprobs(what: str) -> HttpFailure:
     return HttpFailure(MalformedAnswer, f"{what}; {remedy}", shows_all=True)
 
 
-def read_text(found: Any, *, is_chat: bool) -> ServerText:
-    """Return what an answer says was written.
+def read_text(found: Any, *, is_chat: bool, keys: KeyHider = NO_KEYS) -> ServerText:
+    """Return what an answer says was written; `keys` are removed from texts that came in parts.
 
     Raises: HttpFailure where it says nothing, or the server kept it back.
     """
@@ -200,8 +201,8 @@ def read_text(found: Any, *, is_chat: bool) -> ServerText:
     if content is None and calls is None and reasoning is None and finish != "length":
         raise HttpFailure(MalformedAnswer, "the answer holds no text")
     return ServerText(
-        text=_text(content),
-        reasoning=None if reasoning is None else _text(reasoning),
+        text=_text(content, keys),
+        reasoning=None if reasoning is None else _text(reasoning, keys),
         tool_calls=None if calls is None else json.dumps(calls),
         finish_reason=None if finish is None else str(finish),
         n_context=_count(found, "prompt_tokens"),
@@ -209,10 +210,10 @@ def read_text(found: Any, *, is_chat: bool) -> ServerText:
     )
 
 
-def _text(content: Any) -> str:
-    """Return a content as text; one that is a list has its text parts joined."""
+def _text(content: Any, keys: KeyHider) -> str:
+    """Return a content as text; one that is a list has its text parts joined, which may make a key whole."""
     if isinstance(content, list):
-        return "".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
+        return keys.text("".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping)))
     return "" if content is None else str(content)
 
 

@@ -20,27 +20,27 @@ def find_server(server: Server, base: str) -> tuple[str, ...]:
     Raises: ModelUnavailable where nobody answers, or the key is not taken.
     """
     try:
-        status, content = _get(server, f"{base}/models")
+        with server.keys.in_logs():
+            status, body = _get(server, f"{base}/models")
     except (httpx.ReadTimeout, HttpFailure):  # it is there, and busy, or its list is not of the promised form
         return ()
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise ModelUnavailable(
-            f"no server answers at {base} ({str(error) or type(error).__name__}); start it, or correct base_url"
-        ) from None
+        reason = server.keys.text(str(error)) or type(error).__name__
+        raise ModelUnavailable(f"no server answers at {base} ({reason}); start it, or correct base_url") from None
     if status in (401, 403):
-        said = server.hide(" ".join(content.decode("utf-8", "replace").split()))[:200]
-        has_key = "the key in OPENAI_API_KEY is not taken" if server.secrets else "OPENAI_API_KEY is not set"
+        said = " ".join(server.keys.text(body.text).split())[:200]
+        has_key = "the key in OPENAI_API_KEY is not taken" if server.keys.keys else "OPENAI_API_KEY is not set"
         raise ModelUnavailable(f"{base} refuses access ({status}): {has_key}; it says: {said}")
     if not 200 <= status < 300:
         return ()
     try:
-        listed = parse_json(content, server.limits)["data"]
-        return tuple(server.hide(str(each["id"]))[:LONGEST_NAME] for each in listed)
+        listed, _ = parse_json(body.content, server.limits, server.keys)
+        return tuple(str(each["id"])[:LONGEST_NAME] for each in listed["data"])
     except (HttpFailure, KeyError, TypeError):
         return ()
 
 
-def _get(server: Server, url: str) -> tuple[int, bytes]:
+def _get(server: Server, url: str) -> tuple[int, ResponseBody]:
     """Return status and body of a page, read within the server's limits and in a little more than the time limit.
 
     Raises: HttpFailure for a body over a limit; what httpx raises.
@@ -51,10 +51,10 @@ def _get(server: Server, url: str) -> tuple[int, bytes]:
         httpx.Client(headers=server.sent_headers, timeout=seconds, verify=server.verify) as client,
         client.stream("GET", url) as answer,
     ):
-        body = ResponseBody(answer.headers, server.limits, for_quoting=not answer.is_success)
+        body = ResponseBody(server.headers_of(answer), server.limits, for_quoting=not answer.is_success)
         for chunk in answer.iter_raw():
             if not body.add(chunk):
                 break
             if time.monotonic() > deadline:
                 raise httpx.ReadTimeout("the list of models took too long")
-        return answer.status_code, body.content
+        return answer.status_code, body
