@@ -90,6 +90,11 @@ class Run:
         row = self.row
         return 0 < row.n_outputs == row.n_failed
 
+    @property
+    def stop_reason(self) -> str | None:
+        """Why this attempt stopped before every request was sent, and how to go on; None where it did not."""
+        return None if self.result is None else self.result.stop_reason
+
     def verify(self) -> list[Problem]:
         """Derive every stored hash again and return what does not fit."""
         return self.store.verify(self.id)

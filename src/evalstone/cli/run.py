@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +66,8 @@ def run(as_json: bool, quiet: bool, **given: Any) -> int:
     """Put benchmarks to a model; store and show the result.
 
     The same command again asks nothing twice: it goes on where it was stopped. A task file named by its path may run
-    the code beside it, as one in --include_path may. Exit code 5 if not one request could be answered.
+    the code beside it, as one in --include_path may. Exit code 5 if not one request could be answered, or the run
+    stopped because a server asked for a longer pause than retry_budget allows.
     """
     from evalstone.api.evaluate import evaluate
     from evalstone.api.places import check_place
@@ -87,7 +88,15 @@ def run(as_json: bool, quiet: bool, **given: Any) -> int:
             kind, given["tasks"], model_args=arguments, observe=progress, notify=_note, command=command, **options
         )
     _print_run(done, given, as_json=as_json)
-    return ModelError.exit_code if done.nothing_answered else 0
+    return _exit_code([done])
+
+
+def _exit_code(runs: Sequence["Run"]) -> int:
+    """Return the exit code of finished commands, and print why a run stopped early."""
+    for reason in dict.fromkeys(run.stop_reason for run in runs if run.stop_reason):
+        echo(f"error: incomplete: {reason}", err=True)
+    failed = any(run.stop_reason or run.nothing_answered for run in runs)
+    return ModelError.exit_code if failed else 0
 
 
 def _run_promptings(given: Mapping[str, Any], *, quiet: bool, as_json: bool) -> int:
@@ -113,7 +122,7 @@ def _run_promptings(given: Mapping[str, Any], *, quiet: bool, as_json: bool) -> 
         print_rich(done.table())
         for line in done.remarks():
             echo(line)
-    return 0
+    return _exit_code([one.run for one in done.runs])
 
 
 def _print_run(done: "Run", given: Mapping[str, Any], *, as_json: bool) -> None:

@@ -11,15 +11,17 @@ import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 import httpx
 
 from evalstone.errors import MalformedAnswer, ModelUnavailable, Retryable
-from evalstone.models.http_failures import HttpFailure, failure_of_answer, failure_of_transport
+from evalstone.models.http_failures import LONGEST_QUOTE, HttpFailure, failure_of_answer, failure_of_transport
 from evalstone.models.http_pace import Pace, Patience, RetryRules, Tries
+from evalstone.models.http_reading import ACCEPT_ENCODING, ResponseBody, ResponseLimits, parse_json
+from evalstone.models.key_hiding import NO_KEYS, KeyHider
 
 __all__ = ["Answered", "Call", "HttpCaller", "Server"]
 
@@ -29,21 +31,25 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Server:
-    """Where requests go. `secrets` never appear in an error. Units: timeout_s of a whole request."""
+    """Where requests go. What it sends is freed of `keys` first of all. Units: timeout_s of a whole request."""
 
     url: str
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(repr=False)
     timeout_s: float
     verify: ssl.SSLContext | bool = True
-    secrets: tuple[str, ...] = ()
+    keys: KeyHider = NO_KEYS
+    limits: ResponseLimits = field(default_factory=ResponseLimits)
 
-    def hide(self, text: str) -> str:
-        """Return a text without the secrets."""
-        for secret in self.secrets:
-            text = text.replace(secret, "(key)")
-        return text
+    @property
+    def sent_headers(self) -> dict[str, str]:
+        """The headers of a request: the encodings that can be read within limits, and what the user named."""
+        return {"Accept-Encoding": ACCEPT_ENCODING, **self.headers}
+
+    def headers_of(self, answer: httpx.Response) -> dict[str, str]:
+        """Return the headers of a response, in small letters and without the keys."""
+        return {name.lower(): self.keys.text(value) for name, value in answer.headers.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,7 @@ class HttpCaller:
         self.pace = Pace(n_at_once)
         self.patience = Patience(rules)
         self.n_sent = 0
+        self.n_with_key = 0  # responses that held the key
 
     def reset(self) -> None:
         """Begin a new run with patience as at first."""
@@ -154,10 +161,11 @@ class _Asking(Generic[T, V]):
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=ceiling)
         # The whole request has its time in `_once`; httpx's own limits are for each read of it.
         timeout = httpx.Timeout(server.timeout_s, connect=min(server.timeout_s, LONGEST_CONNECT_S), pool=None)
-        given: Any = {"headers": dict(server.headers), "timeout": timeout, "limits": limits, "verify": server.verify}
-        async with httpx.AsyncClient(**given) as client, asyncio.TaskGroup() as group:
-            for _ in range(ceiling):
-                group.create_task(self._take_calls(client))
+        given: Any = {"headers": server.sent_headers, "timeout": timeout, "limits": limits, "verify": server.verify}
+        with server.keys.in_logs():
+            async with httpx.AsyncClient(**given) as client, asyncio.TaskGroup() as group:
+                for _ in range(ceiling):
+                    group.create_task(self._take_calls(client))
 
     async def _take_calls(self, client: httpx.AsyncClient) -> None:
         for call in self._calls:  # shared by all workers: each takes the next
@@ -194,7 +202,6 @@ class _Asking(Generic[T, V]):
                 raise HttpFailure(Retryable, patience.given_up)  # noqa: TRY301 - as one that was asked and failed
             value = await self._once(client, call)
         except HttpFailure as failure:
-            failure.message = self._caller.server.hide(failure.message)
             patience.failed(failure)
             if patience.is_hopeless(failure):
                 raise ModelUnavailable(failure.message) from None
@@ -216,17 +223,22 @@ class _Asking(Generic[T, V]):
         server = self._caller.server
         self._caller.n_sent += 1
         try:
-            async with asyncio.timeout(server.timeout_s):
-                answer = await client.post(server.url, json=call.body)
+            async with asyncio.timeout(server.timeout_s), client.stream("POST", server.url, json=call.body) as answer:
+                headers = server.headers_of(answer)
+                body = ResponseBody(headers, server.limits, for_quoting=not answer.is_success)
+                async for chunk in answer.aiter_raw():
+                    if not body.add(chunk):
+                        break
         except (httpx.TransportError, TimeoutError) as error:
-            raise failure_of_transport(error, server.timeout_s) from None
-        except httpx.HTTPError as error:  # undecodable content, say
-            raise HttpFailure(MalformedAnswer, f"the answer cannot be read ({error})") from None
+            raise failure_of_transport(error, server.timeout_s, server.keys) from None
+        except httpx.HTTPError as error:
+            raise HttpFailure(MalformedAnswer, server.keys.text(f"the answer cannot be read ({error})")) from None
         if not answer.is_success:
-            raise failure_of_answer(answer.status_code, answer.headers, answer.text)
+            raise failure_of_answer(answer.status_code, headers, body.text, server.keys)
+        found, had_key = parse_json(body.content, server.limits, server.keys)
+        self._caller.n_with_key += had_key
         try:
-            found = answer.json()
-        except ValueError:
-            beginning = answer.text[:80]
-            raise HttpFailure(MalformedAnswer, f"the answer is not JSON; it begins {beginning!r}") from None
-        return call.read(found)
+            return call.read(found)
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+            what = f"the answer holds values of an unexpected type ({type(error).__name__}: {error})"
+            raise HttpFailure(MalformedAnswer, what[:LONGEST_QUOTE]) from None

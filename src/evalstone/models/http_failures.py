@@ -17,6 +17,7 @@ for, ends the run too (`shows_all`).
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -36,8 +37,9 @@ from evalstone.errors import (
     TimedOut,
     Unreachable,
 )
+from evalstone.models.key_hiding import NO_KEYS, KeyHider
 
-__all__ = ["HttpFailure", "failure_of_answer", "failure_of_transport"]
+__all__ = ["LONGEST_QUOTE", "HttpFailure", "failure_of_answer", "failure_of_transport"]
 
 LONGEST_QUOTE = 300  # characters of a server's own words
 ENDS_ALL = frozenset({401, 402, 404, 405})
@@ -67,25 +69,24 @@ class HttpFailure(Exception):
         return self.error is RateLimited or (not self.was_taken and self.error is ServerFailed)
 
 
-def failure_of_transport(error: httpx.TransportError | TimeoutError, timeout_s: float) -> HttpFailure:
+def failure_of_transport(
+    error: httpx.TransportError | TimeoutError, timeout_s: float, keys: KeyHider = NO_KEYS
+) -> HttpFailure:
     """Return the failure of a request that got no answer at all."""
+    reason = keys.text(str(error)).strip() or type(error).__name__
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        return HttpFailure(Unreachable, f"no connection to the server ({_reason(error)})", was_taken=False)
+        return HttpFailure(Unreachable, f"no connection to the server ({reason})", was_taken=False)
     if isinstance(error, httpx.TimeoutException | TimeoutError):
         return HttpFailure(TimedOut, f"no answer within {timeout_s:g} s; more time is timeout=")
-    return HttpFailure(ConnectionLost, f"the connection broke before the answer was whole ({_reason(error)})")
+    return HttpFailure(ConnectionLost, f"the connection broke before the answer was whole ({reason[:LONGEST_QUOTE]})")
 
 
-def _reason(error: Exception) -> str:
-    return str(error).strip() or type(error).__name__
-
-
-def failure_of_answer(status: int, headers: Mapping[str, str], body: str) -> HttpFailure:
+def failure_of_answer(status: int, headers: Mapping[str, str], body: str, keys: KeyHider = NO_KEYS) -> HttpFailure:
     """Return the failure of a request that was answered with an error."""
-    said = f"{status} {httpx.codes.get_reason_phrase(status)}".strip() + _quoted(body)
+    said = f"{status} {httpx.codes.get_reason_phrase(status)}".strip() + _quoted(body, keys)
     wait = _retry_after(headers)
     if wait:
-        said += f" (wants {wait:.0f} s of rest)"
+        said += f" (Retry-After: {wait:.0f} s)"
     if status == 429 and not any(word in body for word in NO_MONEY):
         return HttpFailure(RateLimited, said, was_taken=False, retry_after_s=wait)
     if status in ENDS_ALL or status < 400 or status == 429:
@@ -96,12 +97,13 @@ def failure_of_answer(status: int, headers: Mapping[str, str], body: str) -> Htt
     return HttpFailure(PromptTooLong if is_too_long else RequestRefused, said, shows_all=status == 403)
 
 
-def _quoted(body: str) -> str:
+def _quoted(body: str, keys: KeyHider) -> str:
     """Return the server's own words, shortened: the message of an error object, else the beginning of the text."""
     try:
         found = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = body
+    found = keys.value(found)
     if isinstance(found, dict):
         inner = found.get("error", found)
         found = inner.get("message", inner) if isinstance(inner, dict) else inner
@@ -115,10 +117,12 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     if value is None:
         return None
     try:
-        return max(0.0, float(value))
+        seconds = float(value)
     except ValueError:
         pass
+    else:
+        return max(0.0, seconds) if math.isfinite(seconds) else None
     try:
         return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None

@@ -3,11 +3,14 @@
 At once: as many requests as the user allows, half as many after each sign of overload, and one more for each round of
 answers without one. All wait together where the server asks for it.
 
-How long: a request may spend so many attempts, and nothing at all may be answered for so many seconds. Once either is
-used up the request has failed; once the second is, so have all others, without being asked, until `reset`.
+How long: a request may spend so many attempts, and nothing at all may be answered for so many seconds (the retry
+budget). A request that has used up its attempts has failed. Once the budget is used up, or the server asks for a pause
+longer than what is left of it, no more requests are sent until `reset`: the run is incomplete, and says how to go on.
+A request that is turned away while others are answered spends nothing.
 """
 
 import asyncio
+import math
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -17,6 +20,7 @@ from evalstone.models.http_failures import HttpFailure
 
 __all__ = ["Pace", "Patience", "RetryRules", "Tries"]
 
+PAUSE_TOLERANCE = 1.01
 MOST_REFUSED = 10  # requests refused while none was answered: then it is the model or its settings, not a sample
 
 
@@ -124,10 +128,21 @@ class Patience:
         """Seconds since the first failure after the last answer; 0 without one."""
         return 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
 
-    def give_up(self, message: str) -> None:
-        """Ask no more from now on."""
-        if self.given_up is None:
-            self.given_up = f"not asked: nothing was answered for {self.silent_s:.0f} s, the last time: {message}"
+    def give_up(self, failure: HttpFailure) -> None:
+        """Send no more requests from now on; `given_up` says why, and what the user can do."""
+        if self.given_up is not None:
+            return
+        budget, pause = self.rules.budget_s, failure.retry_after_s or 0.0
+        if self.silent_s + pause > budget and pause:
+            why = f"the server asks for a pause of {pause:.0f} s, which retry_budget={budget:g} does not allow"
+            more = int(self.silent_s) + math.ceil(pause)
+        else:
+            why = f"nothing was answered for {self.silent_s:.0f} s, and retry_budget={budget:g} is used up"
+            more = math.ceil(2 * budget)
+        self.given_up = (
+            f"not asked: {why}; the last response: {failure.message}; run the same command again later, or wait longer "
+            f"with retry_budget={more}"
+        )
 
     def reset(self) -> None:
         """Begin anew: what was given up may be asked again."""
@@ -140,29 +155,29 @@ class Tries:
 
     n_attempts: int = 0
     n_waits: int = 0
-    waited_s: float = 0.0
 
     def wait_after(self, failure: HttpFailure, patience: Patience) -> float:
         """Return how long to wait before the request is tried again, in seconds.
 
         Raises: the failure, where it is the last.
         """
-        rules = patience.rules
+        rules, pause = patience.rules, failure.retry_after_s or 0.0
         if not failure.may_retry or patience.given_up is not None:
             raise failure
+        # A pause may pass the budget by a little: requests under way together are told of it one after the other.
+        longest = rules.budget_s * PAUSE_TOLERANCE if pause else rules.budget_s
         if failure.was_taken:
             self.n_attempts += 1
-            wait = max(rules.wait(self.n_attempts - 1), failure.retry_after_s or 0.0)
-            is_last, all_fail = self.n_attempts >= rules.attempts, patience.silent_s > rules.budget_s
+            wait = max(rules.wait(self.n_attempts - 1), pause)
+            all_fail = patience.silent_s > rules.budget_s or pause > longest
+            is_last = all_fail or self.n_attempts >= rules.attempts
         else:
-            wait = max(rules.wait(self.n_waits), failure.retry_after_s or 0.0)
+            wait = max(rules.wait(self.n_waits), pause)
             self.n_waits += 1
-            all_fail = patience.silent_s + wait > rules.budget_s
-            is_last = all_fail or self.waited_s + wait > rules.budget_s
-            self.waited_s += wait
+            all_fail = is_last = patience.silent_s + wait > longest
         if is_last:
             if all_fail:
-                patience.give_up(failure.message)
+                patience.give_up(failure)
             spent = f"tried {self.n_attempts} times" if failure.was_taken else f"retry_budget={rules.budget_s:g}"
             raise HttpFailure(failure.error, f"{failure.message} ({spent})")
         patience.retried[failure.error.__name__] += 1

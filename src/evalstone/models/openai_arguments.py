@@ -18,7 +18,7 @@ from evalstone.models.arguments import boolean, whole_number
 from evalstone.records import JsonValue
 from evalstone.registry import nearest
 
-__all__ = ["KINDS", "OpenAIArguments", "openai_arguments"]
+__all__ = ["KINDS", "OpenAIArguments", "is_header_value", "openai_arguments"]
 
 COMPLETIONS = "/completions"
 CHAT = "/chat/completions"
@@ -35,7 +35,8 @@ SECRET = re.compile(r"auth|key|token|secret|password|cookie", re.IGNORECASE)
 WITHOUT_EFFECT = frozenset({"batch_size", "device", "max_batch_size", "max_images", "truncate"})
 OF_TOKENIZERS = ("tokenizer", "tokenizer_backend", "tokenized_requests", "add_bos_token", "prefix_token_id")
 WHOLE = (("num_concurrent", 1), ("max_retries", 1), ("max_gen_toks", 1), ("max_length", 4), ("prefix_token_id", 0),
-         ("seed", 0))  # fmt: skip
+         ("seed", 0), ("max_response_mib", 1), ("max_response_depth", 10))  # fmt: skip
+DEEPEST = 500  # of nested JSON: Python's parser recurses once for each level
 TRUTHS = ("tokenized_requests", "add_bos_token", "verify_certificate", "trust_remote_code", "use_fast_tokenizer")
 
 
@@ -56,6 +57,8 @@ class OpenAIArguments:
     max_retries: int = 3  # attempts in all, as in lm-eval
     retry_budget: float = 120.0  # how long nothing may be answered before the rest is not asked
     timeout: float = 300.0
+    max_response_mib: int = 32  # of one response, as received and as decompressed
+    max_response_depth: int = 100  # of the nested arrays and objects of one response
     max_gen_toks: int | None = None
     max_length: int = 2048  # lm-eval's; a prompt and what is written after it
     seed: int = 1234
@@ -160,9 +163,16 @@ def _refuse(values: dict[str, Any]) -> None:
     header = values.get("header", {})
     if not isinstance(header, Mapping) or not all(isinstance(value, str) for value in header.values()):
         raise UsageError('header is no mapping of texts; expected header={"X-Name": "value"}')
-    for name in header:
+    for name, value in header.items():
+        if not is_header_value(str(name)) or not is_header_value(value):
+            raise UsageError(f"header {name!r} holds a character that HTTP cannot carry; expected printable ASCII")
         if SECRET.search(str(name)):
             raise UsageError(f"header {name} looks like a secret; what is typed is kept with the run: OPENAI_API_KEY")
+
+
+def is_header_value(text: str) -> bool:
+    """Whether a text can be sent as (the name or value of) a header of HTTP."""
+    return text.isascii() and text.isprintable()
 
 
 def _check(values: Mapping[str, Any]) -> None:
@@ -176,6 +186,8 @@ def _check(values: Mapping[str, Any]) -> None:
     for name, least in WHOLE:
         if name in values:
             whole_number(name, values[name], least)
+    if values.get("max_response_depth", 0) > DEEPEST:
+        raise UsageError(f"max_response_depth={values['max_response_depth']}; expected at most {DEEPEST}")
     for name in ("timeout", "retry_budget"):
         value = values.get(name, 1)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:

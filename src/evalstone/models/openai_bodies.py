@@ -18,12 +18,14 @@ from typing import Any
 from evalstone.errors import AnswerWithheld, MalformedAnswer, NonFiniteLogits
 from evalstone.models.asked_texts import AskedText
 from evalstone.models.http_failures import HttpFailure
+from evalstone.models.key_hiding import NO_KEYS, KeyHider
 from evalstone.models.openai_arguments import OpenAIArguments
 
 __all__ = ["Prompt", "ScoredPart", "ServerScore", "ServerText", "read_score", "read_text", "score_body", "text_body"]
 
 Prompt = str | list[list[int]] | list[dict[str, str]]  # a text, tokens, or messages
 MOST_STOPS = 4  # that a chat endpoint and OpenAI's own take; the others end the text here
+LARGEST_COUNT = 2**31 - 1  # of tokens; what is above is no count, and no database column holds it
 FIXED = re.compile(r"^(o\d|gpt-5)")  # OpenAI's models that take neither stop texts nor a temperature
 
 
@@ -180,8 +182,8 @@ def _without_logprobs(what: str) -> HttpFailure:
     return HttpFailure(MalformedAnswer, f"{what}; {remedy}", shows_all=True)
 
 
-def read_text(found: Any, *, is_chat: bool) -> ServerText:
-    """Return what an answer says was written.
+def read_text(found: Any, *, is_chat: bool, keys: KeyHider = NO_KEYS) -> ServerText:
+    """Return what an answer says was written; `keys` are removed from texts that came in parts.
 
     Raises: HttpFailure where it says nothing, or the server kept it back.
     """
@@ -199,8 +201,8 @@ def read_text(found: Any, *, is_chat: bool) -> ServerText:
     if content is None and calls is None and reasoning is None and finish != "length":
         raise HttpFailure(MalformedAnswer, "the answer holds no text")
     return ServerText(
-        text=_text(content),
-        reasoning=None if reasoning is None else _text(reasoning),
+        text=_text(content, keys),
+        reasoning=None if reasoning is None else _text(reasoning, keys),
         tool_calls=None if calls is None else json.dumps(calls),
         finish_reason=None if finish is None else str(finish),
         n_context=_count(found, "prompt_tokens"),
@@ -208,10 +210,10 @@ def read_text(found: Any, *, is_chat: bool) -> ServerText:
     )
 
 
-def _text(content: Any) -> str:
-    """Return a content as text; one that is a list has its text parts joined."""
+def _text(content: Any, keys: KeyHider) -> str:
+    """Return a content as text; one that is a list has its text parts joined, which may make a key whole."""
     if isinstance(content, list):
-        return "".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
+        return keys.text("".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping)))
     return "" if content is None else str(content)
 
 
@@ -226,7 +228,9 @@ def _choice(found: Any) -> Mapping[str, Any]:
 
 
 def _count(found: Mapping[str, Any], name: str) -> int:
-    """Return a count of the answer's `usage`, 0 where it says none."""
+    """Return a count of the answer's `usage`, 0 where it says none that can be."""
     usage = found.get("usage")
     value = usage.get(name) if isinstance(usage, Mapping) else None
-    return value if isinstance(value, int) else 0
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_COUNT:
+        return value
+    return 0

@@ -21,9 +21,11 @@ from evalstone.models.asked_texts import AskedText
 from evalstone.models.http_calls import Answered, Call, HttpCaller, Server
 from evalstone.models.http_failures import HttpFailure
 from evalstone.models.http_pace import RetryRules
+from evalstone.models.http_reading import ResponseLimits
 from evalstone.models.identity import template_text
+from evalstone.models.key_hiding import KeyHider
 from evalstone.models.model import OutputCache
-from evalstone.models.openai_arguments import MODELS_WITH_PROMPT_LOGPROBS, OpenAIArguments
+from evalstone.models.openai_arguments import MODELS_WITH_PROMPT_LOGPROBS, OpenAIArguments, is_header_value
 from evalstone.models.openai_bodies import ServerScore, ServerText, read_score, read_text, score_body, text_body
 from evalstone.models.openai_prompts import PromptMaker
 from evalstone.models.openai_server import find_server
@@ -152,9 +154,13 @@ class OpenAIModel:
 
     @cached_property
     def _server(self) -> Server:
-        arguments, key = self.arguments, read("OPENAI_API_KEY")
+        arguments, key = self.arguments, (read("OPENAI_API_KEY") or "").strip() or None
         if arguments.is_openai and key is None:
             raise ModelUnavailable(f"{arguments.server} wants a key; set it as OPENAI_API_KEY")
+        if key is not None and not is_header_value(key):
+            raise UsageError(
+                "OPENAI_API_KEY holds a character that an HTTP header cannot carry; expected printable ASCII, one line"
+            )
         headers = {**arguments.header, **({"Authorization": f"Bearer {key}"} if key else {})}
         verify: ssl.SSLContext | bool = arguments.verify_certificate
         if arguments.verify_certificate and arguments.ca_cert_path:
@@ -162,7 +168,8 @@ class OpenAIModel:
                 verify = ssl.create_default_context(cafile=arguments.ca_cert_path)
             except (OSError, ssl.SSLError) as error:
                 raise UsageError(f"ca_cert_path={arguments.ca_cert_path} cannot be read: {error}") from error
-        return Server(arguments.base_url, headers, arguments.timeout, verify, (key,) if key else ())
+        limits = ResponseLimits(arguments.max_response_mib, arguments.max_response_depth)
+        return Server(arguments.base_url, headers, arguments.timeout, verify, KeyHider((key,) if key else ()), limits)
 
     @cached_property
     def _caller(self) -> HttpCaller:
@@ -244,7 +251,7 @@ class OpenAIModel:
     def _text_call(self, waiting: Written) -> Call[Written, ServerText]:
         asked, repeat = waiting[0]
         body = text_body(self.arguments, self._prompts.prompt_of(asked), asked, repeat)
-        return Call(waiting, body, partial(read_text, is_chat=self.arguments.is_chat))
+        return Call(waiting, body, partial(read_text, is_chat=self.arguments.is_chat, keys=self._server.keys))
 
     def _written(self, answered: Answered[Written, ServerText]) -> Iterator[Output]:
         """Yield the outputs of all that waited for one text."""
@@ -311,6 +318,7 @@ class OpenAIModel:
                 "n_sent": self._caller.n_sent,
                 "tried_again": dict(patience.retried),
                 "given_up": patience.given_up,
+                "responses_with_key": self._caller.n_with_key,  # where (key) stands for it now
             }
         if self.__dict__.get("_encoder") is not None:
             told |= tokenizer_facts(self.__dict__["_encoder"].tokenizer, self.arguments.chat_template)

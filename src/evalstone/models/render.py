@@ -9,6 +9,8 @@ from functools import lru_cache
 from typing import Any
 
 from evalstone.errors import UsageError
+from evalstone.limits.templates import TemplateTooLarge, line_of
+from evalstone.models.chat_templates import within_limits
 from evalstone.records import ImagePart, JsonValue, Message
 
 logger = logging.getLogger(__name__)
@@ -33,38 +35,61 @@ class ChatRenderer:
         return self._remember(tuple(messages), continue_final)
 
     def _render(self, messages: tuple[Message, ...], continue_final: bool) -> str:
-        from jinja2 import TemplateError
+        from jinja2 import TemplateError, TemplateSyntaxError
 
         if any(isinstance(part, ImagePart) for message in messages for part in message.parts):
             raise UsageError("a message holds an image; local models here take text only")
         chat = [{"role": message.role, "content": message.text} for message in messages]
         try:
             return self._apply(chat, continue_final)
+        except TemplateSyntaxError as error:
+            raise self._unfit("does not compile", error) from error
         except TemplateError as error:
             without = [each for each in chat if each["role"] != "system"]
             if len(without) == len(chat):
-                raise UsageError(f"the chat template refuses this chat: {error}") from error
+                raise self._unfit("refuses this chat", error) from error
             self._tell(f"the chat template refuses a system message ({error}); it is left out of every prompt")
             try:
                 return self._apply(without, continue_final)
             except TemplateError as second:
-                raise UsageError(f"the chat template refuses this chat: {second}") from second
+                raise self._unfit("refuses this chat", second) from second
+
+    def _unfit(self, what: str, error: Exception) -> UsageError:
+        """Return the error of a template that cannot be used, with where it comes from and the line."""
+        line = line_of(error)
+        place = f"the chat template of {self._tokenizer.name_or_path or 'this model'}"
+        return UsageError(f"{place}{'' if line is None else f', line {line},'} {what}: {error}")
 
     def _apply(self, chat: list[dict[str, str]], continue_final: bool) -> str:
+        """Return a chat as one text.
+
+        Raises: UsageError; jinja2.TemplateError where the template refuses it.
+        """
+        from jinja2 import TemplateError
+
         if getattr(self._tokenizer, "chat_template", None) is None:
             raise UsageError(
                 f"the tokenizer of {self._tokenizer.name_or_path or 'this model'} has no chat template; "
                 "name a tokenizer that has one with tokenizer=, or leave out --apply_chat_template and conversations"
             )
         self._check_name()
-        text = self._tokenizer.apply_chat_template(
-            chat,
-            tokenize=False,
-            add_generation_prompt=not continue_final,
-            continue_final_message=continue_final,
-            **({"chat_template": self._template} if self._template is not None else {}),
-            **self._variables,
-        )
+        given = {"chat_template": self._template} if self._template is not None else {}
+        try:
+            with within_limits(self._tokenizer.get_chat_template(**given)):
+                text = self._tokenizer.apply_chat_template(
+                    chat,
+                    tokenize=False,
+                    add_generation_prompt=not continue_final,
+                    continue_final_message=continue_final,
+                    **given,
+                    **self._variables,
+                )
+        except TemplateError:
+            raise
+        except (TemplateTooLarge, MemoryError, RecursionError, SyntaxError) as error:
+            raise self._unfit("is stopped", error) from error
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+            raise self._unfit("cannot be filled", error) from error
         return str(text)
 
     def _check_name(self) -> None:

@@ -2,7 +2,7 @@
 
 The language is that of lm-evaluation-harness: undefined names are errors, a final newline is kept, and there is one
 extra filter, `regex_replace`. A template without any sign of Jinja is a constant and is never run. One that would not
-end is stopped (`template_limits`).
+end, or would make more text than any prompt has, is stopped (`limits`).
 """
 
 import re
@@ -11,26 +11,29 @@ from functools import lru_cache
 from typing import Any
 
 from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError
+from jinja2.sandbox import SandboxedEnvironment
 
 from evalstone.errors import DataError, MalformedSample
-from evalstone.prompts.template_limits import BoundedEnvironment, TemplateTooLarge, bounded_render
+from evalstone.limits.regexes import RegexTooSlow, sub
+from evalstone.limits.templates import TemplateTooLarge, bounded, bounded_render, line_of
 
 Row = Mapping[str, Any]
 Render = Callable[[Row], str]
 
 
 def _regex_replace(string: str, pattern: str, repl: str, count: int = 0) -> str:
-    return re.sub(pattern, repl, string, count=count)
+    return sub(pattern, repl, string, count)
 
 
-def _environment() -> BoundedEnvironment:
-    environment = BoundedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
+def _environment() -> SandboxedEnvironment:
+    environment = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
     environment.filters["regex_replace"] = _regex_replace
-    return environment
+    return bounded(environment)
 
 
 _ENVIRONMENT = _environment()
-_UNFIT = (TemplateError, TypeError, ValueError, KeyError, IndexError, AttributeError, ZeroDivisionError)
+_UNFIT = (TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, re.error,
+          DataError)  # fmt: skip
 _SIGNS = ("{{", "{%", "{#", "\r")  # what Jinja would change: expressions, statements, comments, line ends
 
 
@@ -46,16 +49,25 @@ def compile_template(template: str, key: str = "template") -> Render:
     try:
         compiled = bounded_render(_ENVIRONMENT, template)
     except TemplateSyntaxError as error:
-        raise DataError(f"{key}: {template!r:.200} does not compile: {error}") from error
+        raise DataError(f"{key}, line {error.lineno}: {template!r:.200} does not compile: {error.message}") from error
+    except TemplateTooLarge as error:
+        raise DataError(f"{key}: {template!r:.120} does not compile: {error}") from error
 
     def render(row: Row) -> str:
         try:
             return compiled(row)
-        except (TemplateTooLarge, OverflowError, MemoryError, RecursionError) as error:
-            raise MalformedSample(f"{key}: {template!r:.120} is stopped: {error}") from error
+        except (TemplateTooLarge, OverflowError, RegexTooSlow) as error:
+            raise MalformedSample(f"{_place(key, error)}: {template!r:.120} is stopped: {error}") from error
         except _UNFIT as error:
             raise MalformedSample(
-                f"{key}: {template!r:.120} cannot be filled: {error}; the row has {', '.join(map(str, row))}"
+                f"{_place(key, error)}: {template!r:.120} cannot be filled: {error}; the row has "
+                f"{', '.join(map(str, row))}"
             ) from error
 
     return render
+
+
+def _place(key: str, error: Exception) -> str:
+    """Return the name of a template and the line of it in which an error was raised."""
+    line = line_of(error)
+    return key if line is None else f"{key}, line {line}"

@@ -23,6 +23,7 @@ class Asking:
         self.store, self.model = store, model
         self.run_id, self.attempt_id = opened.run_id, opened.attempt_id
         self.n_answered = self.n_failed = self.n_to_retry = 0
+        self.stop_reason: str | None = None  # why the model sent no more requests, and how to go on
 
     @property
     def status(self) -> str:
@@ -70,7 +71,9 @@ def attempted(asking: Asking) -> Iterator[None]:
         status = "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "failed"
         _close(asking, status, {"error": f"{type(error).__name__}: {error}"})
         raise
-    _close(asking, asking.status, {"model": dict(asking.model.describe())})
+    described = dict(asking.model.describe())
+    asking.stop_reason = str(described["given_up"]) if described.get("given_up") else None
+    _close(asking, asking.status, {"model": described})
 
 
 def _close(asking: Asking, status: str, summary: Mapping[str, JsonValue]) -> None:

@@ -42,6 +42,7 @@ class RunResult:
     n_requests: int
     n_answered_now: int
     n_failed: int  # in this attempt; of a run that was stored already: in all
+    stop_reason: str | None = None  # why the rest was not asked in this attempt, and how to go on
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,8 @@ def execute(
     asking = Asking(store, model, opened)
     with attempted(asking):
         _Execution(prepared, asking, observe).run()
-    answered, failed = asking.n_answered, asking.n_failed
-    return RunResult(opened.run_id, opened.attempt_id, asking.status, False, n_requests, answered, failed)
+    counts = (n_requests, asking.n_answered, asking.n_failed)
+    return RunResult(opened.run_id, opened.attempt_id, asking.status, False, *counts, asking.stop_reason)
 
 
 class _Execution:

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from evalstone.errors import PlanError, UnknownName
+from evalstone.limits.regexes import compiled, findall, sub
 from evalstone.registry import nearest
 from evalstone.scoring.choice_letter import extract_choice_letter
 
@@ -77,7 +78,7 @@ class RegexFilter(EachResponse):
 
     def one(self, text: Any) -> str:
         """Return the match or the fallback."""
-        matches = re.findall(self.regex_pattern, text if isinstance(text, str) else "")
+        matches = findall(self.regex_pattern, text if isinstance(text, str) else "")
         return _chosen(matches, self.group_select, self.fallback) if matches else self.fallback
 
 
@@ -193,7 +194,7 @@ class MultiChoiceRegexFilter:
 
     def apply(self, resps: Iterable[Sequence[Any]], docs: Sequence[Row]) -> list[list[str]]:
         """Return, for each response, the letter in brackets, or the fallback."""
-        regex = re.compile(self.regex_pattern)
+        regex = compiled(self.regex_pattern)
         return [
             [self._one(regex, text, doc["choices"]) for text in texts] for texts, doc in zip(resps, docs, strict=True)
         ]
@@ -205,20 +206,19 @@ class MultiChoiceRegexFilter:
         patterns = sorted((re.escape(self._simplified(c.strip())) for c in choices), key=len, reverse=True)
         answer = text if isinstance(text, str) else ""
         return (
-            self._find(regex, answer, {})
-            or self._find(re.compile("|".join(patterns)), self._simplified(answer), by_text)
-            or self._find(re.compile(rf":[\s]*({'|'.join(letters)})"), answer, {a: f"({a})" for a in letters})
+            self._find(findall(regex, answer), {})
+            or self._find(re.findall("|".join(patterns), self._simplified(answer)), by_text)
+            or self._find(re.findall(rf":[\s]*({'|'.join(letters)})", answer), {a: f"({a})" for a in letters})
             or self.fallback
         )
 
-    def _find(self, regex: re.Pattern[str], text: str, names: Mapping[str, str]) -> str:
-        matches = regex.findall(text)
+    def _find(self, matches: Sequence[Any], names: Mapping[str, str]) -> str:
         found = _chosen(matches, self.group_select, "") if matches else ""
         return names.get(found, found) if found else ""
 
     def _simplified(self, text: str) -> str:
         for pattern in self.regexes_to_ignore or ():
-            text = re.sub(pattern, "", text)
+            text = sub(pattern, "", text)
         if self.ignore_case:
             text = text.lower()
         return text.translate(_punctuation()) if self.ignore_punctuation else text

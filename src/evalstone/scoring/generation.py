@@ -4,13 +4,13 @@ What is compared is the text after a filter pipeline (`filters`). An answer from
 not the same as a wrong answer: `is_unparsed` says so, and the runner counts it.
 """
 
-import re
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evalstone.errors import MalformedSample, UnknownName
+from evalstone.limits.regexes import sub
 from evalstone.registry import nearest
 from evalstone.scoring.values import ScoreValue
 
@@ -50,7 +50,7 @@ class ExactMatchOptions:
 def normalise(text: str, options: ExactMatchOptions) -> str:
     """Return the text as exact match compares it. White space is kept: lm-eval does not strip."""
     for pattern in options.regexes_to_ignore:
-        text = re.sub(pattern, "", text)
+        text = sub(pattern, "", text)
     if options.ignore_case:
         text = text.lower()
     if options.ignore_punctuation:

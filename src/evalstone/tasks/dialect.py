@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from evalstone.datasets import DatasetSpec
 from evalstone.errors import DataError
+from evalstone.limits.regexes import compiled
 from evalstone.registry import nearest
 from evalstone.tasks.metric_defaults import AGGREGATIONS, DEFAULT_METRICS, LOWER_IS_BETTER
 from evalstone.tasks.spec_hash import hash_spec
@@ -309,6 +310,8 @@ def _metrics(reader: _Reader, output_type: str, filters: tuple[str, ...]) -> tup
         metric = item["metric"]
         own_name = metric.name if isinstance(metric, FunctionRef) else str(metric)
         given = {key: value for key, value in item.items() if key not in _METRIC_KEYS}
+        if metric == "exact_match":
+            _check_regexes(reader, "metric_list.exact_match", item)
         for name, kwargs in _scores_named(metric, own_name, given):
             metrics.append(
                 MetricSpec(
@@ -345,9 +348,25 @@ def _filters(reader: _Reader) -> tuple[FilterSpec, ...]:
         for step in item["filter"]:
             if not isinstance(step, Mapping) or not isinstance(step.get("function"), (str, FunctionRef)):
                 raise reader.fail(f"filter_list.{item['name']}", step, "steps such as `function: take_first`")
+            if step["function"] in ("regex", "multi_choice_regex"):
+                _check_regexes(reader, f"filter_list.{item['name']}.{step['function']}", step)
             steps.append(FilterStep(step["function"], {key: value for key, value in step.items() if key != "function"}))
         filters.append(FilterSpec(str(item["name"]), tuple(steps)))
     return tuple(filters)
+
+
+def _check_regexes(reader: _Reader, where: str, options: Mapping[str, Any]) -> None:
+    """Raise DataError, with the place in the file, for a regular expression that does not compile."""
+    ignored = options.get("regexes_to_ignore") or ()
+    named = [("regex_pattern", options["regex_pattern"])] if "regex_pattern" in options else []
+    named += [("regexes_to_ignore", each) for each in (ignored if isinstance(ignored, list | tuple) else (ignored,))]
+    for key, pattern in named:
+        if isinstance(pattern, FunctionRef):
+            continue
+        try:
+            compiled(pattern)
+        except DataError as error:
+            raise DataError(f"{reader.source}: {where}.{key}: {error}") from None
 
 
 def map_functions(value: Any, change: Callable[[FunctionRef], Any]) -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from evalstone.errors import EvalstoneError, MalformedSample, ModelError
+from evalstone.limits.regexes import RegexTooSlow
 from evalstone.prompts.prompter import Layout
 from evalstone.records import LoglikelihoodAsk, Output, Request, Sample, Score, ScoreStatus
 from evalstone.scoring import generation
@@ -63,6 +64,9 @@ class SampleScorer:
                 scores += self._filtered(request, sample, answers, pipeline, lengths)
             except ModelError as error:
                 return self._failed(request, str(error))
+            except RegexTooSlow as error:
+                place = f"task {self.task.name} ({self.task.source}), filter {pipeline.name}"
+                return self._failed(request, f"{place}, sample {sample.index}: {error}")
             except MalformedSample as error:
                 raise self._of(sample, error) from error
         return tuple(scores)

@@ -1,0 +1,48 @@
+"""The process in which patterns that might never end are tried; it dies of its own processor time.
+
+It is run by its path and imports the standard library only, so that it starts at once.
+
+Messages on standard input and output are marshalled, each after its length in 8 bytes: (what, pattern, flags, text,
+replacement, count) one way, (True, result) or (False, error) the other way.
+"""
+
+import marshal
+import re
+import signal
+import struct
+import sys
+from typing import Any
+
+
+def answer(what: str, pattern: str, flags: int, text: str, *of_sub: Any) -> Any:
+    """Return what `re` returns; `of_sub` are the replacement and the count."""
+    compiled = re.compile(pattern, flags)
+    if what == "findall":
+        return compiled.findall(text)
+    return compiled.sub(of_sub[0], text, of_sub[1])
+
+
+def allow(seconds: float) -> None:
+    """Have this process killed, also in the middle of a match, after so much processor time; 0: never."""
+    if hasattr(signal, "setitimer"):  # not on Windows
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+def main(seconds: float) -> None:
+    """Answer until the input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
+    while head := sys.stdin.buffer.read(8):
+        request = marshal.loads(sys.stdin.buffer.read(struct.unpack("<Q", head)[0]))  # noqa: S302 - our own parent's
+        allow(seconds)
+        try:
+            result = (True, answer(*request))
+        except Exception as error:  # noqa: BLE001 - sent to the process that asked
+            result = (False, f"{type(error).__name__}: {error}")
+        allow(0.0)
+        data = marshal.dumps(result)
+        sys.stdout.buffer.write(struct.pack("<Q", len(data)) + data)
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]))
