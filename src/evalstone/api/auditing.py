@@ -10,6 +10,7 @@ from typing import Any, Unpack
 
 from evalstone.api.audits import CONTAMINATION, CONTROL, PROMPTS, where_kept
 from evalstone.api.evaluate import open_store, prepare_run
+from evalstone.api.lending import gives_back
 from evalstone.api.options import EvaluateOptions
 from evalstone.api.run import Run
 from evalstone.audit.calibration import CalibrationAudit
@@ -47,6 +48,7 @@ SYSTEM_PROMPTS = (
 )
 
 
+@gives_back
 def audit_contamination(
     model: Any,
     tasks: str | Sequence[str],
@@ -110,6 +112,7 @@ def _opened(
     return stack.enter_context(stored_audit(store, model, audit_plan(prepared.plan, kind, facts), command))
 
 
+@gives_back
 def audit_prompts(
     models: Sequence[Any],
     tasks: str | Sequence[str],

@@ -7,8 +7,7 @@ span's score is yielded as soon as its last token is known. What the trie path c
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -26,12 +25,14 @@ from evalstone.engine.generation import (
     StopCheck,
 )
 from evalstone.engine.head import Head, take_apart
+from evalstone.engine.loans import on_loan, without_wrappers
 from evalstone.engine.memory import bytes_per_token, cache_bytes, choose_window, keep_freed_memory
 from evalstone.engine.options import EngineInfo, EngineSettings
 from evalstone.engine.plain import PlainScores, score_plain
 from evalstone.engine.projections import FasterProjections
 from evalstone.engine.reference import token_logprobs
 from evalstone.engine.spans import IntArray, SpanBatch, SpanFailure, SpanScore, WindowReport
+from evalstone.engine.steps import loading
 from evalstone.engine.tally import Tally
 from evalstone.engine.token_moments import TokenMoments, token_moments
 from evalstone.engine.trie import TriePlan, build_trie, describe_trie
@@ -52,7 +53,6 @@ class Engine:
         attention.register()
         self._loaded: LoadedModel | None = loaded
         self._settings = settings
-        self._original: str = loaded.inner.config._attn_implementation  # noqa: SLF001 - there is no public reader
         parameter = next(loaded.inner.parameters())
         self._head = _take_apart(loaded, settings)
         self._window = settings.window_tokens or choose_window(
@@ -82,20 +82,24 @@ class Engine:
         Raises: ModelUnavailable if it cannot be loaded; UsageError for an impossible device.
         """
         settings = settings or EngineSettings()
-        threads = settings.n_threads or environment.read("EVALSTONE_THREADS")
-        if threads is not None:
-            torch.set_num_threads(int(threads))
-        loaded = load_model(path_or_model, settings)
-        if next(loaded.inner.parameters()).device.type == "cpu":
-            keep_freed_memory()
-        return cls(loaded, settings, probe_tokens(loaded.inner, path_or_model))
+        is_borrowed = isinstance(path_or_model, torch.nn.Module)
+        with loading(), on_loan(path_or_model) if is_borrowed else nullcontext():
+            _use_threads(settings)
+            loaded = load_model(path_or_model, settings)
+            if next(loaded.inner.parameters()).device.type == "cpu":
+                keep_freed_memory()
+            return cls(loaded, settings, probe_tokens(loaded.inner, path_or_model))
 
     def score(self, spans: SpanBatch, on_window: Observer | None = None) -> Iterator[Result]:
         """Yield the score of each span, or why it has none, in any order and as soon as it is known.
 
         Raises: PlanError if a token is not in the model's vocabulary; ModelUnavailable after `close`.
         """
-        loaded = self._open()
+        with self._using() as loaded:
+            yield from self._score(loaded, spans, on_window)
+
+    def _score(self, loaded: LoadedModel, spans: SpanBatch, on_window: Observer | None) -> Iterator[Result]:
+        """Yield the results; see `score`."""
         self._refuse_foreign_tokens(spans)
         lengths = np.diff(spans.offsets) - 1
         limit = loaded.max_length
@@ -151,18 +155,18 @@ class Engine:
         on_step: Callable[[GenerationReport], None] | None = None,
     ) -> Iterator[list[GeneratedSequence | GenerationFailure]]:
         """Yield after each step what it finished, so that a caller can follow a sequence through `stop`."""
-        loaded = self._open()
-        head = self._head if self.info.attention == "trie" else None
-        attending = partial(self._attending_by_trie, loaded.inner)
-        writer = Writer(loaded, head, attending, window_tokens=self._window, n_slots=self._settings.n_slots)
-        yield from writer.write(prompts, stop, on_step)
+        with self._using() as loaded:
+            head = self._head if self.info.attention == "trie" else None
+            writer = Writer(loaded, head, window_tokens=self._window, n_slots=self._settings.n_slots)
+            yield from writer.write(prompts, stop, on_step)
 
     def token_moments(self, tokens: IntArray) -> TokenMoments:
         """Return what the next-token distributions say of each token of a sequence.
 
         Raises: ModelUnavailable after `close`.
         """
-        return token_moments(self._open().inner, tokens)
+        with self._using() as loaded:
+            return token_moments(loaded.inner, tokens)
 
     @property
     def generation_defaults(self) -> GenerationDefaults:
@@ -200,9 +204,9 @@ class Engine:
             self._exchange_products(loaded)
             return self_check.CheckResult("trie", "asked for, without a check", may_batch=False)
         head = None if settings.attention == "plain" else self._head
-        truth = self_check.measure(loaded.inner, probe, self._original)
+        truth = self_check.measure(loaded.inner, probe)
         self._exchange_products(loaded)
-        found = self_check.check(loaded.inner, head, probe, self._original, truth)
+        found = self_check.check(loaded.inner, head, probe, truth)
         if settings.attention == "plain":
             return self_check.CheckResult("plain", "asked for", found.may_batch)
         return found
@@ -224,13 +228,22 @@ class Engine:
             )
 
     @contextmanager
-    def _attending_by_trie(self, model: Any) -> Iterator[None]:
-        """Put the trie attention under the model, and the model's own back afterwards."""
-        model.set_attn_implementation(attention.NAME)
-        try:
-            yield
-        finally:
-            model.set_attn_implementation(self._original)
+    def _using(self) -> Iterator[LoadedModel]:
+        """Yield the model, ready to answer; one that is the caller's is given back as it was when the use ends.
+
+        Raises: ModelUnavailable after `close`.
+        """
+        loaded = self._open()
+        if not loaded.is_borrowed:
+            yield loaded
+            return
+        with on_loan(loaded.outer):
+            _use_threads(self._settings)
+            loaded.outer.eval()
+            without_wrappers(loaded.outer)
+            if self._faster is not None:
+                self._faster.install()
+            yield loaded
 
     def _score_by_trie(self, loaded: LoadedModel, spans: SpanBatch, on_window: Observer | None) -> Iterator[Result]:
         """Yield the results of spans on the trie path; doubtful ones are settled one by one at the end."""
@@ -242,17 +255,16 @@ class Engine:
         started = time.perf_counter()
         n_nodes = 0
         n_asked_done = 0
-        with self._attending_by_trie(loaded.inner):
-            for window in score_trie(self._head, trie, self._window):
-                asked = trie.ask_spans[window.first_ask : window.last_ask]
-                finished = tally.add(asked, window.logprobs, window.is_best)
-                n_nodes += window.n_nodes
-                n_asked_done += int(costs[finished].sum())
-                yield from tally.scores_of(finished)
-                if on_window is not None:
-                    seconds = time.perf_counter() - started
-                    total = int(costs.sum())
-                    on_window(WindowReport(n_asked_done, total, n_nodes, trie.n_nodes, seconds, window.note))
+        for window in score_trie(self._head, trie, self._window):
+            asked = trie.ask_spans[window.first_ask : window.last_ask]
+            finished = tally.add(asked, window.logprobs, window.is_best)
+            n_nodes += window.n_nodes
+            n_asked_done += int(costs[finished].sum())
+            yield from tally.scores_of(finished)
+            if on_window is not None:
+                seconds = time.perf_counter() - started
+                total = int(costs.sum())
+                on_window(WindowReport(n_asked_done, total, n_nodes, trie.n_nodes, seconds, window.note))
         for index in tally.doubtful:
             # Not finite among others: a neighbour's overflow may have spilt over, so each is asked alone.
             yield self._settle(loaded, spans, index)
@@ -293,6 +305,13 @@ class Engine:
     def _rounding(self) -> torch.dtype | None:
         """Return the dtype that sums are rounded to, None for none."""
         return getattr(torch, self.info.dtype) if self.info.numerics == "model-dtype" else None
+
+
+def _use_threads(settings: EngineSettings) -> None:
+    """Set the number of CPU threads where the caller or the environment names one."""
+    threads = settings.n_threads or environment.read("EVALSTONE_THREADS")
+    if threads is not None and int(threads) != torch.get_num_threads():
+        torch.set_num_threads(int(threads))
 
 
 def _take_apart(loaded: LoadedModel, settings: EngineSettings) -> Head | None:

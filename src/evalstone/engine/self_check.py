@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from evalstone.engine import attention
 from evalstone.engine.forward import score_trie
 from evalstone.engine.head import Head
 from evalstone.engine.plain import score_plain
 from evalstone.engine.reference import token_logprobs
 from evalstone.engine.spans import SpanBatch
+from evalstone.engine.steps import attention_set_to
 from evalstone.engine.trie import build_trie
 
 PROBE_WINDOW = 64
@@ -73,14 +73,11 @@ class Truth:
     may_batch: bool
 
 
-def measure(model: Any, probe: SpanBatch, original: str) -> Truth:
-    """Return the truth about the probe, from the model as it came.
-
-    `original` is the model's own attention implementation, which is in force again afterwards.
-    """
+def measure(model: Any, probe: SpanBatch) -> Truth:
+    """Return the truth about the probe, from the model as it came."""
     with _quiet():
         alone = _reference(model, probe)
-        may_batch, spread = _spread(model, probe, alone, original)
+        may_batch, spread = _spread(model, probe, alone)
     return Truth(alone, spread, may_batch)
 
 
@@ -97,20 +94,17 @@ def _quiet() -> Iterator[None]:
         logging.set_verbosity(before)
 
 
-def check(model: Any, head: Head | None, probe: SpanBatch, original: str, truth: Truth) -> CheckResult:
+def check(model: Any, head: Head | None, probe: SpanBatch, truth: Truth) -> CheckResult:
     """Return whether the trie path is right for this model on these weights."""
     alone, may_batch, spread = truth.alone, truth.may_batch, truth.spread
     if head is None:
         return CheckResult("plain", "the model's body and head cannot be told apart", may_batch)
     try:
         with _quiet():
-            trie = _trie(model, head, probe)
+            trie = _trie(head, probe)
     except Exception as error:  # noqa: BLE001 - whatever a foreign model raises, the plain path is the answer
         reason = str(error).strip().splitlines()[0] if str(error).strip() else ""
         return CheckResult("plain", f"the trie path failed: {type(error).__name__}: {reason}"[:300], may_batch)
-    finally:
-        with _quiet():
-            model.set_attn_implementation(original)
     finite = np.isfinite(alone)
     if not finite.any():
         return CheckResult("plain", "the probe's logits are not finite", may_batch)
@@ -152,25 +146,23 @@ def _plain(model: Any, probe: SpanBatch) -> FloatArray:
     return result
 
 
-def _spread(model: Any, probe: SpanBatch, alone: FloatArray, original: str) -> tuple[bool, float]:
+def _spread(model: Any, probe: SpanBatch, alone: FloatArray) -> tuple[bool, float]:
     """Return whether padded batches are right, and how far the plain path moves by itself."""
     finite = np.isfinite(alone)
     floor = _floor(model, alone[finite]) if finite.any() else 0.0
     allowed = floor * (100.0 if next(model.parameters()).dtype == torch.float32 else 1.0)
     spread = 0.0
     for kernel in ("eager", "sdpa"):
-        if kernel == original:
+        if kernel == model.config._attn_implementation:  # noqa: SLF001 - there is no public reader
             continue
         try:
-            model.set_attn_implementation(kernel)
-            moved = np.abs(_reference(model, probe) - alone)[finite]
-            largest = float(moved.max(initial=0.0))
-            if largest <= allowed:  # more is no rounding: a kernel that leaves something out is no measure
-                spread = max(spread, largest)
+            with attention_set_to(model, kernel):
+                moved = np.abs(_reference(model, probe) - alone)[finite]
         except (ValueError, ImportError, RuntimeError, AttributeError):
             continue  # the model does not offer this kernel
-        finally:
-            model.set_attn_implementation(original)
+        largest = float(moved.max(initial=0.0))
+        if largest <= allowed:  # more is no rounding: a kernel that leaves something out is no measure
+            spread = max(spread, largest)
     try:
         moved = np.abs(_plain(model, probe) - alone)[finite]
     except Exception:  # noqa: BLE001 - a model that cannot be batched is run one by one
@@ -181,12 +173,11 @@ def _spread(model: Any, probe: SpanBatch, alone: FloatArray, original: str) -> t
     return True, max(spread, batched)
 
 
-def _trie(model: Any, head: Head, probe: SpanBatch) -> FloatArray:
+def _trie(head: Head, probe: SpanBatch) -> FloatArray:
     """Return the same by the trie path, in windows smaller than the probe.
 
     Asked about every position at once, and again about every third, where the last layer is computed in part.
     """
-    model.set_attn_implementation(attention.NAME)
     result = np.zeros(len(probe))
     for chosen in (np.arange(len(probe)), np.arange(0, len(probe), 3)):
         trie = build_trie(probe.subset(chosen))

@@ -25,6 +25,7 @@ class LoadedModel:
     outer: what a caller would call (an adapter around the model, perhaps). inner: the causal LM itself.
     max_length: positions; None where the model has no limit. rope_limit: input length from which its rotary
         embeddings change with length, None for most. vocab_size: rows of the input embedding.
+        is_borrowed: whether the caller gave it, loaded, and wants it back as it was.
     """
 
     outer: Any
@@ -33,6 +34,7 @@ class LoadedModel:
     rope_limit: int | None
     vocab_size: int
     n_parameters: int
+    is_borrowed: bool = False
 
 
 def pick_device(wanted: str) -> torch.device:
@@ -72,6 +74,7 @@ def load_model(path_or_model: Any, settings: EngineSettings) -> LoadedModel:
         _rope_limit(config),
         int(inner.get_input_embeddings().weight.shape[0]),
         sum(parameter.numel() for parameter in outer.parameters()),
+        is_borrowed=isinstance(path_or_model, torch.nn.Module),
     )
 
 

@@ -6,7 +6,6 @@ continuations of one prompt are the same, so one is written for all its repeats.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -91,23 +90,18 @@ def defaults_of_config(config: Any) -> GenerationDefaults:
 
 
 class Writer:
-    """Writes continuations with one loaded model; without a head only plainly.
-
-    `attending` puts the trie attention under the model for a while.
-    """
+    """Writes continuations with one loaded model; without a head only plainly."""
 
     def __init__(
         self,
         loaded: LoadedModel,
         head: Head | None,
-        attending: Callable[[], AbstractContextManager[None]],
         *,
         window_tokens: int,
         n_slots: int | None,
     ) -> None:
         self._loaded = loaded
         self._head = head
-        self._attending = attending
         self._window = window_tokens
         self._n_slots = n_slots
 
@@ -172,10 +166,9 @@ class Writer:
             stop=None if stop is None else lambda index, repeat, tokens: stop(chosen[index], repeat, tokens),
             observe=observe,
         )
-        with self._attending():
-            for finished in writer.run():
-                named = [(one, chosen[one.index]) for one in finished]
-                yield [each for one, index in named for each in _for_all(one, index, prompts[index])]
+        for finished in writer.run():
+            named = [(one, chosen[one.index]) for one in finished]
+            yield [each for one, index in named for each in _for_all(one, index, prompts[index])]
 
     def _write_plainly(
         self, prompts: Sequence[GenerationPrompt], chosen: list[int], stop: StopCheck | None, observe: Observer | None
