@@ -23,6 +23,13 @@ from evalstone.engine.windows import Window, cut_blocks
 
 NAME = "evalstone_trie"
 BLOCK_QUERIES = 64
+OBEYED = frozenset({"scaling", "softcap", "s_aux"})
+# What models hand to attention besides, and what is settled elsewhere: windows in the mask's rule, positions in the
+# queries and keys, the rest in what the model returns.
+SETTLED = frozenset(
+    {"sliding_window", "is_causal", "position_ids", "cache_position", "use_cache", "output_attentions"}
+    | {"output_hidden_states", "output_router_logits", "return_dict", "logits_to_keep"}
+)
 
 
 class UnsupportedAttention(Exception):
@@ -289,9 +296,19 @@ def _attend(
         raise UnsupportedAttention("a layer attended outside a window")
     if not isinstance(attention_mask, MaskRule):
         raise UnsupportedAttention(f"the model built its own mask ({type(attention_mask).__name__})")
+    _refuse_unknown(options)
+    return window.attend(query, key, value, attention_mask, options), None
+
+
+def _refuse_unknown(options: dict[str, Any]) -> None:
+    """Raise UnsupportedAttention for an option that is not known here: passed over, it would be a wrong result."""
     if options.get("position_bias") is not None:
         raise UnsupportedAttention("the model adds a bias by place in the batch")
-    return window.attend(query, key, value, attention_mask, options), None
+    if options.get("dropout"):
+        raise UnsupportedAttention("the model drops out attention weights")
+    for name in options.keys() - OBEYED - SETTLED - {"dropout"}:
+        if options[name] is not None:
+            raise UnsupportedAttention(f"the trie path does not know the attention option {name}")
 
 
 def _mask(*_args: Any, mask_function: Any = None, **_options: Any) -> MaskRule:

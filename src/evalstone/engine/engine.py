@@ -8,6 +8,7 @@ span's score is yielded as soon as its last token is known. What the trie path c
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,8 @@ class Engine:
         self._window = settings.window_tokens or choose_window(
             loaded.inner.config, parameter.element_size(), parameter.device
         )
+        if loaded.limits.packed is not None:
+            self._window = min(self._window, 1 << (loaded.limits.packed.bit_length() - 1))
         self._faster: FasterProjections | None = None
         found = self._check(loaded, settings, text_tokens)
         self._may_batch = found.may_batch
@@ -66,13 +69,14 @@ class Engine:
             dtype=str(parameter.dtype).removeprefix("torch."),
             numerics=settings.numerics,
             n_parameters=loaded.n_parameters,
-            max_length=loaded.max_length,
+            max_length=loaded.limits.max_length,
             vocab_size=loaded.vocab_size,
             attention=found.path,
             why=found.why,
             window_tokens=self._window,
             n_threads=torch.get_num_threads(),
             versions=library_versions(),
+            note=loaded.limits.note,
         )
 
     @classmethod
@@ -102,7 +106,7 @@ class Engine:
         """Yield the results; see `score`."""
         self._refuse_foreign_tokens(spans)
         lengths = np.diff(spans.offsets) - 1
-        limit = loaded.max_length
+        limit = loaded.limits.max_length
         is_too_long = lengths > limit if limit is not None else np.zeros(len(spans), dtype=bool)
         for index in np.flatnonzero(is_too_long).tolist():
             yield SpanFailure(
@@ -110,7 +114,7 @@ class Engine:
                 f"span {index} has {lengths[index]} input tokens; the model has {limit} positions: "
                 "cut the context from the left or shorten the continuation",
             )
-        changes = lengths > (loaded.rope_limit or np.inf)
+        changes = lengths > (loaded.limits.trie or np.inf)
         is_plain = ~is_too_long & (changes if self.info.attention == "trie" else True)
         by_trie = np.flatnonzero(~is_too_long & ~is_plain)
         if by_trie.size:
@@ -119,7 +123,7 @@ class Engine:
                 yield _renamed(result, int(by_trie[result.index]))
         plain = np.flatnonzero(is_plain)
         if plain.size:
-            yield from self._score_plainly(loaded, spans, plain.tolist(), on_window)
+            yield from self._score_plainly(loaded, spans, plain, on_window)
 
     def plan(self, spans: SpanBatch) -> TriePlan:
         """Return what scoring would take: tokens asked and distinct, windows, and memory beside the weights."""
@@ -194,22 +198,37 @@ class Engine:
     def _check(
         self, loaded: LoadedModel, settings: EngineSettings, text_tokens: Sequence[int]
     ) -> self_check.CheckResult:
-        """Return the path to use, as the caller insists or as the probe shows.
+        """Return the path to use, as the caller insists or as the probes show.
 
         The truth is measured on the model as it came; only then are its matrix products exchanged for faster ones.
         """
-        limit = min(loaded.max_length or 1 << 30, loaded.rope_limit or 1 << 30)
-        probe = self_check.make_probe(loaded.vocab_size, limit, text_tokens)
         if settings.attention == "trie" and self._head is not None:
             self._exchange_products(loaded)
             return self_check.CheckResult("trie", "asked for, without a check", may_batch=False)
-        head = None if settings.attention == "plain" else self._head
-        truth = self_check.measure(loaded.inner, probe)
+        limits, head = loaded.limits, None if settings.attention == "plain" else self._head
+        truths = [self_check.measure(loaded.inner, probe, limits.batch) for probe in self._probes(loaded, text_tokens)]
         self._exchange_products(loaded)
-        found = self_check.check(loaded.inner, head, probe, truth)
+        window = min(self_check.PROBE_WINDOW, self._window)  # smaller than the first probe, so that it is cut
+        found = self_check.check(loaded.inner, head, truths[0], window)
+        for truth in truths[1:]:
+            if found.path == "trie" and self_check.longest_input(truth.probe) <= (limits.trie or np.inf):
+                found = self_check.check(loaded.inner, head, truth, self._window)
+        may_batch = all(truth.may_batch for truth in truths)
         if settings.attention == "plain":
-            return self_check.CheckResult("plain", "asked for", found.may_batch)
-        return found
+            return self_check.CheckResult("plain", "asked for", may_batch)
+        return self_check.CheckResult(found.path, found.why, may_batch)
+
+    def _probes(self, loaded: LoadedModel, text_tokens: Sequence[int]) -> list[SpanBatch]:
+        """Return a short branching probe, and where it is affordable one that is longer than the model's windows."""
+        limits, parameter = loaded.limits, next(loaded.inner.parameters())
+        shortest = min(limits.max_length or 1 << 30, limits.trie or 1 << 30)
+        probes = [self_check.make_probe(loaded.vocab_size, shortest, text_tokens)]
+        whole = loaded.inner.config
+        config = whole.get_text_config() if hasattr(whole, "get_text_config") else whole
+        length = self_check.long_probe_length(limits, config, loaded.n_parameters, parameter.device)
+        if length is not None:
+            probes.append(self_check.make_long_probe(loaded.vocab_size, length))
+        return probes
 
     def _exchange_products(self, loaded: LoadedModel) -> None:
         """Let matrix products take the faster library, unless rounding is to follow the model's own."""
@@ -276,19 +295,23 @@ class Engine:
         return SpanScore(index, total, bool(is_best.all())) if np.isfinite(total) else self._failure(index)
 
     def _score_plainly(
-        self, loaded: LoadedModel, spans: SpanBatch, indices: list[int], on_window: Observer | None
+        self, loaded: LoadedModel, spans: SpanBatch, indices: IntArray, on_window: Observer | None
     ) -> Iterator[Result]:
-        """Yield the results of these spans on the plain path."""
-        is_about_rope = self.info.attention == "trie"  # embeddings that change with length allow no company
-        batch = self._window if self._may_batch and not is_about_rope else 0
+        """Yield the results of these spans on the plain path; the longest allow no company in a batch."""
+        batch = self._window if self._may_batch else 0
         costs = np.diff(spans.offsets) - 1
         total = int(costs[indices].sum())
+        is_alone = costs[indices] > (loaded.limits.batch or np.inf)
+        parts = [(indices[is_alone], 0), (indices[~is_alone], batch)]
         tally = Tally(spans, self._rounding())
         started = time.perf_counter()
         done = 0
         model = loaded.outer
+        numerics = self.info.numerics
         scores: PlainScores
-        for scores in score_plain(model, spans, indices, batch_tokens=batch, numerics=self.info.numerics):
+        for scores in chain.from_iterable(
+            score_plain(model, spans, part.tolist(), batch_tokens=most, numerics=numerics) for part, most in parts
+        ):
             finished = tally.add(np.full(scores.logprobs.size, scores.span), scores.logprobs, scores.is_best)
             yield from tally.scores_of(finished)
             done += int(costs[scores.span])

@@ -77,6 +77,7 @@ class _Gate:
 
 _GATE = _Gate()
 _LOCKS: WeakKeyDictionary[torch.nn.Module, threading.RLock] = WeakKeyDictionary()
+_ROTARY: WeakKeyDictionary[torch.nn.Module, list[Any]] = WeakKeyDictionary()
 _LOCKS_GUARD = threading.Lock()
 
 
@@ -102,7 +103,26 @@ def forward_pass(model: Any) -> Iterator[None]:
     kind = next(inner.parameters()).device.type
     casts = torch.is_autocast_enabled(kind)
     with _GATE.shared(), lock, torch.autocast(kind, enabled=False) if casts else nullcontext():
+        _forget_lengths(inner)
         yield
+
+
+def _forget_lengths(model: Any) -> None:
+    """Undo what dynamic rotary embeddings remember of longer inputs: the order of inputs must not change answers."""
+    rotary = _ROTARY.get(model)
+    if rotary is None:
+        rotary = [module for module in model.modules() if _is_dynamic(module)]
+        _ROTARY[model] = rotary
+    for module in rotary:
+        for name in [name for name in (*vars(module), *module._buffers) if name.endswith("original_inv_freq")]:  # noqa: SLF001
+            before = name.removesuffix("original_inv_freq")
+            module._buffers[f"{before}inv_freq"] = getattr(module, name)  # noqa: SLF001 - the buffer without its checks
+            setattr(module, f"{before}max_seq_len_cached", module.original_max_seq_len)
+
+
+def _is_dynamic(module: Any) -> bool:
+    kinds = getattr(module, "rope_type", None)
+    return "dynamic" in (kinds.values() if isinstance(kinds, dict) else [kinds])
 
 
 def configs_of(model: Any) -> list[Any]:

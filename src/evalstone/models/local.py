@@ -335,6 +335,7 @@ class LocalModel:
             peft=adapter,
             n_slots=arguments.n_slots,
             n_threads=arguments.n_threads,
+            max_length=arguments.max_length,
             model_kwargs=arguments.model_kwargs,
         )
 
