@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from evalstone.api.evaluate import evaluate
     from evalstone.api.language_model import LanguageModel, Ranking, load_model
     from evalstone.api.run import Run
+    from evalstone.api.trainer_callback import EvaluationCallback
 
-__all__ = ["LanguageModel", "Ranking", "Run", "__version__", "evaluate", "load_model"]
+__all__ = ["EvaluationCallback", "LanguageModel", "Ranking", "Run", "__version__", "evaluate", "load_model"]
 
 _PLACES = {
     "evaluate": "evalstone.api.evaluate",
+    "EvaluationCallback": "evalstone.api.trainer_callback",
     "Run": "evalstone.api.run",
     "LanguageModel": "evalstone.api.language_model",
     "Ranking": "evalstone.api.language_model",

@@ -3,13 +3,16 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import evalstone
 from evalstone.api.demo import demo_model
 from evalstone.errors import MalformedSample, ModelUnavailable, UnknownName, UsageError
+from evalstone.models.asked_spans import fingerprint_of
 from evalstone.models.fake import FakeModel
+from evalstone.records import canonical_json
 
 pytest.importorskip("torch")
 SMALL = demo_model("small")
@@ -136,3 +139,41 @@ def test_failed_answers_say_why() -> None:
     told = run.remarks()
     assert any("2 answer(s) failed and count as missing" in line for line in told)
     assert re.search(r"2 failed, left out \(first: .*100000 tokens may be written", " ".join(str(run).split()))
+
+
+def test_the_attention_path_that_is_asked_for_is_part_of_what_is_remembered() -> None:
+    """A run on the plain path is not answered from one on the trie path, and each says which path it took and why."""
+    auto = evalstone.evaluate(SMALL, "demo_who", limit=3)
+    plain = evalstone.evaluate(SMALL, "demo_who", limit=3, model_args={"attention": "plain"})
+    assert plain.id != auto.id
+    assert plain.result is not None
+    assert plain.result.n_answered_now == 6
+    assert not any(output.from_cache for sample in plain.samples("demo_who") for output in sample.outputs)
+    assert any(line.startswith("attention: trie path (self-check") for line in auto.remarks())
+    assert "attention: plain path (asked for)" in plain.remarks()
+
+
+def test_the_default_attention_leaves_keys_as_they_were() -> None:
+    """Nothing about attention is in a model's identity unless it was asked for, so stored runs are found again."""
+    default, asked, chosen = (
+        evalstone.load_model(SMALL, **arguments).model.identity
+        for arguments in ({}, {"attention": "auto"}, {"attention": "trie"})
+    )
+    assert default == asked
+    assert default.options == ()
+    assert chosen.options == (("attention", "trie"),)
+    assert (
+        fingerprint_of(default) == canonical_json([default.content_hash, default.dtype, default.numerics, []]).encode()
+    )
+    assert fingerprint_of(chosen) != fingerprint_of(default)
+
+
+def test_more_positions_than_a_model_has_are_said() -> None:
+    """`max_length` above a rotary model's positions is used, as lm-eval does, and a warning stands under the table."""
+    n_positions = evalstone.load_model(SMALL).model.identity.max_length or 0
+    asked = {"max_length": 8 * n_positions}
+    options: dict[str, Any] = {"limit": 2, "system_instruction": "Read on. " * n_positions, "model_args": asked}
+    run = evalstone.evaluate(SMALL, "demo_who", **options)
+    outputs = [output for sample in run.samples("demo_who") for output in sample.outputs]
+    assert all(output.error is None and output.n_context_tokens > n_positions for output in outputs)
+    assert any(line.startswith("warning: max_length=") and "not trained" in line for line in run.remarks())

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 
 from evalstone.api.audits import CONTAMINATION, CONTROL, PROMPTS, where_kept
 from evalstone.api.evaluate import open_store, prepare_run
+from evalstone.api.lending import gives_back
 from evalstone.api.options import EvaluateOptions
 from evalstone.api.run import Run
 from evalstone.audit.calibration import CalibrationAudit
@@ -49,6 +50,7 @@ SYSTEM_PROMPTS = (
 )
 
 
+@gives_back
 def audit_contamination(
     model: Any,
     tasks: str | Sequence[str],
@@ -117,6 +119,7 @@ def _opener(store: Store, told: Told, options: EvaluateOptions, plan: RunPlan) -
     return RunOpener(store, plan, options.get("wait", True), told)
 
 
+@gives_back
 def audit_prompts(
     models: Sequence[Any],
     tasks: str | Sequence[str],

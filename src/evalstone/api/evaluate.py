@@ -5,11 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from evalstone.api.language_model import LanguageModel
+from evalstone.api.language_model import LanguageModel, loaded_pair, not_a_model
+from evalstone.api.lending import gives_back, is_loaded
 from evalstone.api.option_checks import check_options, check_tasks, idle_gen_kwargs
 from evalstone.api.options import EvaluateOptions, run_options
 from evalstone.api.run import Run
 from evalstone.errors import UsageError
+from evalstone.models.arguments import parse_arguments
 from evalstone.models.create import create_model
 from evalstone.models.model import Model
 from evalstone.models.worker_process import serve_if_launched
@@ -23,12 +25,14 @@ from evalstone.tasks.prompting import find_prompting, put_selection
 from evalstone.tasks.task import Selection
 
 
+@gives_back
 def evaluate(model: Any, tasks: str | Sequence[str] = (), **options: Unpack[EvaluateOptions]) -> Run:
     """Put benchmarks to a model and return the stored run.
 
     Args:
         model: a folder or hub id of a causal LM; the name of a kind of model ("hf", "fake"), with `model_args`; a
-            pair (transformers model, tokenizer) already loaded; or what `load_model` returned.
+            pair (transformers model, tokenizer) already loaded, or the model with `tokenizer=`; or what `load_model`
+            returned. A loaded model is as it was afterwards, also when an exception ends the evaluation.
         tasks: names, groups, suites, globs or task files; several separated by commas or in a list.
         options: see `EvaluateOptions`.
 
@@ -36,7 +40,9 @@ def evaluate(model: Any, tasks: str | Sequence[str] = (), **options: Unpack[Eval
 
     Raises: UsageError, DataError, StoreError, ModelError (see `evalstone.errors`).
     """
-    if serve_if_launched():  # one of several processes that torchrun started: it has worked for the first one's run
+    # One of several processes that torchrun started has worked for the first one's run; in a training loop that it
+    # started, each process has the model already and evaluates by itself.
+    if not is_loaded(model) and serve_if_launched():
         raise SystemExit(0)
     store = open_store(options)
     answering, prepared = prepare_run(model, tasks, options)
@@ -103,6 +109,7 @@ def choose_tasks(tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[
     return selection, settled
 
 
+@gives_back
 def first_prompts(model: Any, tasks: str | Sequence[str], **options: Unpack[EvaluateOptions]) -> list[tuple[str, str]]:
     """Return each task's name and the exact text of its first prompt."""
     answering, prepared = prepare_run(model, tasks, options)
@@ -136,11 +143,18 @@ def open_store(options: EvaluateOptions) -> Store:
 
 
 def model_of(model: Any, options: EvaluateOptions) -> Model:
-    """Return a model that can answer, whatever way it was named.
+    """Return a model that can answer, however it was given.
 
     Raises: UsageError if it is nothing of what `evaluate` takes.
     """
+    tokenizer = options.get("tokenizer")
+    pair = loaded_pair(model, tokenizer)
+    if tokenizer is not None and pair is None:
+        raise UsageError(
+            "tokenizer= goes with a loaded model; with a model that is named, name it: model_args={'tokenizer': FOLDER}"
+        )
     if isinstance(model, LanguageModel):
+        model.identify_again()
         return model.model
     extra = {name: value for name, value in options.items() if name in ("numerics", "too_long", "cluster") and value}
     if options.get("workers", 1) > 1:
@@ -150,22 +164,19 @@ def model_of(model: Any, options: EvaluateOptions) -> Model:
     add_bos = find_profile(options.get("profile") or DEFAULT_PROFILE.name).add_bos
     if add_bos is not None:
         extra["add_bos_token"] = add_bos
-    if isinstance(model, tuple) and len(model) == 2:
+    if pair is not None:
         from evalstone.models.local import LocalModel
 
-        return LocalModel.from_loaded(*model, **extra)
+        return LocalModel.from_loaded(*pair, **{**parse_arguments(options.get("model_args") or {}), **extra})
     if isinstance(model, str | Path):
         return _named(model, options.get("model_args") or {}, extra)
     if isinstance(model, Model):
         return model
-    raise UsageError(
-        f"model is a {type(model).__name__}; expected a path, a hub id, (model, tokenizer), or what load_model returns"
-    )
+    raise not_a_model(model)
 
 
 def _named(model: str | Path, model_args: str | Mapping[str, Any], extra: Mapping[str, Any]) -> Model:
     """Return a model by the name of its kind, or by its path or hub id."""
-    from evalstone.models.arguments import parse_arguments
     from evalstone.models.create import MODELS
 
     if isinstance(model, str) and (model in MODELS.places() or model_args):

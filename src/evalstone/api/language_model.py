@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
+from evalstone.api.lending import lent
 from evalstone.errors import ModelError, UsageError
 from evalstone.models.create import MODELS, create_model
 from evalstone.models.model import Model
 from evalstone.records import LoglikelihoodAsk, Request, content_hash
+
+if TYPE_CHECKING:
+    from evalstone.models.local import LocalModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +28,47 @@ class Ranking:
     total_nats: tuple[float, ...]
 
 
+def loaded_pair(model: Any, tokenizer: Any) -> tuple[Any, Any] | None:
+    """Return a loaded model and its tokenizer, given as a pair or apart; None where the model is only named.
+
+    Raises: UsageError for a loaded model without a tokenizer, or a tokenizer that is given twice.
+    """
+    if isinstance(model, tuple) and len(model) == 2:
+        if tokenizer is not None:
+            raise UsageError("the tokenizer is given twice: in (model, tokenizer) and as tokenizer=; leave one out")
+        return model
+    if not hasattr(model, "state_dict"):
+        return None
+    if tokenizer is None or isinstance(tokenizer, str | Path):
+        raise UsageError(
+            f"model is a loaded {type(model).__name__}; expected its loaded tokenizer beside it: (model, tokenizer), "
+            "or tokenizer=..."
+        )
+    return model, tokenizer
+
+
+def not_a_model(model: Any) -> UsageError:
+    """Return the error for something that is no model."""
+    return UsageError(
+        f"model is a {type(model).__name__}; expected a path, a hub id, (model, tokenizer), or what load_model returns"
+    )
+
+
 class LanguageModel:
     """A causal language model, loaded at its first use."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
+
+    @property
+    def loaded_model(self) -> Any:
+        """The transformers model that the caller has loaded; None for one that is named."""
+        return getattr(self.model, "loaded_model", None)
+
+    def identify_again(self) -> None:
+        """Note that a model which the caller has loaded may have been trained on since it was last used."""
+        if self.loaded_model is not None:
+            cast("LocalModel", self.model).identify_again()
 
     def rank(self, prompt: str, choices: Sequence[str]) -> Ranking:
         """Return the log-probability of each choice after `prompt`, and the best one's index.
@@ -42,10 +82,11 @@ class LanguageModel:
         asks = tuple(LoglikelihoodAsk(index, choice) for index, choice in enumerate(choices))
         request = Request("rank", 0, content_hash([prompt, list(choices)]), (prompt,), asks)
         nats: dict[int, float] = {}
-        for output in self.model.answer([request]):
-            if output.total_nats is None:
-                raise ModelError(f"choice {output.ask_index} ('{choices[output.ask_index]}'): {output.error}")
-            nats[output.ask_index] = output.total_nats
+        with lent(self):
+            for output in self.model.answer([request]):
+                if output.total_nats is None:
+                    raise ModelError(f"choice {output.ask_index} ('{choices[output.ask_index]}'): {output.error}")
+                nats[output.ask_index] = output.total_nats
         ordered = tuple(nats[index] for index in range(len(choices)))
         return Ranking(ordered.index(max(ordered)), ordered)
 
@@ -62,14 +103,24 @@ class LanguageModel:
         self.close()
 
 
-def load_model(model: str | Path, **model_args: Any) -> LanguageModel:
-    """Return a model by its folder, its hub id, or the name of its kind ("fake").
+def load_model(model: Any, **model_args: Any) -> LanguageModel:
+    """Return a model by its folder, its hub id, the name of its kind ("fake"), or as a loaded (model, tokenizer).
 
     Keyword arguments are lm-eval's model arguments: dtype, device, revision, peft, max_length, trust_remote_code ...
-    Weights are loaded at the first use.
+    Weights are loaded at the first use. A loaded model, also given as `load_model(model, tokenizer=tokenizer)`, stays
+    the caller's: between uses it is as the caller left it.
 
-    Raises: UsageError for an unknown argument; ModelUnavailable where there is no such model.
+    Raises: UsageError for an unknown argument, or something that is no model; ModelUnavailable where there is no such
+        model.
     """
+    pair = loaded_pair(model, model_args.get("tokenizer"))
+    if pair is not None:
+        from evalstone.models.local import LocalModel
+
+        model_args.pop("tokenizer", None)
+        return LanguageModel(LocalModel.from_loaded(*pair, **model_args))
+    if not isinstance(model, str | Path):
+        raise not_a_model(model)
     if str(model) in MODELS.places():
         return LanguageModel(create_model(str(model), model_args))
     return LanguageModel(create_model("hf", {"pretrained": str(model), **model_args}))

@@ -24,6 +24,7 @@ class EvaluateOptions(TypedDict, total=False):
     """What `evaluate` takes beyond a model and tasks; each may be left out."""
 
     model_args: str | Mapping[str, Any]  # for a model named by its kind: "pretrained=DIR,dtype=float32"
+    tokenizer: Any  # of a model that is given loaded, and not as a pair
     num_fewshot: int | None  # None: as each task says
     limit: float | None  # first n samples of each task, or a fraction below 1
     samples: Mapping[str, Sequence[int]] | None  # task -> positions; nothing else is asked

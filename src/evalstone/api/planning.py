@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Unpack
 
 from evalstone.api.evaluate import prepare_run
+from evalstone.api.lending import gives_back
 from evalstone.api.options import EvaluateOptions
 from evalstone.api.power import PowerLine, WantedPower, power_of_plan
 from evalstone.records import RunPlan, WorkEstimate
@@ -33,6 +34,7 @@ class PlannedRun:
     power: tuple[PowerLine, ...] = ()  # where a difference was asked for
 
 
+@gives_back
 def plan_run(
     model: Any,
     tasks: str | Sequence[str],

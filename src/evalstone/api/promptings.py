@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 from evalstone.api.comparison import compare_runs
 from evalstone.api.evaluate import evaluate, model_of
+from evalstone.api.lending import gives_back
 from evalstone.api.options import EvaluateOptions
 from evalstone.api.run import Run
 from evalstone.errors import UsageError
@@ -55,6 +56,7 @@ class Promptings:
         return {"lines": put_lines_to_json(self._lines()), "runs": [one.run.to_json() for one in self.runs]}
 
 
+@gives_back
 def evaluate_promptings(
     model: Any,
     tasks: str | Sequence[str],

@@ -1,6 +1,6 @@
 """A stored run: its estimates, tables, samples and files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -158,10 +158,21 @@ class Run:
             shown = any("first_error" in estimate.details for estimate in self.estimates)
             if not shown and (why := self.store.first_error(self.id)):
                 lines.append(f"the first that failed: {why}")
+        lines += self._how_answered()
         if self.result is not None and self.result.was_stored:
             lines.append("everything was in the store already; nothing was asked")
         lines.append(f"run {row.short_id} in {place_of(self.store)}")
         return lines
+
+    def _how_answered(self) -> Iterator[str]:
+        """Yield the engine's attention path and the reason for it, and its warning, as the last loading noted them."""
+        for attempt in reversed(self.store.attempts(self.id)):
+            facts = attempt.summary.get("model")
+            if isinstance(facts, Mapping) and facts.get("attention") and facts.get("why"):
+                yield f"attention: {facts['attention']} path ({facts['why']})"
+                if facts.get("note"):
+                    yield f"warning: {facts['note']}"
+                return
 
     def why_nothing_is_shown(self) -> str:
         """Return why there is no sample to show: none fits, or no answer came and what ended the last attempt."""

@@ -9,6 +9,7 @@ model does around attention stays its own.
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,13 @@ from evalstone.engine.windows import Window, cut_blocks
 
 NAME = "evalstone_trie"
 BLOCK_QUERIES = 64
+OBEYED = frozenset({"scaling", "softcap", "s_aux"})
+# What models hand to attention besides, and what is settled elsewhere: windows in the mask's rule, positions in the
+# queries and keys, the rest in what the model returns.
+SETTLED = frozenset(
+    {"sliding_window", "is_causal", "position_ids", "cache_position", "use_cache", "output_attentions"}
+    | {"output_hidden_states", "output_router_logits", "return_dict", "logits_to_keep"}
+)
 
 
 class UnsupportedAttention(Exception):
@@ -251,22 +259,23 @@ def attend_block(
     return torch.matmul(weights[..., : key.shape[1]], value)
 
 
-_current: list[WindowAttention] = []
+_current: ContextVar[Any] = ContextVar("evalstone_window_in_progress", default=None)
+"""What the layers of the pass that runs in this thread attend through: a WindowAttention or a DecodeStep."""
 
 
 @contextmanager
-def window_in_progress(attention: WindowAttention) -> Iterator[None]:
-    """Make `attention` the one that the models' layers call during one forward pass."""
-    _current.append(attention)
+def window_in_progress(attention: Any) -> Iterator[None]:
+    """Make `attention` the one that the model's layers call during one forward pass of this thread."""
+    token = _current.set(attention)
     try:
         yield
     finally:
-        _current.pop()
+        _current.reset(token)
 
 
 def rows_wanted(n_rows: int) -> torch.Tensor | None:
     """Return which rows of a layer's [1, n_rows, width] values still matter in the window in progress; None: all."""
-    window = _current[-1] if _current else None
+    window = _current.get()
     if not isinstance(window, WindowAttention) or n_rows != len(window.window):
         return None
     return window.rows_wanted
@@ -282,13 +291,24 @@ def _attend(
 ) -> tuple[torch.Tensor, None]:
     """Serve transformers' attention interface: one layer of the window in progress."""
     del module
-    if not _current:
+    window = _current.get()
+    if window is None:
         raise UnsupportedAttention("a layer attended outside a window")
     if not isinstance(attention_mask, MaskRule):
         raise UnsupportedAttention(f"the model built its own mask ({type(attention_mask).__name__})")
+    _refuse_unknown(options)
+    return window.attend(query, key, value, attention_mask, options), None
+
+
+def _refuse_unknown(options: dict[str, Any]) -> None:
+    """Raise UnsupportedAttention for an option that is not known here: passed over, it would be a wrong result."""
     if options.get("position_bias") is not None:
         raise UnsupportedAttention("the model adds a bias by place in the batch")
-    return _current[-1].attend(query, key, value, attention_mask, options), None
+    if options.get("dropout"):
+        raise UnsupportedAttention("the model drops out attention weights")
+    for name in options.keys() - OBEYED - SETTLED - {"dropout"}:
+        if options[name] is not None:
+            raise UnsupportedAttention(f"the trie path does not know the attention option {name}")
 
 
 def _mask(*_args: Any, mask_function: Any = None, **_options: Any) -> MaskRule:

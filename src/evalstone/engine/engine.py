@@ -7,8 +7,8 @@ span's score is yielded as soon as its last token is known. What the trie path c
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, nullcontext
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -26,12 +26,14 @@ from evalstone.engine.generation import (
     StopCheck,
 )
 from evalstone.engine.head import Head, take_apart
+from evalstone.engine.loans import on_loan, without_wrappers
 from evalstone.engine.memory import bytes_per_token, cache_bytes, choose_window, keep_freed_memory
 from evalstone.engine.options import EngineInfo, EngineSettings
 from evalstone.engine.plain import PlainScores, score_plain
 from evalstone.engine.projections import FasterProjections
 from evalstone.engine.reference import token_logprobs
 from evalstone.engine.spans import IntArray, SpanBatch, SpanFailure, SpanScore, WindowReport
+from evalstone.engine.steps import loading
 from evalstone.engine.tally import Tally
 from evalstone.engine.token_moments import TokenMoments, token_moments
 from evalstone.engine.trie import TriePlan, build_trie, describe_trie
@@ -52,12 +54,13 @@ class Engine:
         attention.register()
         self._loaded: LoadedModel | None = loaded
         self._settings = settings
-        self._original: str = loaded.inner.config._attn_implementation  # noqa: SLF001 - there is no public reader
         parameter = next(loaded.inner.parameters())
         self._head = _take_apart(loaded, settings)
         self._window = settings.window_tokens or choose_window(
             loaded.inner.config, parameter.element_size(), parameter.device
         )
+        if loaded.limits.packed is not None:
+            self._window = min(self._window, 1 << (loaded.limits.packed.bit_length() - 1))
         self._faster: FasterProjections | None = None
         found = self._check(loaded, settings, text_tokens)
         self._may_batch = found.may_batch
@@ -66,13 +69,14 @@ class Engine:
             dtype=str(parameter.dtype).removeprefix("torch."),
             numerics=settings.numerics,
             n_parameters=loaded.n_parameters,
-            max_length=loaded.max_length,
+            max_length=loaded.limits.max_length,
             vocab_size=loaded.vocab_size,
             attention=found.path,
             why=found.why,
             window_tokens=self._window,
             n_threads=torch.get_num_threads(),
             versions=library_versions(),
+            note=loaded.limits.note,
         )
 
     @classmethod
@@ -82,23 +86,27 @@ class Engine:
         Raises: ModelUnavailable if it cannot be loaded; UsageError for an impossible device.
         """
         settings = settings or EngineSettings()
-        threads = settings.n_threads or environment.read("EVALSTONE_THREADS")
-        if threads is not None:
-            torch.set_num_threads(int(threads))
-        loaded = load_model(path_or_model, settings)
-        if next(loaded.inner.parameters()).device.type == "cpu":
-            keep_freed_memory()
-        return cls(loaded, settings, probe_tokens(loaded.inner, path_or_model))
+        is_borrowed = isinstance(path_or_model, torch.nn.Module)
+        with loading(), on_loan(path_or_model) if is_borrowed else nullcontext():
+            _use_threads(settings)
+            loaded = load_model(path_or_model, settings)
+            if next(loaded.inner.parameters()).device.type == "cpu":
+                keep_freed_memory()
+            return cls(loaded, settings, probe_tokens(loaded.inner, path_or_model))
 
     def score(self, spans: SpanBatch, on_window: Observer | None = None) -> Iterator[Result]:
         """Yield the score of each span, or why it has none, in any order and as soon as it is known.
 
         Raises: PlanError if a token is not in the model's vocabulary; ModelUnavailable after `close`.
         """
-        loaded = self._open()
+        with self._using() as loaded:
+            yield from self._score(loaded, spans, on_window)
+
+    def _score(self, loaded: LoadedModel, spans: SpanBatch, on_window: Observer | None) -> Iterator[Result]:
+        """Yield the results; see `score`."""
         self._refuse_foreign_tokens(spans)
         lengths = np.diff(spans.offsets) - 1
-        limit = loaded.max_length
+        limit = loaded.limits.max_length
         is_too_long = lengths > limit if limit is not None else np.zeros(len(spans), dtype=bool)
         for index in np.flatnonzero(is_too_long).tolist():
             yield SpanFailure(
@@ -106,7 +114,7 @@ class Engine:
                 f"span {index} has {lengths[index]} input tokens; the model has {limit} positions: "
                 "cut the context from the left or shorten the continuation",
             )
-        changes = lengths > (loaded.rope_limit or np.inf)
+        changes = lengths > (loaded.limits.trie or np.inf)
         is_plain = ~is_too_long & (changes if self.info.attention == "trie" else True)
         by_trie = np.flatnonzero(~is_too_long & ~is_plain)
         if by_trie.size:
@@ -115,7 +123,7 @@ class Engine:
                 yield _renamed(result, int(by_trie[result.index]))
         plain = np.flatnonzero(is_plain)
         if plain.size:
-            yield from self._score_plainly(loaded, spans, plain.tolist(), on_window)
+            yield from self._score_plainly(loaded, spans, plain, on_window)
 
     def plan(self, spans: SpanBatch) -> TriePlan:
         """Return what scoring would take: tokens asked and distinct, windows, and memory beside the weights."""
@@ -151,18 +159,18 @@ class Engine:
         on_step: Callable[[GenerationReport], None] | None = None,
     ) -> Iterator[list[GeneratedSequence | GenerationFailure]]:
         """Yield after each step what it finished, so that a caller can follow a sequence through `stop`."""
-        loaded = self._open()
-        head = self._head if self.info.attention == "trie" else None
-        attending = partial(self._attending_by_trie, loaded.inner)
-        writer = Writer(loaded, head, attending, window_tokens=self._window, n_slots=self._settings.n_slots)
-        yield from writer.write(prompts, stop, on_step)
+        with self._using() as loaded:
+            head = self._head if self.info.attention == "trie" else None
+            writer = Writer(loaded, head, window_tokens=self._window, n_slots=self._settings.n_slots)
+            yield from writer.write(prompts, stop, on_step)
 
     def token_moments(self, tokens: IntArray) -> TokenMoments:
         """Return what the next-token distributions say of each token of a sequence.
 
         Raises: ModelUnavailable after `close`.
         """
-        return token_moments(self._open().inner, tokens)
+        with self._using() as loaded:
+            return token_moments(loaded.inner, tokens)
 
     @property
     def generation_defaults(self) -> GenerationDefaults:
@@ -190,22 +198,37 @@ class Engine:
     def _check(
         self, loaded: LoadedModel, settings: EngineSettings, text_tokens: Sequence[int]
     ) -> self_check.CheckResult:
-        """Return the path to use, as the caller insists or as the probe shows.
+        """Return the path to use, as the caller insists or as the probes show.
 
         The truth is measured on the model as it came; only then are its matrix products exchanged for faster ones.
         """
-        limit = min(loaded.max_length or 1 << 30, loaded.rope_limit or 1 << 30)
-        probe = self_check.make_probe(loaded.vocab_size, limit, text_tokens)
         if settings.attention == "trie" and self._head is not None:
             self._exchange_products(loaded)
             return self_check.CheckResult("trie", "asked for, without a check", may_batch=False)
-        head = None if settings.attention == "plain" else self._head
-        truth = self_check.measure(loaded.inner, probe, self._original)
+        limits, head = loaded.limits, None if settings.attention == "plain" else self._head
+        truths = [self_check.measure(loaded.inner, probe, limits.batch) for probe in self._probes(loaded, text_tokens)]
         self._exchange_products(loaded)
-        found = self_check.check(loaded.inner, head, probe, self._original, truth)
+        window = min(self_check.PROBE_WINDOW, self._window)  # smaller than the first probe, so that it is cut
+        found = self_check.check(loaded.inner, head, truths[0], window)
+        for truth in truths[1:]:
+            if found.path == "trie" and self_check.longest_input(truth.probe) <= (limits.trie or np.inf):
+                found = self_check.check(loaded.inner, head, truth, self._window)
+        may_batch = all(truth.may_batch for truth in truths)
         if settings.attention == "plain":
-            return self_check.CheckResult("plain", "asked for", found.may_batch)
-        return found
+            return self_check.CheckResult("plain", "asked for", may_batch)
+        return self_check.CheckResult(found.path, found.why, may_batch)
+
+    def _probes(self, loaded: LoadedModel, text_tokens: Sequence[int]) -> list[SpanBatch]:
+        """Return a short branching probe, and where it is affordable one that is longer than the model's windows."""
+        limits, parameter = loaded.limits, next(loaded.inner.parameters())
+        shortest = min(limits.max_length or 1 << 30, limits.trie or 1 << 30)
+        probes = [self_check.make_probe(loaded.vocab_size, shortest, text_tokens)]
+        whole = loaded.inner.config
+        config = whole.get_text_config() if hasattr(whole, "get_text_config") else whole
+        length = self_check.long_probe_length(limits, config, loaded.n_parameters, parameter.device)
+        if length is not None:
+            probes.append(self_check.make_long_probe(loaded.vocab_size, length))
+        return probes
 
     def _exchange_products(self, loaded: LoadedModel) -> None:
         """Let matrix products take the faster library, unless rounding is to follow the model's own."""
@@ -224,13 +247,22 @@ class Engine:
             )
 
     @contextmanager
-    def _attending_by_trie(self, model: Any) -> Iterator[None]:
-        """Put the trie attention under the model, and the model's own back afterwards."""
-        model.set_attn_implementation(attention.NAME)
-        try:
-            yield
-        finally:
-            model.set_attn_implementation(self._original)
+    def _using(self) -> Iterator[LoadedModel]:
+        """Yield the model, ready to answer; one that is the caller's is given back as it was when the use ends.
+
+        Raises: ModelUnavailable after `close`.
+        """
+        loaded = self._open()
+        if not loaded.is_borrowed:
+            yield loaded
+            return
+        with on_loan(loaded.outer):
+            _use_threads(self._settings)
+            loaded.outer.eval()
+            without_wrappers(loaded.outer)
+            if self._faster is not None:
+                self._faster.install()
+            yield loaded
 
     def _score_by_trie(self, loaded: LoadedModel, spans: SpanBatch, on_window: Observer | None) -> Iterator[Result]:
         """Yield the results of spans on the trie path; doubtful ones are settled one by one at the end."""
@@ -242,17 +274,16 @@ class Engine:
         started = time.perf_counter()
         n_nodes = 0
         n_asked_done = 0
-        with self._attending_by_trie(loaded.inner):
-            for window in score_trie(self._head, trie, self._window):
-                asked = trie.ask_spans[window.first_ask : window.last_ask]
-                finished = tally.add(asked, window.logprobs, window.is_best)
-                n_nodes += window.n_nodes
-                n_asked_done += int(costs[finished].sum())
-                yield from tally.scores_of(finished)
-                if on_window is not None:
-                    seconds = time.perf_counter() - started
-                    total = int(costs.sum())
-                    on_window(WindowReport(n_asked_done, total, n_nodes, trie.n_nodes, seconds, window.note))
+        for window in score_trie(self._head, trie, self._window):
+            asked = trie.ask_spans[window.first_ask : window.last_ask]
+            finished = tally.add(asked, window.logprobs, window.is_best)
+            n_nodes += window.n_nodes
+            n_asked_done += int(costs[finished].sum())
+            yield from tally.scores_of(finished)
+            if on_window is not None:
+                seconds = time.perf_counter() - started
+                total = int(costs.sum())
+                on_window(WindowReport(n_asked_done, total, n_nodes, trie.n_nodes, seconds, window.note))
         for index in tally.doubtful:
             # Not finite among others: a neighbour's overflow may have spilt over, so each is asked alone.
             yield self._settle(loaded, spans, index)
@@ -264,19 +295,23 @@ class Engine:
         return SpanScore(index, total, bool(is_best.all())) if np.isfinite(total) else self._failure(index)
 
     def _score_plainly(
-        self, loaded: LoadedModel, spans: SpanBatch, indices: list[int], on_window: Observer | None
+        self, loaded: LoadedModel, spans: SpanBatch, indices: IntArray, on_window: Observer | None
     ) -> Iterator[Result]:
-        """Yield the results of these spans on the plain path."""
-        is_about_rope = self.info.attention == "trie"  # embeddings that change with length allow no company
-        batch = self._window if self._may_batch and not is_about_rope else 0
+        """Yield the results of these spans on the plain path; the longest allow no company in a batch."""
+        batch = self._window if self._may_batch else 0
         costs = np.diff(spans.offsets) - 1
         total = int(costs[indices].sum())
+        is_alone = costs[indices] > (loaded.limits.batch or np.inf)
+        parts = [(indices[is_alone], 0), (indices[~is_alone], batch)]
         tally = Tally(spans, self._rounding())
         started = time.perf_counter()
         done = 0
         model = loaded.outer
+        numerics = self.info.numerics
         scores: PlainScores
-        for scores in score_plain(model, spans, indices, batch_tokens=batch, numerics=self.info.numerics):
+        for scores in chain.from_iterable(
+            score_plain(model, spans, part.tolist(), batch_tokens=most, numerics=numerics) for part, most in parts
+        ):
             finished = tally.add(np.full(scores.logprobs.size, scores.span), scores.logprobs, scores.is_best)
             yield from tally.scores_of(finished)
             done += int(costs[scores.span])
@@ -293,6 +328,13 @@ class Engine:
     def _rounding(self) -> torch.dtype | None:
         """Return the dtype that sums are rounded to, None for none."""
         return getattr(torch, self.info.dtype) if self.info.numerics == "model-dtype" else None
+
+
+def _use_threads(settings: EngineSettings) -> None:
+    """Set the number of CPU threads where the caller or the environment names one."""
+    threads = settings.n_threads or environment.read("EVALSTONE_THREADS")
+    if threads is not None and int(threads) != torch.get_num_threads():
+        torch.set_num_threads(int(threads))
 
 
 def _take_apart(loaded: LoadedModel, settings: EngineSettings) -> Head | None:

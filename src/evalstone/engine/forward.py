@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from evalstone.engine.attention import PathCache, UnsupportedAttention, WindowAttention, window_in_progress
+from evalstone.engine.attention import PathCache, UnsupportedAttention, WindowAttention
 from evalstone.engine.flex import FlexWindowAttention
 from evalstone.engine.head import Head
 from evalstone.engine.memory import is_out_of_memory
@@ -42,7 +42,7 @@ def score_trie(
 ) -> Iterator[WindowScores]:
     """Yield the scores of all asks of `trie`, window by window.
 
-    The model must attend through `evalstone.engine.attention`. `on_shrink` is told each smaller window.
+    `on_shrink` is told each smaller window.
     Raises: RuntimeError from torch when a window of one block does not fit.
     """
     device = head.projection.weight.device
@@ -85,23 +85,22 @@ def _score_window(
     nodes = trie.ask_nodes[first_ask:last_ask]
     rows, ask_rows = np.unique(nodes, return_inverse=True)
     attention.asked = _on(rows - window.first, device) if rows.size < LAST_LAYER_SHARE * len(window) else None
-    with window_in_progress(attention):
+    logprobs, is_best = np.zeros(0), np.zeros(0, dtype=bool)
+    with head.attending_through(attention):
         output = head.run_body(
             input_ids=_on(window.tokens, device)[None],
             position_ids=_on(window.depths, device)[None],
             attention_mask=torch.ones(1, len(window), dtype=torch.long, device=device),
             use_cache=False,
         )
-    if attention.n_calls == 0:
-        raise UnsupportedAttention("no layer attends through transformers' attention interface")
-    if rows.size:
-        hidden = output.last_hidden_state[0].index_select(0, _on(rows - window.first, device))
-        targets = _on(trie.ask_targets[first_ask:last_ask], device)
-        scores = head.score(output, hidden, _on(ask_rows, device), targets)
-        logprobs = scores.logprobs.double().cpu().numpy()
-        is_best = scores.is_best.cpu().numpy()
-    else:
-        logprobs, is_best = np.zeros(0), np.zeros(0, dtype=bool)
+        if attention.n_calls == 0:
+            raise UnsupportedAttention("no layer attends through transformers' attention interface")
+        if rows.size:
+            hidden = output.last_hidden_state[0].index_select(0, _on(rows - window.first, device))
+            targets = _on(trie.ask_targets[first_ask:last_ask], device)
+            scores = head.score(output, hidden, _on(ask_rows, device), targets)
+            logprobs = scores.logprobs.double().cpu().numpy()
+            is_best = scores.is_best.cpu().numpy()
     attention.commit()
     return WindowScores(first_ask, last_ask, len(window), logprobs, is_best, note)
 

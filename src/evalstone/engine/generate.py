@@ -8,12 +8,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
 
 import numpy as np
 import torch
 
-from evalstone.engine.attention import window_in_progress
 from evalstone.engine.generation import (
     FinishReason,
     GeneratedSequence,
@@ -76,10 +74,7 @@ class SlotWriter:
         self._report = GenerationReport(0, tries.trie.n_nodes, 0, 0, 0, n_sequences, 0.0)
 
     def run(self) -> Iterator[list[Result]]:
-        """Yield what each step finished, often nothing.
-
-        The model must attend through `evalstone.engine.attention`.
-        """
+        """Yield what each step finished, often nothing."""
         while True:
             finished = self._refill()
             if self._running:
@@ -127,16 +122,16 @@ class SlotWriter:
         table = self._table
         step = DecodeStep(table, self._device)
         tokens = np.asarray([sequence.tokens[-1] for sequence in self._running], dtype=np.int64)
-        with window_in_progress(cast("Any", step)):
+        with self._head.attending_through(step):
             output = self._head.run_body(
                 input_ids=torch.as_tensor(tokens, device=self._device)[None],
                 position_ids=torch.as_tensor(table.depths, device=self._device)[None],
                 attention_mask=torch.ones(1, table.n, dtype=torch.long, device=self._device),
                 use_cache=False,
             )
+            logits = self._head.logits(output, output.last_hidden_state[0])
         step.commit()
         self._n_slot_steps += table.n
-        logits = self._head.logits(output, output.last_hidden_state[0])
         ends = self._write(logits, self._running)
         finished = [end for end in ends if end is not None]
         for slot in range(table.n - 1, -1, -1):  # from the back, so that whatever moves into a place goes on

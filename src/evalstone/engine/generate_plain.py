@@ -18,6 +18,7 @@ from evalstone.engine.generation import (
     uniform,
 )
 from evalstone.engine.sampling import choose
+from evalstone.engine.steps import forward_pass
 
 
 class _Sampler:
@@ -103,11 +104,12 @@ def _without_own_config(model: Any, call: Callable[[], Any]) -> Any:
 
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     holders = [model] if inner is model else [model, inner]
-    own = [holder.generation_config for holder in holders]
-    for holder in holders:
-        holder.generation_config = GenerationConfig()
-    try:
-        return call()
-    finally:
-        for holder, config in zip(holders, own, strict=True):
-            holder.generation_config = config
+    with forward_pass(model):
+        own = [holder.generation_config for holder in holders]
+        try:
+            for holder in holders:
+                holder.generation_config = GenerationConfig()
+            return call()
+        finally:
+            for holder, config in zip(holders, own, strict=True):
+                holder.generation_config = config

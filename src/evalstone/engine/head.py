@@ -10,11 +10,14 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 
+from evalstone.engine.attention import NAME, window_in_progress
 from evalstone.engine.projections import project_half
+from evalstone.engine.steps import AttentionSwitch, forward_pass
 
 LOGITS_AT_ONCE = (1 << 23) - 1024  # elements of one piece of logits: just below what glibc would map anew each time
 ROWS_AT_LEAST = 32  # below this the projection's weights are read for too few rows; pieces are multiples of it
@@ -61,6 +64,16 @@ class Head:
         self.n_attention_calls: int | None = None
         """Attention calls of one pass through the body, once a pass has been made; the last of them is special."""
         self._is_upcast = numerics == "float32" and self.projection.weight.dtype != torch.float32
+
+    @cached_property
+    def _switch(self) -> AttentionSwitch:
+        return AttentionSwitch(self.model, NAME)
+
+    @contextmanager
+    def attending_through(self, window: Any) -> Iterator[None]:
+        """Let the layers attend through `window` for one pass, while no other thread runs this model."""
+        with forward_pass(self.model), self._switch.on(), window_in_progress(window):
+            yield
 
     def run_body(self, **inputs: Any) -> Any:
         """Return the body's output, last hidden states included."""

@@ -65,20 +65,38 @@ def total_memory_bytes(device: torch.device) -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+def largest_of(config: Any, *names: str) -> int:
+    """Return a size that the configuration gives, under the first of these names that it has; 0 where it has none.
+
+    Some models give one size for each layer; the largest is what room must be made for.
+    """
+    for name in names:
+        values = [getattr(layer, name, None) for layer in layer_configs(config)]
+        sizes = [size for value in values for size in (value if isinstance(value, list | tuple) else [value]) if size]
+        if sizes:
+            return max(map(int, sizes))
+    return 0
+
+
+def layer_configs(config: Any) -> list[Any]:
+    """Return the configuration of each layer, where transformers keeps one for each; else the one for all."""
+    return list(getattr(config, "per_layer_config", None) or ()) or [config]
+
+
 def bytes_per_token(config: Any, element_size: int) -> int:
     """Return roughly what one token of a window needs while it passes through a layer."""
-    width = int(getattr(config, "hidden_size", 0) or getattr(config, "n_embd", 0) or 1024)
-    inner = int(getattr(config, "intermediate_size", 0) or 4 * width)
+    width = largest_of(config, "hidden_size", "n_embd") or 1024
+    inner = largest_of(config, "intermediate_size") or 4 * width
     return (12 * width + 4 * inner) * element_size
 
 
 def cache_bytes(config: Any, depth: int, element_size: int) -> int:
     """Return the size of keys and values of an open path of `depth` nodes over all layers."""
-    layers = int(getattr(config, "num_hidden_layers", 0) or getattr(config, "n_layer", 0) or 1)
-    heads = int(getattr(config, "num_attention_heads", 0) or getattr(config, "n_head", 0) or 1)
-    groups = int(getattr(config, "num_key_value_heads", 0) or heads)
-    width = int(getattr(config, "hidden_size", 0) or getattr(config, "n_embd", 0) or 1024)
-    head_width = int(getattr(config, "head_dim", 0) or width // heads)
+    layers = largest_of(config, "num_hidden_layers", "n_layer") or 1
+    heads = largest_of(config, "num_attention_heads", "n_head") or 1
+    groups = largest_of(config, "num_key_value_heads") or heads
+    width = largest_of(config, "hidden_size", "n_embd") or 1024
+    head_width = max(largest_of(config, "head_dim") or width // heads, largest_of(config, "global_head_dim"))
     return 2 * layers * groups * head_width * depth * element_size
 
 

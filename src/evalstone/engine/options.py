@@ -27,6 +27,7 @@ class EngineSettings:
     peft: folder or Hub id of an adapter to put on the model.
     n_slots: sequences written at once; None chooses it from memory, lengths and the model's shape.
     n_threads: CPU threads; None leaves torch's own choice.
+    max_length: positions to use though the configuration names fewer; None keeps to the configuration.
     model_kwargs: passed on to `from_pretrained`.
     """
 
@@ -40,6 +41,7 @@ class EngineSettings:
     peft: str | None = None
     n_slots: int | None = None
     n_threads: int | None = None
+    max_length: int | None = None
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -65,7 +67,7 @@ class EngineInfo:
     """What runs, as it is recorded with each attempt of a run.
 
     max_length: positions the model has; None where it has no limit (recurrent models).
-    attention: the path in use, with `why`.
+    attention: the path in use, with `why`. note: what else the user should know of how the model is run.
     versions: of the libraries that decide the numbers.
     """
 
@@ -80,3 +82,4 @@ class EngineInfo:
     window_tokens: int
     n_threads: int
     versions: Mapping[str, str]
+    note: str | None = None

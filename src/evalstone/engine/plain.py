@@ -17,6 +17,7 @@ import torch
 from evalstone.engine.head import LOGITS_AT_ONCE, score_rows
 from evalstone.engine.memory import is_out_of_memory
 from evalstone.engine.spans import SpanBatch
+from evalstone.engine.steps import forward_pass
 from evalstone.engine.trie import sorted_order
 
 
@@ -62,7 +63,8 @@ def score_plain(
         last = first + max(1, batch_tokens // max(longest, 1))
         batch = groups[first:last]
         try:
-            scores = list(_score_batch(model, spans, batch, takes_rows, numerics))
+            with forward_pass(model):
+                scores = list(_score_batch(model, spans, batch, takes_rows, numerics))
         except RuntimeError as error:
             if not is_out_of_memory(error) or len(batch) == 1:
                 raise

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from evalstone.engine.attention import MaskRule, PathCache, UnsupportedAttention, WindowAttention, window_in_progress
+from evalstone.engine.attention import MaskRule, PathCache, UnsupportedAttention, WindowAttention
 from evalstone.engine.head import Head
 from evalstone.engine.memory import is_out_of_memory
 from evalstone.engine.sharing import PromptTrie
@@ -101,19 +101,20 @@ class Prefill:
         first, last = np.searchsorted(ends, [window.first, window.last]).tolist()
         rows = self._on(ends[first:last] - window.first)
         attention.asked = rows  # after the last layer's keys and values nothing else is of use
-        with window_in_progress(attention):
+        found = []
+        with self._head.attending_through(attention):
             output = self._head.run_body(
                 input_ids=self._on(window.tokens)[None],
                 position_ids=self._on(window.depths)[None],
                 attention_mask=torch.ones(1, len(window), dtype=torch.long, device=self._device),
                 use_cache=False,
             )
-        if attention.n_calls == 0:
-            raise UnsupportedAttention("no layer attends through transformers' attention interface")
-        found = []
+            if attention.n_calls == 0:
+                raise UnsupportedAttention("no layer attends through transformers' attention interface")
+            if last > first:
+                hidden = output.last_hidden_state[0].index_select(0, rows)
+                logits = self._head.logits(output, hidden)
         if last > first:
-            hidden = output.last_hidden_state[0].index_select(0, rows)
-            logits = self._head.logits(output, hidden)
             found = [
                 self._take(number, window, attention.seen, logits[number - first]) for number in range(first, last)
             ]

@@ -14,6 +14,7 @@ import torch
 
 from evalstone.engine.attention import rows_wanted
 from evalstone.engine.devices import has_tiles
+from evalstone.engine.steps import only_pass
 
 UPCAST_ROWS = 2048  # of half-precision weights at once: a piece that stays in cache
 DTYPES = (torch.float32, torch.bfloat16)
@@ -53,11 +54,11 @@ def project_half(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     is_exact_in_halves = has_tiles() and hidden.dtype == weight.dtype == torch.bfloat16
     rows = rows.float()
     result = rows.new_empty(rows.shape[0], weight.shape[0])
-    with _multiplying_as_bfloat16() if is_exact_in_halves else nullcontext():
+    with _multiplying_as_bfloat16() if is_exact_in_halves else nullcontext(False) as uses_tiles:
         for first in range(0, weight.shape[0], UPCAST_ROWS):
             part = weight[first : first + UPCAST_ROWS].float()
             place = result[:, first : first + part.shape[0]]
-            if is_exact_in_halves:
+            if uses_tiles:
                 torch.mm(rows, part.t(), out=place)
             else:
                 place.copy_(project(rows, part, None))
@@ -65,18 +66,23 @@ def project_half(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def _multiplying_as_bfloat16() -> Iterator[None]:
+def _multiplying_as_bfloat16() -> Iterator[bool]:
     """Let float32 products round what they multiply to bfloat16: exact for values that came from there.
 
-    Sums stay in float32. The setting is torch's own and holds for the whole process, so it is taken back at once.
+    Sums stay in float32. The setting is torch's own and holds for the whole process, so it is taken back at once, and
+    left alone (yielding False) while another thread runs a model whose float32 products it would round.
     """
     settings: Any = getattr(torch.backends.mkldnn, "matmul")  # noqa: B009 - unknown to torch's own type stubs
-    before = settings.fp32_precision
-    settings.fp32_precision = "bf16"
-    try:
-        yield
-    finally:
-        settings.fp32_precision = before
+    with only_pass() as is_alone:
+        if not is_alone:
+            yield False
+            return
+        before = settings.fp32_precision
+        settings.fp32_precision = "bf16"
+        try:
+            yield True
+        finally:
+            settings.fp32_precision = before
 
 
 def _product(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, activation: str) -> torch.Tensor:
@@ -91,7 +97,7 @@ class FasterProjections:
     """The exchanged forwards of one model, with the way back."""
 
     def __init__(self, model: torch.nn.Module) -> None:
-        self._exchanged: list[torch.nn.Module] = []
+        self._exchanged: list[tuple[torch.nn.Module, Callable[..., torch.Tensor]]] = []
         if not is_available():
             return
         for module in model.modules():
@@ -110,13 +116,19 @@ class FasterProjections:
         if "forward" in module.__dict__ or not _agree(module, forward):
             return
         module.__dict__["forward"] = forward
-        self._exchanged.append(module)
+        self._exchanged.append((module, forward))
+
+    def install(self) -> None:
+        """Exchange the same forwards again, except where a module has got one of its own, or hooks, meanwhile."""
+        for module, forward in self._exchanged:
+            if "forward" not in module.__dict__ and not _has_hooks(module):
+                module.__dict__["forward"] = forward
 
     def restore(self) -> None:
         """Give every module its class's forward again."""
-        for module in self._exchanged:
-            module.__dict__.pop("forward", None)
-        self._exchanged.clear()
+        for module, forward in self._exchanged:
+            if module.__dict__.get("forward") is forward:
+                del module.__dict__["forward"]
 
 
 def _is_plain_linear(module: Any) -> bool:
@@ -126,13 +138,22 @@ def _is_plain_linear(module: Any) -> bool:
         and module.weight.device.type == "cpu"
         and module.weight.dtype in DTYPES
         and module.weight.is_contiguous()
+        and not _has_hooks(module)
     )
+
+
+def _has_hooks(module: Any) -> bool:
+    """Return whether something is to happen around the module's forward: a fused block would pass it by."""
+    return any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())  # noqa: SLF001 - no public reader
 
 
 def _linear_forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return a forward for a plain linear layer."""
-    weight, bias = module.weight.detach(), None if module.bias is None else module.bias.detach()
-    return _for_rows_wanted(lambda hidden: _product(hidden, weight, bias, "none"), weight.shape[0])
+
+    def forward(hidden: torch.Tensor) -> torch.Tensor:
+        return _product(hidden, *_weights(module), "none")
+
+    return _for_rows_wanted(module, forward, module.out_features)
 
 
 def _gated_forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor] | None:
@@ -141,26 +162,36 @@ def _gated_forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor] | None
     activation = _ACTIVATIONS.get(type(getattr(module, "act_fn", None)).__name__)
     if activation is None or not all(_is_plain_linear(part) for part in parts):
         return None
-    (gate, gate_bias), (up, up_bias), (down, down_bias) = (
-        (part.weight.detach(), None if part.bias is None else part.bias.detach()) for part in parts if part is not None
-    )
+    gate, up, down = parts
     times = torch.ops.mkldnn._linear_pointwise.binary  # noqa: SLF001 - as above
 
     def forward(hidden: torch.Tensor) -> torch.Tensor:
-        gated = _product(hidden, gate, gate_bias, activation)
-        return _product(times(hidden, gated, up, up_bias, "mul"), down, down_bias, "none")
+        gated = _product(hidden, *_weights(gate), activation)
+        return _product(times(hidden, gated, *_weights(up), "mul"), *_weights(down), "none")
 
-    return _for_rows_wanted(forward, down.shape[0])
+    return _for_rows_wanted(module, forward, int(getattr(down, "out_features")))  # noqa: B009 - `down` may be None to mypy
 
 
-def _for_rows_wanted(forward: Callable[[torch.Tensor], torch.Tensor], width: int) -> Callable[..., torch.Tensor]:
+def _weights(linear: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return weight and bias as they are now: a training loop may have put other tensors in their place."""
+    held = linear.__dict__["_parameters"]
+    return held["weight"], held["bias"]
+
+
+def _for_rows_wanted(
+    module: Any, forward: Callable[[torch.Tensor], torch.Tensor], width: int
+) -> Callable[..., torch.Tensor]:
     """Return `forward` that leaves rows at zero which nobody will ask about.
 
     After a window's last attention call rows no longer meet, so the last layer's feed-forward, the dearest part of a
-    layer, need only be computed for the rows that are asked about.
+    layer, need only be computed for the rows that are asked about. The fused products know no gradients, so wherever
+    those are recorded the module's own forward runs.
     """
 
     def chosen(hidden: torch.Tensor) -> torch.Tensor:
+        if torch.is_grad_enabled():
+            own: torch.Tensor = type(module).forward(module, hidden)
+            return own
         if hidden.dim() != 3 or hidden.shape[0] != 1:
             return forward(hidden)
         rows = rows_wanted(hidden.shape[1])

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 
 from evalstone.engine.spans import IntArray
+from evalstone.engine.steps import forward_pass
 
 
 @torch.inference_mode()
@@ -23,7 +24,8 @@ def token_logprobs(
     """
     device = next(model.parameters()).device
     ids = torch.as_tensor(np.asarray(tokens, dtype=np.int64), device=device)
-    logits = model(input_ids=ids[None, :-1], use_cache=False).logits[0, -n_scored:].float()  # [S, V]
+    with forward_pass(model):
+        logits = model(input_ids=ids[None, :-1], use_cache=False).logits[0, -n_scored:].float()  # [S, V]
     targets = ids[-n_scored:]
     chosen = torch.log_softmax(logits, dim=-1).gather(1, targets[:, None])[:, 0]  # [S]
     is_best = logits.argmax(dim=-1) == targets

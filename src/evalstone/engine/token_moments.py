@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 
 from evalstone.engine.spans import IntArray
+from evalstone.engine.steps import forward_pass
 
 __all__ = ["TokenMoments", "token_moments"]
 
@@ -38,7 +39,8 @@ def token_moments(model: Any, tokens: IntArray) -> TokenMoments:
     """
     device = next(model.parameters()).device
     ids = torch.as_tensor(np.asarray(tokens, dtype=np.int64), device=device)
-    logits = model(input_ids=ids[None, :-1], use_cache=False).logits[0]  # [length - 1, vocab]
+    with forward_pass(model):
+        logits = model(input_ids=ids[None, :-1], use_cache=False).logits[0]  # [length - 1, vocab]
     parts: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
     for first in range(0, logits.shape[0], ROWS_AT_ONCE):
         logp = torch.log_softmax(logits[first : first + ROWS_AT_ONCE].float(), dim=-1)

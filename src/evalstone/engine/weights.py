@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
+from evalstone.engine.limits import Limits, limits_of
 from evalstone.engine.options import EngineSettings
 from evalstone.errors import MissingExtra, ModelUnavailable, UsageError
 
 LIBRARIES = ("torch", "transformers", "peft", "numpy")
-LENGTH_NAMES = ("n_positions", "max_position_embeddings", "n_ctx", "max_seq_len", "max_sequence_length", "seq_length")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +23,16 @@ class LoadedModel:
     """A model ready to be run.
 
     outer: what a caller would call (an adapter around the model, perhaps). inner: the causal LM itself.
-    max_length: positions; None where the model has no limit. rope_limit: input length from which its rotary
-        embeddings change with length, None for most. vocab_size: rows of the input embedding.
+    limits: lengths at which it attends otherwise. vocab_size: rows of the input embedding.
+        is_borrowed: whether the caller gave it, loaded, and wants it back as it was.
     """
 
     outer: Any
     inner: Any
-    max_length: int | None
-    rope_limit: int | None
+    limits: Limits
     vocab_size: int
     n_parameters: int
+    is_borrowed: bool = False
 
 
 def pick_device(wanted: str) -> torch.device:
@@ -64,14 +64,13 @@ def load_model(path_or_model: Any, settings: EngineSettings) -> LoadedModel:
         outer = _with_adapter(outer, settings.peft)
     outer.eval()
     inner = outer.get_base_model() if hasattr(outer, "get_base_model") else outer
-    config = inner.config.get_text_config() if hasattr(inner.config, "get_text_config") else inner.config
     return LoadedModel(
         outer,
         inner,
-        _max_length(config),
-        _rope_limit(config),
+        limits_of(inner, settings.max_length),
         int(inner.get_input_embeddings().weight.shape[0]),
         sum(parameter.numel() for parameter in outer.parameters()),
+        is_borrowed=isinstance(path_or_model, torch.nn.Module),
     )
 
 
@@ -137,33 +136,6 @@ def _with_adapter(model: Any, adapter: str) -> Any:
         return PeftModel.from_pretrained(model, adapter)
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         raise ModelUnavailable(f"adapter {adapter!r} cannot be put on the model: {error}") from error
-
-
-def _max_length(config: Any) -> int | None:
-    """Return the number of positions the configuration speaks of."""
-    for name in LENGTH_NAMES:
-        value = getattr(config, name, None)
-        if isinstance(value, int) and value > 0:
-            return value
-    return None
-
-
-def _rope_limit(config: Any) -> int | None:
-    """Return the input length beyond which rotary embeddings depend on the longest sequence of a batch.
-
-    Llama 4 counts here too: from `floor_scale` on, it tunes its attention by a token's place in the forward pass.
-    """
-    if getattr(config, "attn_temperature_tuning", None) and getattr(config, "floor_scale", None):
-        return int(config.floor_scale) - 1
-    parameters = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    kinds = [parameters, *(value for value in parameters.values() if isinstance(value, dict))]
-    for rope in kinds:
-        if rope.get("rope_type", rope.get("type")) in ("dynamic", "longrope"):
-            original = rope.get("original_max_position_embeddings") or getattr(
-                config, "original_max_position_embeddings", None
-            )
-            return int(original or config.max_position_embeddings)
-    return None
 
 
 def probe_tokens(model: Any, name: Any) -> Sequence[int]:

@@ -6,7 +6,6 @@ continuations of one prompt are the same, so one is written for all its repeats.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -91,23 +90,18 @@ def defaults_of_config(config: Any) -> GenerationDefaults:
 
 
 class Writer:
-    """Writes continuations with one loaded model; without a head only plainly.
-
-    `attending` puts the trie attention under the model for a while.
-    """
+    """Writes continuations with one loaded model; without a head only plainly."""
 
     def __init__(
         self,
         loaded: LoadedModel,
         head: Head | None,
-        attending: Callable[[], AbstractContextManager[None]],
         *,
         window_tokens: int,
         n_slots: int | None,
     ) -> None:
         self._loaded = loaded
         self._head = head
-        self._attending = attending
         self._window = window_tokens
         self._n_slots = n_slots
 
@@ -121,15 +115,15 @@ class Writer:
         for prompt in prompts:
             _refuse(prompt, self._loaded.vocab_size)
         lengths = [prompt.tokens.size + prompt.max_new_tokens for prompt in prompts]
-        limit = self._loaded.max_length
+        limit = self._loaded.limits.max_length
         too_long = [i for i, n in enumerate(lengths) if limit is not None and n > limit]
         for i in too_long:
             message = f"{prompts[i].tokens.size} tokens and {prompts[i].max_new_tokens} to be written; "
             message += f"the model has {limit} positions: cut the prompt from the left or ask for less"
             yield [GenerationFailure(i, repeat, message) for repeat in prompts[i].repeats]
-        rope = self._loaded.rope_limit or max(lengths, default=0)
+        longest = self._loaded.limits.trie or max(lengths, default=0)
         left = [i for i in range(len(prompts)) if i not in set(too_long)]
-        slotted = [i for i in left if self._head is not None and not prompts[i].other and lengths[i] <= rope]
+        slotted = [i for i in left if self._head is not None and not prompts[i].other and lengths[i] <= longest]
         if slotted:
             yield from self._write_in_slots(prompts, slotted, stop, observe)
         plain = sorted(set(left) - set(slotted))
@@ -140,7 +134,7 @@ class Writer:
         """Return how many slots can be of use."""
         on_cpu = next(self._loaded.inner.parameters()).device.type == "cpu"
         most = self._n_slots or (MOST_SLOTS_CPU if on_cpu else MOST_SLOTS_CUDA)
-        return min(most, sum(len(prompt.repeats) for prompt in prompts))
+        return min(most, self._loaded.limits.packed or most, sum(len(prompt.repeats) for prompt in prompts))
 
     def _slots_for(self, n_rows: int, most: int) -> int:
         """Return how many of `most` slots with `n_rows` rows of their own there is room for."""
@@ -172,10 +166,9 @@ class Writer:
             stop=None if stop is None else lambda index, repeat, tokens: stop(chosen[index], repeat, tokens),
             observe=observe,
         )
-        with self._attending():
-            for finished in writer.run():
-                named = [(one, chosen[one.index]) for one in finished]
-                yield [each for one, index in named for each in _for_all(one, index, prompts[index])]
+        for finished in writer.run():
+            named = [(one, chosen[one.index]) for one in finished]
+            yield [each for one, index in named for each in _for_all(one, index, prompts[index])]
 
     def _write_plainly(
         self, prompts: Sequence[GenerationPrompt], chosen: list[int], stop: StopCheck | None, observe: Observer | None

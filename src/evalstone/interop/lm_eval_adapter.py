@@ -147,7 +147,7 @@ class EvalstoneLM(LM):  # type: ignore[misc]  # lm-eval has no types
         Raises: ModelError if a request cannot be answered.
         """
         found: dict[int, T] = {}
-        with tqdm(total=len(given), desc=f"Running {kind} requests", disable=quiet) as bar:
+        with self.model.lent(), tqdm(total=len(given), desc=f"Running {kind} requests", disable=quiet) as bar:
 
             def observe(progress: Progress) -> None:
                 bar.update(progress.n_outputs_done - bar.n)

@@ -111,6 +111,7 @@ class LocalArguments:
             "gguf_file": self.model_kwargs.get("gguf_file"),
             "quantization_config": self.model_kwargs.get("quantization_config"),
             "variant": self.model_kwargs.get("variant"),
+            "attention": None if self.attention == "auto" else self.attention,
         }
         return tuple(sorted((name, value) for name, value in values.items() if value is not None))
 

@@ -173,8 +173,9 @@ def fingerprint_of(identity: ModelIdentity) -> bytes | None:
     """Return what of a model decides the score of given tokens; None where the model has no content hash."""
     if identity.content_hash is None:
         return None
-    quantised = [option for option in identity.options if option[0] in ("quantization_config", "gguf_file", "variant")]
-    return canonical_json([identity.content_hash, identity.dtype, identity.numerics, quantised]).encode()
+    deciding = ("quantization_config", "gguf_file", "variant", "attention")  # each only where it is not the default
+    options = [option for option in identity.options if option[0] in deciding]
+    return canonical_json([identity.content_hash, identity.dtype, identity.numerics, options]).encode()
 
 
 def chunks_of(requests: Sequence[Request], first: int = FIRST_CHUNK, size: int = CHUNK) -> Iterator[Sequence[Request]]:

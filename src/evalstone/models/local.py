@@ -7,7 +7,7 @@ scored, the next is tokenised in a thread (both the tokenizer and torch let go o
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -110,6 +110,28 @@ class LocalModel:
             raise UsageError("a model that is loaded already cannot be shared by workers; name its folder instead")
         arguments = loaded_arguments(model, options)
         return cls(arguments, loaded=LoadedObjects(model, tokenizer, identify_loaded(model, tokenizer, arguments)))
+
+    @property
+    def loaded_model(self) -> Any:
+        """The transformers model that the caller has loaded; None for one that is named."""
+        return self._loaded.model if self._loaded else None
+
+    def lent(self) -> AbstractContextManager[None]:
+        """Hold the caller's model through several answers; it is as it was when this ends, by an exception too."""
+        if self._loaded is None:
+            return nullcontext()
+        from evalstone.engine.loans import on_loan
+
+        return on_loan(self._loaded.model, is_whole=True)
+
+    def identify_again(self) -> None:
+        """Take the digest of the caller's model anew: it may have been trained on since the last time."""
+        if self._loaded is not None:
+            from evalstone.models.loaded import identify_loaded
+
+            model, tokenizer = self._loaded.model, self._loaded.tokenizer
+            self._loaded = LoadedObjects(model, tokenizer, identify_loaded(model, tokenizer, self.arguments))
+            self.__dict__.pop("identity", None)
 
     # ----------------------------------------------------------------------------------- what the model is
 
@@ -292,7 +314,9 @@ class LocalModel:
         from evalstone.engine.engine import Engine
 
         source = self._loaded.model if self._loaded else str(self._folders.model)
-        with _without_bars():
+        from evalstone.engine.steps import loading
+
+        with loading(), _without_bars():  # whether bars are shown is a setting of the whole process
             return Engine.load(source, settings=self._settings())
 
     def _token_costs(self) -> TokenCosts:
@@ -311,6 +335,7 @@ class LocalModel:
             peft=adapter,
             n_slots=arguments.n_slots,
             n_threads=arguments.n_threads,
+            max_length=arguments.max_length,
             model_kwargs=arguments.model_kwargs,
         )
 

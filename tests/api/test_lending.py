@@ -1,0 +1,193 @@
+"""A model that the caller has loaded is as it was after every use, and training it goes on as if nothing had been."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import evalstone
+from evalstone.api.auditing import audit_contamination, audit_prompts
+from evalstone.api.demo import demo_model
+from evalstone.errors import UsageError
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+numpy = pytest.importorskip("numpy")
+
+SMALL = demo_model("small")
+Use = Callable[[Any, Any], Any]
+
+
+def loaded(kind: str = "full") -> tuple[Any, Any]:
+    """Return the small model in training mode with dropout, as a whole or under a LoRA adapter, and its tokenizer."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(SMALL, dtype="float32", attention_dropout=0.1)
+    if kind == "lora":
+        peft = pytest.importorskip("peft")
+        torch.manual_seed(1)
+        settings = peft.LoraConfig(r=4, lora_dropout=0.1, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+        model = peft.get_peft_model(model, settings)
+    elif kind == "checkpointing":
+        model.gradient_checkpointing_enable()
+    return model.train(), transformers.AutoTokenizer.from_pretrained(SMALL)
+
+
+def trained(kind: str, use: Use | None) -> tuple[dict[str, Any], int]:
+    """Return the weights after four steps, with `use` made of the model in the middle, and the number of gradients."""
+    model, tokenizer = loaded(kind)
+    torch.manual_seed(0)
+    parameters = [each for each in model.parameters() if each.requires_grad]
+    optimiser = torch.optim.AdamW(parameters, lr=1e-3)
+    n_gradients = 0
+    for step in range(4):
+        if step == 2 and use is not None:
+            use(model, tokenizer)
+        ids = torch.randint(3, 200, (2, 24))
+        model(input_ids=ids, labels=ids).loss.backward()
+        n_gradients = sum(each.grad is not None for each in parameters)
+        assert n_gradients == len(parameters)
+        optimiser.step()
+        optimiser.zero_grad()
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}, n_gradients
+
+
+def asked(model: Any, tokenizer: Any) -> None:
+    """Evaluate with rows that are scored and rows that are written."""
+    run = evalstone.evaluate((model, tokenizer), ["demo_who", "demo_sums"], limit=5)
+    assert run.result is not None
+    assert run.result.n_answered_now >= 10
+
+
+@pytest.mark.parametrize("kind", ["full", "lora", "checkpointing"])
+def test_training_goes_on_as_without_an_evaluation(kind: str) -> None:
+    """A training loop with an evaluation in the middle ends with the same weights, to the bit, as one without."""
+    without, _ = trained(kind, None)
+    with_evaluation, _ = trained(kind, asked)
+    assert without.keys() == with_evaluation.keys()
+    assert [name for name in without if not torch.equal(without[name], with_evaluation[name])] == []
+
+
+def state_of(model: Any) -> list[Any]:
+    """Return everything about a model and the process that an evaluation could change, in a form that compares."""
+    found: list[Any] = [torch.get_rng_state().tolist(), random.getstate(), torch.get_num_threads()]
+    found.append([str(part) for part in numpy.random.get_state()])
+    found.append({name: str(value) for name, value in model.generation_config.to_dict().items()})
+    found.append(id(model.generation_config))
+    for name, module in model.named_modules():
+        found.append((name, module.training, "forward" in module.__dict__, sorted(module.__dict__)))
+        found.append([len(module._forward_hooks), len(module._forward_pre_hooks)])
+        if hasattr(module, "config"):
+            found.append(module.config._attn_implementation)
+    found += [(name, t.requires_grad, t.dtype, t.device, id(t)) for name, t in model.named_parameters()]
+    found += [(name, t.dtype, id(t), t.tolist()) for name, t in model.named_buffers()]
+    return found
+
+
+def prepared() -> tuple[Any, Any]:
+    """Return a model in an unusual state: half in training, a frozen layer, a hook, eager attention."""
+    model, tokenizer = loaded()
+    model.set_attn_implementation("eager")
+    model.model.layers[0].eval()
+    model.model.layers[1].requires_grad_(False)
+    model.model.layers[1].mlp.register_forward_hook(lambda *_: None)
+    model.generation_config.temperature = 0.7
+    return model, tokenizer
+
+
+def _stopped(model: Any, tokenizer: Any) -> None:
+    def stop(_progress: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        evalstone.evaluate((model, tokenizer), ["demo_who"], limit=5, observe=stop)
+
+
+def _failed_in_model(model: Any, tokenizer: Any) -> None:
+    calls = iter(range(1000))
+
+    def fail(*_: Any) -> None:
+        if next(calls) >= 15:  # the check at load, which takes failures as an answer, is over by then
+            raise RuntimeError("a fault in the middle")
+
+    hook = model.model.norm.register_forward_hook(fail)
+    with pytest.raises(RuntimeError, match="in the middle"):
+        evalstone.evaluate((model, tokenizer), "demo_sums", limit=5)
+    hook.remove()
+
+
+def _ranked(model: Any, tokenizer: Any) -> None:
+    evalstone.load_model((model, tokenizer)).rank("One two", [" three", " four"])
+
+
+def _adapted(model: Any, tokenizer: Any) -> None:
+    pytest.importorskip("lm_eval")
+    from lm_eval.api.instance import Instance
+
+    from evalstone.interop.lm_eval_adapter import EvalstoneLM
+
+    request = Instance("loglikelihood", {}, ("One two", " three"), 0)
+    assert len(EvalstoneLM(pretrained=model, tokenizer=tokenizer).loglikelihood([request], disable_tqdm=True)) == 1
+
+
+USES: dict[str, Use] = {
+    "evaluate": asked,
+    "tokenizer apart": lambda m, t: evalstone.evaluate(m, "demo_who", tokenizer=t, limit=3),
+    "plain path": lambda m, t: evalstone.evaluate((m, t), "demo_who", limit=3, model_args={"attention": "plain"}),
+    "threads": lambda m, t: evalstone.evaluate((m, t), "demo_who", limit=3, model_args={"n_threads": 3}),
+    "Ctrl-C": _stopped,
+    "an exception": _failed_in_model,
+    "load_model": _ranked,
+    "contamination audit": lambda m, t: audit_contamination((m, t), "demo_who", limit=6),
+    "prompt audit": lambda m, t: audit_prompts([(m, t)], "demo_facts", ("",), limit=3),
+    "lm-eval": _adapted,
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_everything_is_as_before(use: str) -> None:
+    """Mode, forwards, hooks, gradients, buffers, attention, generation config, random state and threads come back."""
+    model, tokenizer = prepared()
+    before = state_of(model)
+    USES[use](model, tokenizer)
+    assert state_of(model) == before
+
+
+def test_a_model_in_hand_is_identified_anew_when_it_was_trained() -> None:
+    """What `load_model` holds of a loaded model is another model once its weights have changed."""
+    model, tokenizer = loaded()
+    held = evalstone.load_model(model, tokenizer=tokenizer)
+    first = evalstone.evaluate(held, "demo_who", limit=4)
+    with torch.no_grad():
+        model.model.norm.weight.mul_(3.0)
+    second = evalstone.evaluate(held, "demo_who", limit=4)
+    assert first.id != second.id
+    assert second.result is not None
+    assert second.result.n_answered_now == 8
+
+
+def test_replaced_weights_are_the_ones_that_count() -> None:
+    """Weights put in place of others, as `.data`, between two uses of one engine are used, not those seen first."""
+    model, tokenizer = loaded()
+    held = evalstone.load_model((model, tokenizer))
+    before = held.rank("One two", [" three", " four"]).total_nats
+    for layer in model.model.layers:
+        layer.mlp.down_proj.weight.data = layer.mlp.down_proj.weight.data * 2.0
+    after = held.rank("One two", [" three", " four"]).total_nats
+    assert after != before
+    assert after == pytest.approx(
+        evalstone.load_model((model, tokenizer)).rank("One two", [" three", " four"]).total_nats
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "words"),
+    [
+        (lambda m, t: m, {}, "expected its loaded tokenizer"),
+        (lambda m, t: (m, t), {"tokenizer": "t"}, "given twice"),
+        (lambda m, t: SMALL, {"tokenizer": object()}, "goes with a loaded model"),
+    ],
+)
+def test_a_tokenizer_too_few_or_too_many_is_one_clear_error(given: Use, options: dict[str, Any], words: str) -> None:
+    """A loaded model without its tokenizer, and a tokenizer that belongs to nothing, are refused with the remedy."""
+    with pytest.raises(UsageError, match=words):
+        evalstone.evaluate(given(*loaded()), "demo_who", limit=2, **options)

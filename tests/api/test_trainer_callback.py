@@ -1,0 +1,66 @@
+"""Benchmarks inside transformers' Trainer, on the demo model."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalstone.api.demo import demo_model
+from evalstone.errors import UsageError
+from tests.conftest import ROOT
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
+
+EXAMPLE = re.search(r"```python\n(from transformers.*?)```", (ROOT / "docs" / "training.md").read_text(), re.DOTALL)
+
+
+def _rows() -> list[dict[str, list[int]]]:
+    generator = torch.Generator().manual_seed(0)
+    rows = [torch.randint(3, 200, (16,), generator=generator).tolist() for _ in range(8)]
+    return [{"input_ids": row, "labels": row} for row in rows]
+
+
+def _run_example(folder: Path, text: str) -> dict[str, Any]:
+    names: dict[str, Any] = {"MODEL": str(demo_model("small")), "FOLDER": str(folder), "DATASET": _rows()}
+    exec(compile(text, "docs/training.md", "exec"), names)
+    return names
+
+
+def test_the_example_of_the_documentation_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The documented lines train, and the Trainer's log holds our metric at the steps named, and the loss."""
+    assert EXAMPLE is not None
+    names = _run_example(tmp_path / "with", EXAMPLE[1])
+    history = names["trainer"].state.log_history
+    measured = [(entry["step"], entry["eval_demo_who_acc"]) for entry in history if "eval_demo_who_acc" in entry]
+    assert [step for step, _ in measured] == [2, 4]
+    assert [run.estimate("demo_who", "acc").value for run in names["callback"].runs] == [value for _, value in measured]
+    assert [entry["step"] for entry in history if "loss" in entry] == [2, 4]
+    assert "eval_demo_who_acc" in capsys.readouterr().out
+
+
+def test_the_trainer_ends_with_the_same_weights(tmp_path: Path) -> None:
+    """Training with the callback ends with the same weights, to the bit, as without it."""
+    assert EXAMPLE is not None
+    bare = EXAMPLE[1].replace("callback.attach(trainer)\n", "")
+    ours = _run_example(tmp_path / "with", EXAMPLE[1])["model"].state_dict()
+    plain = _run_example(tmp_path / "without", bare)["model"].state_dict()
+    assert [name for name in plain if not torch.equal(ours[name], plain[name])] == []
+
+
+def test_as_a_callback_it_evaluates_each_epoch(tmp_path: Path) -> None:
+    """Handed to the Trainer as one of its callbacks, it evaluates after each epoch, and its state has the metrics."""
+    assert EXAMPLE is not None
+    text = EXAMPLE[1].replace("callback.attach(trainer)\n", "trainer.add_callback(callback)\n").replace(", every=2", "")
+    names = _run_example(tmp_path, text)
+    assert [e["step"] for e in names["trainer"].state.log_history if "eval_demo_who_acc" in e] == [4]
+
+
+def test_steps_that_cannot_be_are_refused() -> None:
+    """A number of steps below 1 is one clear error when the callback is made."""
+    from evalstone import EvaluationCallback
+
+    with pytest.raises(UsageError, match="whole number of steps"):
+        EvaluationCallback("demo_who", every=0)
