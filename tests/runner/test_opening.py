@@ -30,7 +30,7 @@ class Logging(FakeModel):
                 file.write(f"{output.request_id} {output.ask_index}\\n")
             yield output
 
-model = Logging(delay_ms=20)
+model = Logging(delay_ms=250)  # the others must find it at work, however long they take to start
 seen = []
 store = Store.open(path)
 try:
