@@ -3,14 +3,18 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import transformers
 
 import evalstone
+from evalstone.api.demo import demo_model
 from evalstone.api.reproduce import compare_with_copy, reproduce
 from evalstone.api.run import Run
 from evalstone.cli.main import main
 from evalstone.errors import UsageError
+from evalstone.report.from_store import label_of
 from evalstone.runner.execute import SCORING_HASH
 from tests.tasks.folders import task_spec, write_task
 
@@ -133,6 +137,19 @@ def _printed(words: list[str], out: Path) -> str:
     with out.open("w") as file, redirect_stdout(file):
         assert main(words) == 0
     return out.read_text()
+
+
+def test_an_adapters_run_is_reproduced_and_named_after_both(tmp_path: Path) -> None:
+    """A LoRA adapter on a base is loaded again from the stored name, and tables show base + adapter."""
+    peft = pytest.importorskip("peft")
+    base = transformers.AutoModelForCausalLM.from_pretrained(str(demo_model("small")))
+    settings = peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    peft.get_peft_model(base, settings).save_pretrained(str(tmp_path / "my_adapter"))
+    arguments = {"peft": str(tmp_path / "my_adapter")}
+    options: dict[str, Any] = {"limit": 3, "store": str(tmp_path / "store.sqlite"), "model_args": arguments}
+    run = evalstone.evaluate(demo_model("small"), "demo_who", **options)
+    assert label_of(run.row) == "small + my_adapter"
+    assert reproduce(run).is_reproduced
 
 
 def test_scores_of_noisy_answers_are_compared_with_their_noise(tmp_path: Path) -> None:

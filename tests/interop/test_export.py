@@ -170,3 +170,36 @@ def test_an_interrupted_run_can_be_continued_after_the_move(run: Run, tmp_path: 
     (file,) = export_run(place_of(run), opened.run_id, tmp_path / "run.evalstone")
     found = import_run(str(tmp_path / "elsewhere.sqlite"), file)
     assert found.run.row.status == "interrupted"
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_what_went_wrong_is_written_one_line_a_sample(ending: str, run: Run, tmp_path: Path) -> None:
+    """`--wrong` writes just the samples that `show --wrong` shows, with what was picked and what is right."""
+    path = tmp_path / f"wrong.{ending}"
+    assert main(["export", "last", "--wrong", "--by", "subject", "-o", str(path), "--store", place_of(run)]) == 0
+    expected = {
+        (task, record.request.sample_index) for task in run.row.tasks
+        for record in run.sample_records(task, only_wrong=True)
+    }  # fmt: skip
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [json.loads(line) for line in file] if ending == "jsonl" else list(csv.DictReader(file))
+    assert {(row["task"], int(row["sample_index"])) for row in rows} == expected
+    assert expected
+    picked = [row for row in rows if row["task"] == "demo_who"]  # the other task weighs all of its choices
+    assert picked
+    for row in picked:
+        gold = json.loads(row["gold"]) if ending == "csv" else row["gold"]
+        choices = json.loads(row["choices"]) if ending == "csv" else row["choices"]
+        assert row["picked"] in choices
+        assert row["picked"] not in gold
+    values = {task: run.estimate(task, "acc").value for task in run.row.tasks}
+    order = list(dict.fromkeys(row["task"] for row in rows))
+    assert order == sorted(order, key=lambda task: values[task] or 0.0)
+
+
+def test_wrong_samples_need_a_known_ending(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another ending, or --by without --wrong, is one line and exit code 2."""
+    store = ["--store", place_of(run)]
+    assert main(["export", "last", "--wrong", "-o", str(tmp_path / "x.md"), *store]) == 2
+    assert main(["export", "last", "--by", "subject", "-o", str(tmp_path / "x.csv"), *store]) == 2
+    assert "neither in .jsonl nor in .csv" in capsys.readouterr().err

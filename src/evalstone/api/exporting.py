@@ -1,7 +1,9 @@
 """A stored run in the form that others read, chosen by how the file's name ends."""
 
 import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from evalstone.api.run import Run
 from evalstone.api.stored import open_run
@@ -35,6 +37,42 @@ def export_run(store: str | None, name: str, path: str | Path) -> list[Path]:
         return _write(run, place)
     except OSError as error:
         raise StoreError(f"{place} cannot be written: {error}; name another place with -o") from error
+
+
+def export_wrong(store: str | None, name: str, path: str | Path, *, by_subject: bool = False) -> tuple[Path, int]:
+    """Write the samples that a run answered wrongly or not at all, as .jsonl or .csv; return file and number.
+
+    Args:
+        store: where the run is.
+        name: its id, the beginning of one, or `last`.
+        path: the file.
+        by_subject: the tasks with the lowest values first.
+
+    Raises: UsageError for another ending; UnknownName; StoreError where the place cannot be written.
+    """
+    from evalstone.interop.export_samples import wrong_rows, wrong_to_csv, wrong_to_jsonl
+
+    place = Path(path)
+    lines_of = {".jsonl": wrong_to_jsonl, ".csv": wrong_to_csv}.get(place.suffix)
+    if lines_of is None:
+        raise UsageError(f"--wrong writes samples; '{place.name}' ends neither in .jsonl nor in .csv")
+    run = open_run(store, name)
+    run.refuse_without_results()
+    n_rows = 0
+
+    def counted() -> Iterator[Mapping[str, Any]]:
+        nonlocal n_rows
+        for row in wrong_rows(run.store, run.id, by_subject=by_subject):
+            n_rows += 1
+            yield row
+
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(place) as draft, draft.open("w", encoding="utf-8", errors="backslashreplace") as file:
+            file.writelines(lines_of(counted()))
+    except OSError as error:
+        raise StoreError(f"{place} cannot be written: {error}; name another place with -o") from error
+    return place, n_rows
 
 
 def _write(run: Run, place: Path) -> list[Path]:

@@ -7,6 +7,7 @@ from typing import Any
 from evalstone.api.run import Run
 from evalstone.errors import EvalstoneError, UsageError
 from evalstone.models.create import create_model
+from evalstone.models.identity import places_of
 from evalstone.models.model import Model
 from evalstone.records import JsonValue, LoglikelihoodAsk, Request
 from evalstone.report.prompt_differences import AROUND, Piece, PromptDifference, TaskDifferences, prompt_differences
@@ -67,7 +68,7 @@ def _tokenizer_of(run: Run) -> Model | None:
         return None
     arguments = dict(identity.options)
     if identity.kind != "fake":
-        arguments |= {"pretrained": identity.name}
+        arguments |= places_of(identity.name)
     try:
         model = create_model(identity.kind, arguments)
         model.split_tokens("a", " b")

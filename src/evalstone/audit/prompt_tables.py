@@ -9,7 +9,7 @@ from evalstone.audit.option_orders import OptionOrders
 from evalstone.audit.prompts import FormScore, PromptAudit, RankChange
 from evalstone.report.cells import Sized, plain_table
 from evalstone.report.console import Text
-from evalstone.report.numbers import shown_p
+from evalstone.report.numbers import short_model_name, shown_p
 from evalstone.statistics.prompt_spread import PromptSpread
 
 __all__ = ["prompts_table"]
@@ -27,7 +27,7 @@ def prompts_table(audits: Sequence[PromptAudit], changes: Sequence[RankChange] =
     """Return each model's and task's forms, systems and orders, and how models change places."""
     parts: list[RenderableType] = []
     for audit in audits:
-        title = Text(f"{audit.model.rstrip('/').rpartition('/')[2]} on {audit.task}", style="bold")
+        title = Text(f"{short_model_name(audit.model)} on {audit.task}", style="bold")
         shots = f", {audit.num_fewshot} shots" if audit.num_fewshot else ", no shots"
         title.append(f" · {audit.n:,} samples{shots}", style="not bold dim")
         title.append(f", {audit.n_left_out:,} left out" if audit.n_left_out else "", style="not bold yellow")

@@ -6,6 +6,7 @@ from typing import Any
 
 from evalstone.errors import UnknownName, UsageError
 from evalstone.models.arguments import local_arguments, parse_arguments
+from evalstone.models.identity import places_of
 from evalstone.models.model import Model
 from evalstone.models.openai_arguments import KINDS, openai_arguments
 from evalstone.records import JsonValue, ModelIdentity
@@ -103,7 +104,7 @@ def arguments_of(identity: ModelIdentity) -> dict[str, JsonValue]:
         return arguments
     if identity.kind in KINDS:
         return arguments | {"max_length": identity.max_length}
-    arguments |= {"numerics": identity.numerics, "pretrained": identity.name, "dtype": identity.dtype}
+    arguments |= {"numerics": identity.numerics, **places_of(identity.name), "dtype": identity.dtype}
     arguments |= {"max_length": identity.max_length}
     return arguments | ({"revision": identity.revision} if identity.revision else {})
 

@@ -47,6 +47,24 @@ def find_folders(arguments: LocalArguments) -> ModelFolders:
     return ModelFolders(model, tokenizer, adapter)
 
 
+def name_with_adapter(model: str, adapter: str | None) -> str:
+    """Return the name of a model, with its adapter's after a plus sign; `places_of` takes it apart."""
+    return f"{model}+{adapter}" if adapter else model
+
+
+def places_of(name: str) -> dict[str, str]:
+    """Return the model arguments `pretrained` and, of an adapter's run, `peft` that a name stands for.
+
+    A plus sign in the name of a folder that is there is no separator.
+    """
+    if not Path(name).exists():
+        for place in (place for place, character in enumerate(name) if character == "+"):
+            model, adapter = name[:place], name[place + 1 :]
+            if model and adapter and ("+" not in adapter or Path(model).exists()):
+                return {"pretrained": model, "peft": adapter}
+    return {"pretrained": name}
+
+
 def _tokenizer_length(folder: Path) -> int | None:
     value = files.read_json(folder / "tokenizer_config.json").get("model_max_length")
     if value is None or int(value) == UNSET_TOKENIZER_LENGTH:
@@ -210,7 +228,7 @@ def identify(arguments: LocalArguments, folders: ModelFolders, kind: str = "hf")
     digests.save()
     template = template_text(folders.tokenizer)
     return ModelIdentity(
-        name=arguments.pretrained if not arguments.peft else f"{arguments.pretrained}+{arguments.peft}",
+        name=name_with_adapter(arguments.pretrained, arguments.peft),
         kind=kind,
         content_hash=files.combined_digest(parts),
         tokenizer_hash=files.combined_digest(tokenizer_parts),

@@ -11,7 +11,7 @@ from evalstone.records import Estimate, JsonValue, LoglikelihoodAsk, RunPlan, Ta
 from evalstone.report.composites import SuiteRows, composite_estimates, suite_facts, suites_from
 from evalstone.report.evidence import MetricInput, RunEvidence, RunView, ScoreRow, TaskSummaryInput
 from evalstone.report.floors import ConstantAnswers, with_floors
-from evalstone.report.numbers import counted, short_hash
+from evalstone.report.numbers import counted, short_hash, short_model_name
 from evalstone.report.pairing import PUT_AS
 from evalstone.report.rescored import scoring_of, with_rescored
 from evalstone.report.samples import gold_indices
@@ -167,8 +167,8 @@ def find_estimate(estimates: Sequence[Estimate], task: str, metric: str | None =
 
 
 def label_of(row: RunRow) -> str:
-    """Return the telling end of the model's path or hub id."""
-    return row.model.rstrip("/").rpartition("/")[2] or row.model
+    """Return the telling end of the model's path or hub id; of an adapter's run, base + adapter."""
+    return short_model_name(row.model)
 
 
 def facts_shown(row: RunRow) -> Iterator[tuple[str, str]]:

@@ -73,3 +73,9 @@ def significant(value: float, digits: int) -> str:
 def counted(n: int, singular: str, plural: str | None = None) -> str:
     """Return `1 tie`, `1,204 ties`."""
     return f"{n:,} {singular if n == 1 else plural or singular + 's'}"
+
+
+def short_model_name(name: str) -> str:
+    """Return the last part of a model's path or hub id; of `BASE+ADAPTER` the last parts of both."""
+    parts = [part.rstrip("/") for part in name.split("+") if part.strip("/")]
+    return " + ".join(part.rpartition("/")[2] for part in parts) or name

@@ -8,6 +8,7 @@ from rich.padding import Padding
 from evalstone.records import JsonValue
 from evalstone.report.cells import Sized, plain_table
 from evalstone.report.console import Text
+from evalstone.report.numbers import short_model_name
 from evalstone.store.rows import RunRow
 
 __all__ = ["run_list_table", "runs_to_json"]
@@ -45,7 +46,7 @@ def _cells(row: RunRow) -> dict[str, str]:
     limit = row.plan.limit
     return {
         "run": row.short_id,
-        "model": row.model.rstrip("/").rpartition("/")[2] or row.model,
+        "model": short_model_name(row.model),
         "tasks": ", ".join(_asked_for(row)),
         "n-shot": "–".join(str(each) for each in dict.fromkeys((*shots[:1], *shots[-1:]))),
         "samples": f"{row.n_samples:,}",
