@@ -3,12 +3,12 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from evalstone.records import Estimate, LoglikelihoodAsk
+from evalstone.records import Estimate
 from evalstone.report.plain_text import csv_row
-from evalstone.report.samples import choice_asks, deciding_score, gold_indices, wrong_samples
+from evalstone.report.samples import deciding_score, gold_indices, shown_choices, wrong_samples
 from evalstone.store import Store
 from evalstone.store.rows import SampleRecord
 
@@ -48,16 +48,16 @@ def _value(estimate: Estimate | None) -> float:
 
 
 def _row(record: SampleRecord) -> dict[str, Any]:
-    asks, score = choice_asks(record), deciding_score(record)
+    choices, score = [text.strip() for text in shown_choices(record)], deciding_score(record)
     detail = score.detail if score is not None and isinstance(score.detail, Mapping) else {}
     picked = detail.get("picked")
     texts = [output.text for output in record.outputs if output.text is not None]
     return {
         "sample_index": record.request.sample_index,
         "prompt": record.request.prompt,
-        "choices": [ask.continuation.strip() for ask in asks],
-        "picked": asks[picked].continuation.strip() if isinstance(picked, int) and picked < len(asks) else None,
-        "gold": _texts(asks, sorted(gold_indices(record))),
+        "choices": choices,
+        "picked": choices[picked] if isinstance(picked, int) and picked < len(choices) else None,
+        "gold": [choices[place] for place in sorted(gold_indices(record)) if place < len(choices)],
         "answer": texts[0] if texts else None,
         "target": record.request.target,
         "metric": score.metric if score is not None else None,
@@ -66,10 +66,6 @@ def _row(record: SampleRecord) -> dict[str, Any]:
         "status": str(score.status) if score is not None else "failed",
         "error": next((output.error for output in record.outputs if output.error is not None), None),
     }
-
-
-def _texts(asks: Sequence[LoglikelihoodAsk], places: Iterable[int]) -> list[str]:
-    return [asks[place].continuation.strip() for place in places if place < len(asks)]
 
 
 def wrong_to_jsonl(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
