@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
     from evalstone.api.planning import PlannedRun
     from evalstone.api.power import PowerLine, WantedPower
+    from evalstone.records import WorkEstimate
 
-SHOWN_TOO_LONG = 10
+MANY_CUT, LITTLE_SHARED = 0.25, 0.8  # of the prompts; of the tokens: four choices of one question share up to 0.75
 
 
 @click.command()
@@ -63,8 +64,7 @@ def print_plan(planned: "PlannedRun") -> None:
         table.add_column(name, justify="left" if name == "tasks" else "right")
     for chunk in planned.chunks:
         work = chunk.work
-        shown = chunk.tasks[0] + (f" +{len(chunk.tasks) - 1}" if len(chunk.tasks) > 1 else "")
-        table.add_row(shown, f"{chunk.n_samples:,}", f"{work.n_asks:,}", _count(work.n_tokens_asked),
+        table.add_row(chunk.label, f"{chunk.n_samples:,}", f"{work.n_asks:,}", _count(work.n_tokens_asked),
                       _count(work.n_tokens_distinct), _shared(work.n_tokens_asked, work.n_tokens_distinct),
                       "-" if work.seconds is None else clock(work.seconds))  # fmt: skip
     works = [chunk.work for chunk in planned.chunks]
@@ -82,12 +82,24 @@ def print_plan(planned: "PlannedRun") -> None:
     if leaked:
         as_what = f"themselves or as a near-duplicate (profile {planned.plan.profile})"
         echo(f"{leaked} sample(s) would be among their own shots, {as_what}")
-    too_long = [name for w in works for name in w.too_long]
-    if too_long:
-        more = f" and {len(too_long) - SHOWN_TOO_LONG} more" if len(too_long) > SHOWN_TOO_LONG else ""
-        n_all = sum(w.n_requests for w in works)
-        echo(f"{len(too_long)} of {n_all} prompts too long for the model: {', '.join(too_long[:SHOWN_TOO_LONG])}{more}")
+    for line in truncation_lines(works):
+        echo(line)
     echo(f"run key {planned.plan.key}")
+
+
+def truncation_lines(works: "Sequence[WorkEstimate]") -> list[str]:
+    """Return how many prompts do not fit the model, and whether truncating them leaves anything to share."""
+    n_cut, n_all = sum(len(work.too_long) for work in works), sum(work.n_requests for work in works)
+    if not n_cut:
+        return []
+    lines = [f"{n_cut:,} of {n_all:,} prompts are longer than the model takes and are truncated from the left"]
+    asked, distinct = _sum([w.n_tokens_asked for w in works]), _sum([w.n_tokens_distinct for w in works])
+    if asked and distinct is not None and n_cut > n_all * MANY_CUT and 1 - distinct / asked < LITTLE_SHARED:
+        lines.append(
+            "truncated prompts begin at different places, so little is left to share between questions "
+            f"({_shared(asked, distinct)} of the tokens in all); fewer shots would make this run faster"
+        )
+    return lines
 
 
 def print_power(lines: "Sequence[PowerLine]", wanted: "WantedPower") -> None:

@@ -1,0 +1,29 @@
+"""`evalstone plan`: what a run would take, by the names the user gave."""
+
+from pathlib import Path
+
+import pytest
+
+from evalstone.cli.main import main
+
+
+def test_groups_keep_their_names_and_truncated_prompts_are_counted(
+    shared_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A plan of MMLU is rows of `mmlu`, and says how many prompts are truncated and what that costs, without ids."""
+    model = shared_dir / "models" / "stories260K"
+    words = ["--tasks", "mmlu", "--num_fewshot", "5", "--limit", "40", "--data_dir", str(shared_dir / "data")]
+    assert main(["plan", *words, "--model_args", f"pretrained={model}"]) == 0
+    printed = capsys.readouterr().out
+    assert " of 57)" in printed
+    assert "mmlu_anatomy" not in printed
+    assert "2,280 of 2,280 prompts are longer than the model takes and are truncated from the left" in printed
+    assert "little is left to share" in printed
+
+
+def test_tasks_outside_groups_keep_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    """A whole group is its name alone, a task that belongs to none is its own."""
+    assert main(["plan", "--model", "fake", "--tasks", "demo_letters,demo_who", "--limit", "3"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "demo_letters, demo_who" in printed
+    assert "truncated" not in printed
