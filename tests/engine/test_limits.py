@@ -40,8 +40,12 @@ MINIMAX_M3: dict[str, Any] = {
     "layer_types": ["minimax_m3_sparse"] * 3,
 }
 LLAMA_4 = BY_TRIE["llama4_text"] | {"attn_temperature_tuning": True, "attn_scale": 0.5, "num_hidden_layers": 4}
-GEMMA: dict[str, Any] = {"head_dim": 8, "sliding_window": 9, "vocab_size_per_layer_input": 101, "hidden_size_per_layer_input": 8}
-GEMMA |= {"num_kv_shared_layers": 0, "layer_types": ["sliding_attention", "full_attention", "full_attention"]}
+GEMMA: dict[str, Any] = {"head_dim": 8, "sliding_window": 9, "hidden_size_per_layer_input": 8}
+GEMMA |= {
+    "vocab_size_per_layer_input": 101,
+    "num_kv_shared_layers": 0,
+    "layer_types": ["sliding_attention", "full_attention", "full_attention"],
+}
 GEMMA_3N = GEMMA | {"laurel_rank": 4, "altup_num_inputs": 2, "activation_sparsity_pattern": [0.0] * 3}
 
 

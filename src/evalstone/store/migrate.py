@@ -5,6 +5,7 @@ fails leaves the store as it was. It is imported only when there is something to
 opening a store that is current.
 """
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from evalstone.store.schema import HEAD, VERSION_TABLE, metadata
 if TYPE_CHECKING:
     from alembic.config import Config
 
+_ALEMBIC = threading.Lock()  # it keeps the migration under way in module globals
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -70,7 +72,8 @@ def upgrade(connection: Connection, where: str) -> None:
 
     config = _configuration()
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    with _ALEMBIC:
+        command.upgrade(config, "head")
 
 
 def known_versions() -> list[str]:
