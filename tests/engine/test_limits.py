@@ -189,3 +189,11 @@ def test_sizes_of_single_layers_count_with_their_largest() -> None:
     config = tiny_model("gemma3n_text", SHAPE | GEMMA_3N | {"intermediate_size": [48, 96, 48]}).config
     assert bytes_per_token(config, 4) == (12 * 32 + 4 * 96) * 4
     assert cache_bytes(config, 10, 4) == 2 * 3 * 2 * 8 * 10 * 4
+
+
+def test_a_window_that_was_not_probed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a probe beyond the model's window costs too much, the reason given says so."""
+    model = tiny_model("mistral", SHAPE | {"max_position_embeddings": 512, "sliding_window": 120})
+    assert "not checked" not in Engine.load(model).info.why
+    monkeypatch.setattr(self_check, "OPERATIONS_CPU", 0)
+    assert Engine.load(model).info.why.endswith("not checked beyond its window of 120 tokens")

@@ -218,7 +218,10 @@ class Engine:
         may_batch = all(truth.may_batch for truth in truths)
         if settings.attention == "plain":
             return self_check.CheckResult("plain", "asked for", may_batch)
-        return self_check.CheckResult(found.path, found.why, may_batch)
+        reached = max(self_check.longest_input(truth.probe) for truth in truths)
+        unseen = [size for size in limits.windows if reached < size < (limits.max_length or np.inf)]
+        more = f"; not checked beyond its window of {max(unseen)} tokens" if unseen and found.path == "trie" else ""
+        return self_check.CheckResult(found.path, found.why + more, may_batch)
 
     def _probes(self, loaded: LoadedModel, text_tokens: Sequence[int]) -> list[SpanBatch]:
         """Return a short branching probe, and where it is affordable one that is longer than the model's windows."""
