@@ -184,12 +184,19 @@ def markdown(rows: list[Row], arguments: argparse.Namespace) -> str:
         ),
         "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    lines += [
-        f"| {r.shape} | {r.load} | {r.samples} | {r.tokens_asked / r.tokens_distinct:.1f} "
-        f"| {r.lm_eval_seconds:.1f} ({r.batch_size}) | {r.our_seconds:.2f} | **{r.ratio:.1f}x** | {r.wanted:g} | {r.share_of_limit:.0%} "
-        f"| {r.lm_eval_peak_gb:.2f} : {r.our_peak_gb:.2f} | {r.largest_difference:.1e} | {whole(r)} |"
-        for r in rows
-    ]
+    for r in rows:
+        cells = (
+            *(r.shape, r.load, r.samples, f"{r.tokens_asked / r.tokens_distinct:.1f}"),
+            *(
+                f"{r.lm_eval_seconds:.1f} ({r.batch_size})",
+                f"{r.our_seconds:.2f}",
+                f"**{r.ratio:.1f}x**",
+                f"{r.wanted:g}",
+            ),
+            *(f"{r.share_of_limit:.0%}", f"{r.lm_eval_peak_gb:.2f} : {r.our_peak_gb:.2f}"),
+            *(f"{r.largest_difference:.1e}", whole(r)),
+        )
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"
 
 

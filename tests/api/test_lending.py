@@ -2,6 +2,8 @@
 
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -177,6 +179,23 @@ def test_replaced_weights_are_the_ones_that_count() -> None:
     assert after == pytest.approx(
         evalstone.load_model((model, tokenizer)).rank("One two", [" three", " four"]).total_nats
     )
+
+
+def test_evaluations_in_threads_give_what_each_gives_alone(tmp_path: Path) -> None:
+    """Three models evaluated in three threads at once, each into a new store, score and write as each does alone."""
+    pairs = [loaded() for _ in range(3)]  # by transformers alone, which loads rightly in one thread only
+    for place, (model, _) in enumerate(pairs):
+        model.model.norm.weight.data *= 1.0 + place
+
+    def use(name: str, place: int) -> list[Any]:
+        options: dict[str, Any] = {"limit": 6, "store": tmp_path / f"{name}-{place}.sqlite"}
+        run = evalstone.evaluate(pairs[place], ["demo_who", "demo_sums"], **options)
+        tasks = [run.samples("demo_who"), run.samples("demo_sums")]
+        return [(o.total_nats, o.text) for samples in tasks for sample in samples for o in sample.outputs]
+
+    alone = [use("alone", place) for place in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(lambda place: use("together", place), range(3))) == alone
 
 
 @pytest.mark.parametrize(

@@ -64,3 +64,27 @@ def test_steps_that_cannot_be_are_refused() -> None:
 
     with pytest.raises(UsageError, match="whole number of steps"):
         EvaluationCallback("demo_who", every=0)
+
+
+def test_a_training_in_mixed_precision_is_evaluated_in_the_weights_dtype(tmp_path: Path) -> None:
+    """Under the Trainer's bfloat16 autocast, scores are those of the same float32 weights outside it."""
+    import evalstone
+
+    assert EXAMPLE is not None
+    text = EXAMPLE[1].replace("report_to=[]", "report_to=[], bf16=True, use_cpu=True")
+    names = _run_example(
+        tmp_path, text.replace("LM.from_pretrained(MODEL)", "LM.from_pretrained(MODEL, dtype='float32')")
+    )
+    assert "_original_forward" in names["model"].__dict__, "the Trainer no longer wraps forward: this tests nothing"
+    fresh = transformers.AutoModelForCausalLM.from_pretrained(demo_model("small"), dtype="float32")
+    fresh.load_state_dict(names["model"].state_dict())
+    inside = names["callback"].runs[-1]
+    outside = evalstone.evaluate((fresh, names["tokenizer"]), "demo_who", limit=20, store=tmp_path / "other.sqlite")
+    assert [_scores(run) for run in (inside, outside)] == [_scores(inside)] * 2
+    assert [line for line in inside.remarks() if "attention" in line] == [
+        line for line in outside.remarks() if "attention" in line
+    ]
+
+
+def _scores(run: Any) -> list[float]:
+    return [output.total_nats for sample in run.samples("demo_who") for output in sample.outputs]

@@ -40,9 +40,12 @@ MINIMAX_M3: dict[str, Any] = {
     "layer_types": ["minimax_m3_sparse"] * 3,
 }
 LLAMA_4 = BY_TRIE["llama4_text"] | {"attn_temperature_tuning": True, "attn_scale": 0.5, "num_hidden_layers": 4}
-GEMMA: dict[str, Any] = {"head_dim": 8, "sliding_window": 9, "vocab_size_per_layer_input": 101}
-GEMMA |= {"hidden_size_per_layer_input": 8}
-GEMMA |= {"num_kv_shared_layers": 0, "layer_types": ["sliding_attention", "full_attention", "full_attention"]}
+GEMMA: dict[str, Any] = {"head_dim": 8, "sliding_window": 9, "hidden_size_per_layer_input": 8}
+GEMMA |= {
+    "vocab_size_per_layer_input": 101,
+    "num_kv_shared_layers": 0,
+    "layer_types": ["sliding_attention", "full_attention", "full_attention"],
+}
 GEMMA_3N = GEMMA | {"laurel_rank": 4, "altup_num_inputs": 2, "activation_sparsity_pattern": [0.0] * 3}
 
 
@@ -186,3 +189,11 @@ def test_sizes_of_single_layers_count_with_their_largest() -> None:
     config = tiny_model("gemma3n_text", SHAPE | GEMMA_3N | {"intermediate_size": [48, 96, 48]}).config
     assert bytes_per_token(config, 4) == (12 * 32 + 4 * 96) * 4
     assert cache_bytes(config, 10, 4) == 2 * 3 * 2 * 8 * 10 * 4
+
+
+def test_a_window_that_was_not_probed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a probe beyond the model's window costs too much, the reason given says so."""
+    model = tiny_model("mistral", SHAPE | {"max_position_embeddings": 512, "sliding_window": 120})
+    assert "not checked" not in Engine.load(model).info.why
+    monkeypatch.setattr(self_check, "OPERATIONS_CPU", 0)
+    assert Engine.load(model).info.why.endswith("not checked beyond its window of 120 tokens")

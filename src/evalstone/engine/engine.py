@@ -90,6 +90,8 @@ class Engine:
         with loading(), on_loan(path_or_model) if is_borrowed else nullcontext():
             _use_threads(settings)
             loaded = load_model(path_or_model, settings)
+            if is_borrowed:
+                without_wrappers(loaded.outer)
             if next(loaded.inner.parameters()).device.type == "cpu":
                 keep_freed_memory()
             return cls(loaded, settings, probe_tokens(loaded.inner, path_or_model))
@@ -216,7 +218,10 @@ class Engine:
         may_batch = all(truth.may_batch for truth in truths)
         if settings.attention == "plain":
             return self_check.CheckResult("plain", "asked for", may_batch)
-        return self_check.CheckResult(found.path, found.why, may_batch)
+        reached = max(self_check.longest_input(truth.probe) for truth in truths)
+        unseen = [size for size in limits.windows if reached < size < (limits.max_length or np.inf)]
+        more = f"; not checked beyond its window of {max(unseen)} tokens" if unseen and found.path == "trie" else ""
+        return self_check.CheckResult(found.path, found.why + more, may_batch)
 
     def _probes(self, loaded: LoadedModel, text_tokens: Sequence[int]) -> list[SpanBatch]:
         """Return a short branching probe, and where it is affordable one that is longer than the model's windows."""
@@ -233,7 +238,8 @@ class Engine:
     def _exchange_products(self, loaded: LoadedModel) -> None:
         """Let matrix products take the faster library, unless rounding is to follow the model's own."""
         if self._settings.numerics == "float32":
-            self._faster = FasterProjections(loaded.inner)
+            with torch.autocast("cpu", enabled=False):  # a training loop's would make the two differ
+                self._faster = FasterProjections(loaded.inner)
 
     def _refuse_foreign_tokens(self, spans: SpanBatch) -> None:
         """Raise PlanError for a token id that the model's embedding does not have."""

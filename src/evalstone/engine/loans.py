@@ -173,4 +173,8 @@ def _return(model: torch.nn.Module, loan: _Loan, holder: _Holder) -> None:
     loan.holders = [*loan.holders[:at], *later]
     if not loan.holders:
         del _LOANS[model]
-        loan.state.restore()
+        try:
+            loan.state.restore()
+        except KeyboardInterrupt:  # an impatient second Ctrl-C must not leave it half restored
+            loan.state.restore()
+            raise

@@ -5,6 +5,7 @@ fails leaves the store as it was. It is imported only when there is something to
 opening a store that is current.
 """
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 TARGET = "head"  # Alembic's word for the newest script
+_ALEMBIC = threading.Lock()  # it keeps the migration under way in module globals
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -71,7 +73,8 @@ def upgrade(connection: Connection, where: str) -> None:
 
     config = _configuration()
     config.attributes["connection"] = connection
-    command.upgrade(config, TARGET)
+    with _ALEMBIC:
+        command.upgrade(config, TARGET)
 
 
 def known_versions() -> list[str]:
