@@ -11,7 +11,7 @@ from pathlib import Path  # noqa: E402
 from evalstone.engine.engine import Engine, EngineSettings  # noqa: E402
 from evalstone.engine.reference import score_sequence  # noqa: E402
 from evalstone.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport  # noqa: E402
-from evalstone.errors import ModelUnavailable, PlanError  # noqa: E402
+from evalstone.errors import ModelUnavailable, PlanError, PromptTooLong  # noqa: E402
 
 MODELS = [("stories260K", "trie"), ("bitllama-1.2m", "trie"), ("craftgpt-5m", "trie"), ("rwkv4-660k", "plain")]
 
@@ -88,8 +88,8 @@ def test_what_does_not_fit_fails_alone(shared_dir: Path) -> None:
     assert isinstance(found[0], SpanScore)
     assert isinstance(found[2], SpanScore)
     assert isinstance(found[1], SpanFailure)
-    assert "65 input tokens" in found[1].message
-    assert "64 positions" in found[1].message
+    assert found[1].kind is PromptTooLong
+    assert found[1].reason.startswith("65 input tokens; the model has 64 positions")
 
 
 def test_foreign_tokens_are_refused(shared_dir: Path) -> None:

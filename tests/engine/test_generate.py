@@ -20,7 +20,7 @@ from evalstone.engine.generation import (  # noqa: E402
     GenerationReport,
     Sampling,
 )
-from evalstone.errors import PlanError  # noqa: E402
+from evalstone.errors import PlanError, PromptTooLong  # noqa: E402
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "models"
 NEAR_TIE = 1e-4  # of the reference's two best logits: below this either token is right
@@ -303,7 +303,8 @@ def test_too_long_fails_alone() -> None:
     short = GenerationPrompt(np.full(20, 5, dtype=np.int32), 10)
     found = by_key(list(engine.generate([long, short])))
     assert isinstance(found[0, 0], GenerationFailure)
-    assert "256 positions" in found[0, 0].message
+    assert "256 positions" in found[0, 0].reason
+    assert found[0, 0].kind is PromptTooLong
     assert isinstance(found[1, 0], GeneratedSequence)
 
 

@@ -12,6 +12,7 @@ from evalstone.engine import forward, plain  # noqa: E402
 from evalstone.engine.engine import Engine, EngineSettings  # noqa: E402
 from evalstone.engine.reference import score_sequence  # noqa: E402
 from evalstone.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport  # noqa: E402
+from evalstone.errors import NonFiniteLogits  # noqa: E402
 from tests.engine.test_architectures import OLD_SHAPE, PLAINLY, SHAPE, branching, tiny_model  # noqa: E402
 
 
@@ -69,9 +70,10 @@ def test_overflow_names_span_and_remedy() -> None:
     half = Engine.load(model.half())
     failures = {r.index: r for r in half.score(spans)}
     assert sorted(failures) == [0, 1, 2]
-    for i, failure in failures.items():
+    for failure in failures.values():
         assert isinstance(failure, SpanFailure)
-        assert failure.message.startswith(f"span {i}: logits are not finite in float16; run with dtype=bfloat16")
+        assert failure.kind is NonFiniteLogits
+        assert failure.reason.startswith("logits are not finite in float16; run with dtype=bfloat16")
 
 
 @pytest.mark.parametrize("attention", ["plain", "trie"])

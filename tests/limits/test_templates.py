@@ -51,6 +51,10 @@ ROW = {"text": "ab" * 1000, "rows": [1, 2, 3], "width": 4_000_000_000}
         ("{% set s = [1] %}" + "{% set s = [s, s] %}" * 40 + "{{ s }}", "parts when written out"),
         ("{% set s = [1] %}" + "{% set s = [s, s] %}" * 40 + "{{ s ~ 1 }}", "parts when written out"),
         ("{% set s = [1] %}" + "{% set s = [s, s] %}" * 40 + "{{ s | tojson }}", "parts when written out"),
+        (
+            "{% set s, t = [1], [1] %}" + "{% set s, t = [s, s], [t, t] %}" * 40 + "{{ s == t }}",
+            "parts when written out",
+        ),
         ("{% set s = [1] %}" + "{{ s.extend(s) }}" * 40, "the limit is 20,000,000|characters or parts in all"),
         ("{% set s = 2 %}" + "{% set s = s * s %}" * 40, "the limit is 10,000"),
         ("{% set s = 'x' * 19000000 %}" + "{% set a = s[1:] %}" * 40, "characters or parts in all"),
@@ -147,6 +151,7 @@ HONEST = (
      "{{ text.replace('a', 'bb', 1) }}"),
     ("{{ text | replace('a', 'bb') }}|{{ text.expandtabs(3) }}|{{ text | indent(2, true) }}|"
      "{{ text | wordwrap(2) }}"),
+    "{{ rows == [3, 1, 2] }}{{ n < rows[0] <= 9 }}{{ n in rows }}{{ rows[0] in rows }}{{ text == text }}{{ n != 7 }}",
     "{{ rows[1:] }}{{ rows[:-1] }}{{ rows[::2] }}{{ text[1] }}{{ text[:2] }}{{ rows[0] }}{{ text[::-1] }}",
     ("{{ rows + [4] }}{{ 1 + 2 }}{{ 'a' + 'b' }}{{ 'ab' * 2 }}{{ 2 ** 5 }}{{ 7 % 4 }}{{ [0] * 2 }}"
      "{{ 1.5 * 2 }}{{ 'a' * -1 }}"),

@@ -39,6 +39,7 @@ class Moods:
     adds_bos: bool = False  # to texts, as vLLM does
     filtered: int = 0  # finish_reason content_filter
     thinks: bool = False  # reasoning_content beside the content
+    texts_only: int = 0  # the status with which prompts are refused that are no texts
 
     def take(self, name: str) -> bool:
         """Return whether this request meets the mood, and use one up."""
@@ -173,6 +174,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, {"error": {"message": f"The model `{body['model']}` does not exist."}})
             return
         is_chat = self.path.endswith("/chat/completions")
+        if moods.texts_only and not is_chat and not isinstance(body["prompt"], str):
+            self._send(moods.texts_only, {"detail": "'prompt' must be a string"})
+            return
         if is_chat:
             text = "\n".join(f"{message['role']}: {message['content']}" for message in body["messages"])
             ids = model.tokens(f"{text}\nassistant:", adds_bos=True)

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -136,6 +137,33 @@ def test_what_fails_is_told(made: list[fake_vllm.LLM]) -> None:
     model = by_vllm()
     model.close()
     assert len(made) == 1  # neither the refused nor the unused one
+
+
+def test_a_missing_log_probability_may_be_tried_again(
+    made: list[fake_vllm.LLM], monkeypatch: pytest.MonkeyPatch, own_home: Path
+) -> None:
+    """A token for which vLLM gives nothing fails its answer for now: the same run later asks it again, and is whole."""
+    answer = fake_vllm.LLM._answer
+
+    def without_some(self: fake_vllm.LLM, tokens: list[int], settings: fake_vllm.SamplingParams) -> Any:
+        output = answer(self, tokens, settings)
+        if output.prompt_logprobs is not None and len(tokens) % 2:
+            output.prompt_logprobs[-1] = {}
+        return output
+
+    options: Any = {"model_args": {"pretrained": folder("stories260K"), "dtype": "float32"}, "limit": 8}
+    with monkeypatch.context() as patched:
+        patched.setattr(fake_vllm.LLM, "_answer", without_some)
+        run = evaluate("vllm", "demo_letters_nature", **options)
+    failed = [o for record in run.samples("demo_letters_nature") for o in record.outputs if o.error is not None]
+    assert 0 < len(failed) < 32
+    assert {output.error_kind for output in failed} == {"MalformedAnswer"}
+    expected = f"{failed[0].request_id} ask {failed[0].ask_index}: vLLM gave no log-probability of token "
+    assert (failed[0].error or "").startswith(expected)
+    assert run.row.status == "incomplete"
+    again = evaluate("vllm", "demo_letters_nature", **options)
+    assert (again.id, again.row.status, again.row.n_failed) == (run.id, "finished", 0)
+    assert made
 
 
 def test_without_vllm_the_error_holds_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from evalstone.engine.options import EngineSettings
 from evalstone.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport
 from evalstone.engine.trie import build_trie, plan_trie
-from evalstone.errors import ModelUnavailable, UsageError
+from evalstone.errors import ModelUnavailable, PromptTooLong, UsageError
 from evalstone.models.asked_spans import chunks_of
 from evalstone.models.create import create_model
 from evalstone.models.local import LocalModel
@@ -197,6 +197,9 @@ def test_a_killed_worker_loses_nothing(two_workers: LocalModel) -> None:
     assert all(isinstance(result, SpanScore) for result in results)
     assert len(pool._links.workers) == 1
     assert seen[-1].n_tokens_done == seen[-1].n_tokens
+    longer = SpanBatch.from_lists([[1] * 10, [1] * 5000, [1] * 11], [1, 1, 1])
+    (failed,) = [result for result in pool.score(longer) if isinstance(result, SpanFailure)]
+    assert (failed.index, failed.kind) == (1, PromptTooLong)  # as the worker said it, under the caller's index
     given_up = pool.score(spans)
     next(given_up)
     del given_up  # the worker is still busy with it, and the next call must not see its results

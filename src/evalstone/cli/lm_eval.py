@@ -15,7 +15,8 @@ def lm_eval(words: tuple[str, ...]) -> None:
     """Run lm-evaluation-harness itself; `--model evalstone` answers with our engine.
 
     Everything typed after it is lm-eval's: tasks, files and every other model stay that tool's own. `--model
-    evalstone` takes the model arguments of its `hf` and gives the same results.
+    evalstone` takes the model arguments of its `hf` and gives the same results. Data sets are looked for in
+    EVALSTONE_DATA first.
     """
     if find_spec("lm_eval") is None and words[:1] in {(), ("--help",), ("-h",)}:
         echo(click.get_current_context().get_help())
@@ -24,12 +25,14 @@ def lm_eval(words: tuple[str, ...]) -> None:
         raise MissingExtra("lm-eval's own command line", "lm-eval")
     from lm_eval.__main__ import cli_evaluate
 
+    from evalstone.api.lm_eval_data import data_from_folder
     from evalstone.interop.lm_eval_adapter import register
 
     register()
     before = sys.argv
     sys.argv = ["lm-eval", *words]  # lm-eval reads its words from here
     try:
-        cli_evaluate()
+        with data_from_folder():
+            cli_evaluate()
     finally:
         sys.argv = before

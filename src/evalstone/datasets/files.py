@@ -198,18 +198,23 @@ def split_files(folder: Path) -> dict[str, list[Path]]:
 
 
 def load_local(spec: DatasetSpec, data_dir: Path) -> LoadedDataset | None:
-    """Return the data set from `<data_dir>/<path>/<name or default>/`, or None if it is not there.
+    """Return the data set from `<data_dir>/<path>/<name or default>/`, or None if it is not there."""
+    files = local_files(data_dir, spec.path, spec.name)
+    return _loaded(spec, files, "local") if files else None
+
+
+def local_files(data_dir: Path, path: str, name: str | None) -> Mapping[str, Sequence[Path]]:
+    """Return the files of each split in `<data_dir>/<path>/<name or default>/`; none if there are none.
 
     A data set asked for without a name may lie in its only folder whatever that is called, as on the Hub.
     """
-    root = data_dir / spec.path
-    folder = root / (spec.name or "default")
-    if not split_files(folder) and spec.name is None and root.is_dir():
-        others = [path for path in root.iterdir() if path.is_dir() and not path.name.startswith(("_", "."))]
+    root = data_dir / path
+    folder = root / (name or "default")
+    if not split_files(folder) and name is None and root.is_dir():
+        others = [each for each in root.iterdir() if each.is_dir() and not each.name.startswith(("_", "."))]
         if len(others) == 1:
             folder = others[0]
-    files = split_files(folder)
-    return _loaded(spec, files, "local") if files else None
+    return split_files(folder)
 
 
 def load_folder(spec: DatasetSpec) -> LoadedDataset | None:

@@ -8,6 +8,7 @@ span's score is yielded as soon as its last token is known. What the trie path c
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -39,7 +40,7 @@ from evalstone.engine.token_moments import TokenMoments, token_moments
 from evalstone.engine.trie import TriePlan, build_trie, describe_trie
 from evalstone.engine.weights import LoadedModel, library_versions, load_model, probe_tokens
 from evalstone.engine.writer import Writer, defaults_of
-from evalstone.errors import ModelUnavailable, PlanError
+from evalstone.errors import ModelUnavailable, NonFiniteLogits, PlanError, PromptTooLong
 
 __all__ = ["Engine", "EngineInfo", "EngineSettings", "SpanBatch", "SpanFailure", "SpanScore", "WindowReport"]
 
@@ -113,7 +114,8 @@ class Engine:
         for index in np.flatnonzero(is_too_long).tolist():
             yield SpanFailure(
                 index,
-                f"span {index} has {lengths[index]} input tokens; the model has {limit} positions: "
+                PromptTooLong,
+                f"{lengths[index]} input tokens; the model has {limit} positions: "
                 "cut the context from the left or shorten the continuation",
             )
         changes = lengths > (loaded.limits.trie or np.inf)
@@ -329,7 +331,7 @@ class Engine:
     def _failure(self, index: int) -> SpanFailure:
         """Return the failure of a span whose logits are not finite."""
         remedy = "check the weights" if self.info.dtype == "float32" else "run with dtype=bfloat16 or dtype=float32"
-        return SpanFailure(index, f"span {index}: logits are not finite in {self.info.dtype}; {remedy}")
+        return SpanFailure(index, NonFiniteLogits, f"logits are not finite in {self.info.dtype}; {remedy}")
 
     def _rounding(self) -> torch.dtype | None:
         """Return the dtype that sums are rounded to, None for none."""
@@ -351,6 +353,4 @@ def _take_apart(loaded: LoadedModel, settings: EngineSettings) -> Head | None:
 
 def _renamed(result: Result, index: int) -> Result:
     """Return the result under another index."""
-    if isinstance(result, SpanScore):
-        return SpanScore(index, result.total_nats, result.is_greedy)
-    return SpanFailure(index, result.message.replace(f"span {result.index}", f"span {index}", 1))
+    return replace(result, index=index)

@@ -26,6 +26,7 @@ from evalstone.engine.prefill import Prefill, ReadPrompt
 from evalstone.engine.sampling import choose, penalise
 from evalstone.engine.sharing import PromptTrie
 from evalstone.engine.slots import ROWS_ADDED, DecodeStep, SlotTable
+from evalstone.errors import NonFiniteLogits
 
 Result = GeneratedSequence | GenerationFailure
 Observer = Callable[[GenerationReport], None]
@@ -155,8 +156,8 @@ class SlotWriter:
         ends: list[Result | None] = []
         for sequence, token, is_finite in zip(sequences, tokens, finite, strict=True):
             if not is_finite:
-                message = f"logits are not finite after {len(sequence.tokens)} tokens"
-                ends.append(GenerationFailure(sequence.index, sequence.repeat, message))
+                why = f"logits are not finite after {len(sequence.tokens)} tokens"
+                ends.append(GenerationFailure(sequence.index, sequence.repeat, NonFiniteLogits, why))
                 continue
             sequence.tokens.append(token)
             self._n_written += 1

@@ -19,6 +19,7 @@ from evalstone.engine.generation import (
 )
 from evalstone.engine.sampling import choose
 from evalstone.engine.steps import forward_pass
+from evalstone.errors import NonFiniteLogits
 
 
 class _Sampler:
@@ -89,7 +90,7 @@ def write_plain(
         model, lambda: model.generate(ids, logits_processor=[sampler], stopping_criteria=[stopper], **options)
     )[0, n_prompt:].tolist()
     if not sampler.is_finite:
-        return GenerationFailure(index, repeat, "logits are not finite")
+        return GenerationFailure(index, repeat, NonFiniteLogits, "logits are not finite")
     reason: FinishReason = "length"
     if written and written[-1] in prompt.eos_ids:
         reason = "eos"

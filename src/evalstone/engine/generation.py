@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from evalstone.engine.spans import IntArray
-from evalstone.errors import PlanError
+from evalstone.errors import ModelError, PlanError
 
 FinishReason = Literal["stop", "eos", "length"]
 StopCheck = Callable[[int, int, Sequence[int]], bool]
@@ -90,11 +90,12 @@ class GeneratedSequence:
 
 @dataclass(frozen=True, slots=True)
 class GenerationFailure:
-    """A prompt and repeat for which nothing was written, and why."""
+    """A prompt and repeat for which nothing was written, and why; `kind` and `reason` as in SpanFailure."""
 
     index: int
     repeat: int
-    message: str
+    kind: type[ModelError]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evalstone.errors import PlanError
+from evalstone.errors import ModelError, PlanError
 
 IntArray = npt.NDArray[np.integer[Any]]
 
@@ -92,10 +92,15 @@ class SpanScore:
 
 @dataclass(frozen=True, slots=True)
 class SpanFailure:
-    """A span without a score, and why: its logits were not finite. A failure is never a wrong answer."""
+    """A span without a score, and why. A failure is never a wrong answer.
+
+    kind: says whether it may be tried again, and is kept with the answer. reason: in words, without the index, which
+        means nothing outside of the batch; who knows the request composes the message.
+    """
 
     index: int
-    message: str
+    kind: type[ModelError]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from evalstone.engine.head import Head
 from evalstone.engine.memory import cache_bytes, total_memory_bytes
 from evalstone.engine.sharing import build_prompt_trie
 from evalstone.engine.weights import LoadedModel
-from evalstone.errors import PlanError
+from evalstone.errors import PlanError, PromptTooLong
 
 MOST_SLOTS_CPU, MOST_SLOTS_CUDA = 64, 256
 SHARE_FOR_ROWS = 1 / 4  # of the device's memory, for keys and values of sequences being written
@@ -118,9 +118,9 @@ class Writer:
         limit = self._loaded.limits.max_length
         too_long = [i for i, n in enumerate(lengths) if limit is not None and n > limit]
         for i in too_long:
-            message = f"{prompts[i].tokens.size} tokens and {prompts[i].max_new_tokens} to be written; "
-            message += f"the model has {limit} positions: cut the prompt from the left or ask for less"
-            yield [GenerationFailure(i, repeat, message) for repeat in prompts[i].repeats]
+            reason = f"{prompts[i].tokens.size} tokens and {prompts[i].max_new_tokens} to be written; "
+            reason += f"the model has {limit} positions: cut the prompt from the left or ask for less"
+            yield [GenerationFailure(i, repeat, PromptTooLong, reason) for repeat in prompts[i].repeats]
         longest = self._loaded.limits.trie or max(lengths, default=0)
         left = [i for i in range(len(prompts)) if i not in set(too_long)]
         slotted = [i for i in left if self._head is not None and not prompts[i].other and lengths[i] <= longest]

@@ -25,6 +25,7 @@ MAX_BITS = 10_000  # of a number that a template computes
 MAX_SOURCE = 2_000_000  # characters of a template
 STEP = "evalstone_step"  # what loops call; no template has this name
 CUT = "evalstone_cut"  # what takes slices
+WEIGHED = "evalstone_weighed"  # what looks at values before they are compared
 CONTAINERS = (list, tuple, dict, set, frozenset)
 _budget = Budget()
 
@@ -113,8 +114,18 @@ def bounded(environment: SandboxedEnvironment) -> SandboxedEnvironment:
     return result
 
 
-class _Cutting(NodeTransformer):
-    """Has slices taken by a call, and loops and macros count their rounds."""
+class _Measuring(NodeTransformer):
+    """Has slices taken by a call, and what is compared weighed: equal lists of equal lists may take for ever."""
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802 - the visitor finds it by this name
+        """Weigh both sides, unless one is a constant: comparing with that ends at once."""
+        self.generic_visit(node)
+        if not any(isinstance(each, nodes.Const) for each in (node.expr, *(one.expr for one in node.ops))):
+            holders: list[Any] = [node, *node.ops]
+            for holder in holders:
+                call = nodes.Call(nodes.Name(WEIGHED, "load"), [holder.expr], [], None, None)
+                holder.expr = call.set_lineno(node.lineno)
+        return node
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802 - the visitor finds it by this name
         """Replace a slice."""
@@ -135,7 +146,7 @@ def bounded_render(environment: SandboxedEnvironment, source: str) -> Callable[[
     if len(source) > MAX_SOURCE:
         raise TemplateTooLarge(f"it has {len(source):,} characters; the limit is {MAX_SOURCE:,}")
     try:
-        tree = _Cutting().visit(environment.parse(source))
+        tree = _Measuring().visit(environment.parse(source))
         loops = list(tree.find_all((nodes.For, nodes.Macro, nodes.CallBlock)))
         for loop in loops:
             call = nodes.Call(nodes.Name(STEP, "load"), [], [], None, None)
@@ -144,7 +155,7 @@ def bounded_render(environment: SandboxedEnvironment, source: str) -> Callable[[
     except (RecursionError, MemoryError, OverflowError, SyntaxError) as error:
         raise TemplateTooLarge(f"it is nested too deep ({type(error).__name__})") from None
     # Jinja's own chained mapping of globals is copied for every row, which costs 30 us; a plain one is not.
-    template = Template.from_code(environment, code, {**environment.globals, STEP: _step, CUT: _cut})
+    template = Template.from_code(environment, code, {**environment.globals, STEP: _step, CUT: _cut, WEIGHED: _written})
     template.root_render_func.__globals__["str_join"] = _join
 
     def render(row: Any) -> str:

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 import httpx
 
@@ -100,15 +101,21 @@ def failure_of_answer(status: int, headers: Mapping[str, str], body: str, keys: 
 def _quoted(body: str, keys: KeyHider) -> str:
     """Return the server's own words, shortened: the message of an error object, else the beginning of the text."""
     try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        found = body
-    found = keys.value(found)
-    if isinstance(found, dict):
-        inner = found.get("error", found)
-        found = inner.get("message", inner) if isinstance(inner, dict) else inner
+        found = _words_in(keys.value(json.loads(body)))
+    except (ValueError, RecursionError):  # no JSON, or JSON without end
+        found = keys.text(body)
     text = " ".join(str(found).split())
     return f": {text[:LONGEST_QUOTE]}" if text else ""
+
+
+def _words_in(found: Any) -> Any:
+    """Return what an error says in words, in OpenAI's form, FastAPI's or another; else the whole."""
+    for name in ("error", "message", "detail", "msg"):
+        if isinstance(found, dict) and found.get(name):
+            return _words_in(found[name])
+    if isinstance(found, list) and found and all(isinstance(each, dict) for each in found):
+        return "; ".join(str(_words_in(each)) for each in found)
+    return found
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

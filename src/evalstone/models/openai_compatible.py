@@ -8,13 +8,14 @@ A server does not say which weights it has, so answers are kept for this run onl
 weights by a name (`weights=`).
 """
 
+import logging
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
-from evalstone.errors import ModelUnavailable, UsageError
+from evalstone.errors import ModelUnavailable, RequestRefused, UsageError
 from evalstone.models import files
 from evalstone.models.asked_spans import Asked, Pending, Span, answered_before, chunks_of, fingerprint_of
 from evalstone.models.asked_texts import AskedText
@@ -51,6 +52,9 @@ from evalstone.settings import read
 
 __all__ = ["OpenAIModel"]
 
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+V = TypeVar("V")
 Written = list[tuple[AskedText, int]]  # asks and repeats that wait for one text
 
 
@@ -62,6 +66,7 @@ class OpenAIModel:
         self._rules = rules or RetryRules(arguments.max_retries, arguments.retry_budget)
         self._is_checked = False
         self._notes: list[str] = []
+        self._takes_tokens = False  # as the server has shown
 
     # ----------------------------------------------------------------------------------- what the model is
 
@@ -223,14 +228,44 @@ class OpenAIModel:
             yield from answered_before(self._prompts.reader.read(piece), cache, unknown)
             ready, spans = pending.add(unknown)
             yield from map(pending.answer, ready)
-            for answered in self._caller.ask(map(self._score_call, spans), tally.tell) if spans else ():
+            for answered in self._ask(spans, self._score_call, tally) if spans else ():
                 yield from self._scored(answered, pending)
         for piece in pieces_of(requests):
             work = sort_out(self._prompts.texts(piece), cache)
             yield from work.known
             wanted = work.wanted.values()
-            for written in self._caller.ask(map(self._text_call, wanted), tally.tell) if wanted else ():
+            for written in self._ask(wanted, self._text_call, tally) if wanted else ():
                 yield from self._written(written)
+
+    def _ask(
+        self, work: Iterable[T], call_of: Callable[[T], Call[T, V]], tally: AnswerTally
+    ) -> Iterator[Answered[T, V]]:
+        """Yield what became of each piece of work; the first of all finds out whether the server takes tokens."""
+        left = iter(work)
+        if self._prompts.sends_tokens and not self._takes_tokens:
+            for first in left:
+                yield self._first(first, call_of, tally)
+                break
+        yield from self._caller.ask(map(call_of, left), tally.tell)
+
+    def _first(self, work: T, call_of: Callable[[T], Call[T, V]], tally: AnswerTally) -> Answered[T, V]:
+        """Return what became of the first request: as tokens, else as a text where the server answers that.
+
+        That a server takes no tokens is seen from what it answers, not read from its words, which differ.
+        """
+        (answered,) = self._caller.ask([call_of(work)], tally.tell)
+        self._takes_tokens = answered.failure is None
+        if answered.failure is None or answered.failure.error is not RequestRefused:
+            return answered
+        by_tokens, self._prompts = self._prompts, replace(self._prompts, sends_texts=True)
+        (as_text,) = self._caller.ask([call_of(work)], tally.tell)
+        if as_text.failure is not None:
+            self._prompts = by_tokens
+            return answered
+        note = f"the server takes texts only ({answered.failure.message}); prompts are sent as texts, not as tokens"
+        self._notes.append(note)
+        logger.warning(note)
+        return as_text
 
     def _score_call(self, span: Span) -> Call[Span, ServerScore]:
         prompt, part = self._prompts.scored(span)
@@ -320,6 +355,8 @@ class OpenAIModel:
                 "given_up": patience.given_up,
                 "responses_with_key": self._caller.n_with_key,  # where (key) stands for it now
             }
+        if "_prompts" in self.__dict__ and self._prompts.sends_texts:
+            told["tokenized_requests"] = False
         if self.__dict__.get("_encoder") is not None:
             told |= tokenizer_facts(self.__dict__["_encoder"].tokenizer, self.arguments.chat_template)
         return {**told, **({"notes": list(self._notes)} if self._notes else {})}

@@ -46,6 +46,12 @@ class PromptMaker:
     arguments: OpenAIArguments
     encoder: Encoder | None
     fingerprint: bytes | None  # what besides the prompt decides an answer; None: answers are not kept across runs
+    sends_texts: bool = False  # in place of tokens, to a server that takes none
+
+    @property
+    def sends_tokens(self) -> bool:
+        """Whether prompts are token ids."""
+        return self.encoder is not None and self.arguments.tokenized_requests and not self.sends_texts
 
     @property
     def reader(self) -> AskReader:
@@ -62,7 +68,7 @@ class PromptMaker:
             end = characters.decode(span.scored)
             return characters.decode(span.context) + end, ScoredPart(end)
         tokens = [*span.context.tolist(), *span.scored.tolist()]
-        if self.arguments.tokenized_requests:
+        if self.sends_tokens:
             return [tokens], ScoredPart("", len(tokens), n_scored, are_sent=True)
         text = str(self.encoder.tokenizer.decode(tokens))
         context = str(self.encoder.tokenizer.decode(span.context.tolist()))
@@ -107,7 +113,10 @@ class PromptMaker:
 
     def prompt_of(self, asked: AskedText) -> Prompt:
         """Return what is sent to have an ask answered in writing."""
-        return asked.prompt if isinstance(asked, _AskedPrompt) else [asked.tokens.tolist()]
+        if isinstance(asked, _AskedPrompt):
+            return asked.prompt
+        tokens = asked.tokens.tolist()
+        return [tokens] if self.encoder is None or self.sends_tokens else str(self.encoder.tokenizer.decode(tokens))
 
     def n_tokens(self, asked: Any) -> int | None:
         """Return how many tokens the prompt of an ask has; None where only the server knows."""

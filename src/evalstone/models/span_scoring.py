@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from evalstone.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport
-from evalstone.errors import NonFiniteLogits, PromptTooLong
 from evalstone.models.asked_spans import Asked, Pending, Span, answered_before, span_batch
 from evalstone.models.model import OutputCache
 from evalstone.models.progress import ProgressTally
@@ -97,6 +96,4 @@ class SpanScoring:
             if isinstance(result, SpanScore):
                 yield from map(self._pending.answer, self._pending.scored(span, result.total_nats, result.is_greedy))
                 continue
-            kind = PromptTooLong if "positions" in result.message else NonFiniteLogits
-            message = result.message.removeprefix(f"span {result.index}").lstrip(": ")
-            yield from (asked.failure(message, kind.__name__) for asked in self._pending.failed(span))
+            yield from (asked.failure(result.reason, result.kind.__name__) for asked in self._pending.failed(span))

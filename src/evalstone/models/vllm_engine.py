@@ -25,7 +25,7 @@ from evalstone.engine.generation import (
 )
 from evalstone.engine.options import EngineInfo
 from evalstone.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport
-from evalstone.errors import MissingExtra, ModelUnavailable, UsageError
+from evalstone.errors import MalformedAnswer, MissingExtra, ModelUnavailable, NonFiniteLogits, UsageError
 from evalstone.models.files import read_json
 from evalstone.models.identity import ModelFolders
 from evalstone.models.stops import StopTexts
@@ -219,12 +219,13 @@ def _score(index: int, scored: Sequence[int], logprobs: Sequence[Mapping[int, An
     total, is_greedy = 0.0, True
     for token, found in zip(scored, list(logprobs)[-len(scored) :], strict=True):
         if found is None or token not in found:
-            return SpanFailure(index, f"span {index}: vLLM gave no log-probability of token {token}")
+            return SpanFailure(index, MalformedAnswer, f"vLLM gave no log-probability of token {token}")
         own = float(found[token].logprob)
         total += own
         is_greedy = is_greedy and own >= max(float(each.logprob) for each in found.values())
     if not math.isfinite(total):
-        return SpanFailure(index, f"span {index}: log-probabilities are not finite; run with dtype=bfloat16 or float32")
+        reason = "log-probabilities are not finite; run with dtype=bfloat16 or float32"
+        return SpanFailure(index, NonFiniteLogits, reason)
     return SpanScore(index, total, is_greedy)
 
 

@@ -235,8 +235,4 @@ class PoolLine:
 
     def _results(self, *, until_hungry: bool) -> Iterator[tuple[int, SpanScore | SpanFailure]]:
         for job, index, result in self._pool.results(until_hungry=until_hungry):
-            if isinstance(result, SpanScore):
-                yield job.number, replace(result, index=index)
-            else:
-                message = result.message.replace(f"span {result.index}", f"span {index}", 1)
-                yield job.number, SpanFailure(index, message)
+            yield job.number, replace(result, index=index)

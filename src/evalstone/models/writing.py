@@ -135,8 +135,7 @@ class Writing:
         """Yield the outputs that a finished sequence answers."""
         waiting = self._waiting.pop((result.index, result.repeat))
         if isinstance(result, GenerationFailure):
-            kind = PromptTooLong if "positions" in result.message else NonFiniteLogits
-            yield from (asked.failure(repeat, result.message, kind.__name__) for asked, repeat in waiting)
+            yield from (asked.failure(repeat, result.reason, result.kind.__name__) for asked, repeat in waiting)
             return
         final = final_text(self._rules.tokenizer, result.tokens, waiting[0][0].stops, self._rules.think_end)
         for asked, repeat in waiting:

@@ -1,0 +1,53 @@
+"""lm-eval's own tasks on the data of EVALSTONE_DATA: what they load from the Hub is looked for there first."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from evalstone.datasets.files import local_files
+from evalstone.datasets.load import names_of_same_rows
+from evalstone.settings import data_folder
+
+__all__ = ["data_from_folder"]
+
+
+@contextmanager
+def data_from_folder() -> Iterator[None]:
+    """Let `datasets.load_dataset`, which lm-eval calls, look into EVALSTONE_DATA first while the block lasts.
+
+    What the folder does not have is asked of the Hub, as before. Without the variable nothing changes.
+
+    Raises: UsageError if the variable names no folder.
+    """
+    root = data_folder()
+    if root is None:
+        yield
+        return
+    import datasets
+
+    hub = datasets.load_dataset
+
+    def load(path: str, name: str | None = None, *args: Any, **kwargs: Any) -> Any:
+        is_plain = not args and not kwargs.get("data_files") and not kwargs.get("data_dir")
+        files = _parquet_files(root, str(path), name) if is_plain else {}
+        if not files:
+            return hub(path, name, *args, **kwargs)
+        return hub("parquet", data_files=files, split=kwargs.get("split"))
+
+    datasets.load_dataset = load
+    try:
+        yield
+    finally:
+        datasets.load_dataset = hub
+
+
+def _parquet_files(root: Path, path: str, name: str | None) -> dict[str, list[str]]:
+    """Return the Parquet files of each split that the folder has of a data set; none if it has none."""
+    if Path(path).is_absolute() or ".." in Path(path).parts:
+        return {}
+    for known in names_of_same_rows(path):
+        found = local_files(root, known, name)
+        if found and all(file.suffix == ".parquet" for files in found.values() for file in files):
+            return {split: [str(file) for file in files] for split, files in found.items()}
+    return {}

@@ -1,0 +1,55 @@
+"""`evalstone lm-eval` finds its data sets in EVALSTONE_DATA, as every other command does."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evalstone.api.lm_eval_data import data_from_folder
+from evalstone.errors import UsageError
+from tests.conftest import ROOT
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("model", ["evalstone", "hf"])
+def test_lm_eval_runs_on_the_data_of_the_variable(shared_dir: Path, tmp_path: Path, model: str) -> None:
+    """Without the Hub and with an empty cache lm-eval's own tasks find their rows, whoever answers."""
+    pytest.importorskip("lm_eval")
+    place = f"pretrained={shared_dir / 'models' / 'stories260K'},dtype=float32"
+    command = [sys.executable, "-m", "evalstone", "lm-eval", "run", "--model", model, "--model_args", place,
+               "--tasks", "arc_easy,sciq", "--limit", "4", "--device", "cpu"]  # fmt: skip
+    variables = {**os.environ, "EVALSTONE_DATA": str(shared_dir / "data"), "HF_HUB_OFFLINE": "1",
+                 "HF_HOME": str(tmp_path / "hub"), "EVALSTONE_THREADS": "1", "OMP_NUM_THREADS": "1"}  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "|arc_easy|" in done.stdout.replace(" ", "")
+    assert "|sciq" in done.stdout.replace(" ", "")
+
+
+def test_rows_are_those_of_the_folder_and_all_else_is_the_hubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data set that the folder has is read there, by split or whole; what it lacks is asked of the Hub."""
+    datasets = pytest.importorskip("datasets")
+    folder = tmp_path / "data" / "someone" / "rows" / "default"
+    folder.mkdir(parents=True)
+    for split in ("train", "test"):
+        datasets.Dataset.from_dict({"q": [split, "b"]}).to_parquet(folder / f"{split}.parquet")
+    monkeypatch.setenv("EVALSTONE_DATA", str(tmp_path / "data"))
+    before = datasets.load_dataset
+    with data_from_folder():
+        found = datasets.load_dataset(path="someone/rows", name=None)
+        assert {split: found[split]["q"][0] for split in found} == {"train": "train", "test": "test"}
+        assert datasets.load_dataset("someone/rows", split="test")["q"][0] == "test"
+        with pytest.raises(Exception, match="someone/else"):
+            datasets.load_dataset("someone/else")
+        with pytest.raises(Exception, match="rows"):
+            datasets.load_dataset("../data/someone/rows")
+    assert datasets.load_dataset is before
+
+
+def test_a_variable_that_names_no_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the variable; without it nothing is replaced."""
+    monkeypatch.setenv("EVALSTONE_DATA", str(tmp_path / "none"))
+    with pytest.raises(UsageError, match="EVALSTONE_DATA"), data_from_folder():
+        pass
