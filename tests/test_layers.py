@@ -21,6 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "registry": {"errors"},
     "hub_access": set(),
     "drafts": {"settings"},
+    "stopping": set(),
     # pure middle: each part takes records and gives records, and can be tested alone
     "datasets": {"errors", "settings", "records", "hub_access"},
     "prompts": {"errors", "records", "randomness"},
@@ -40,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "scoring",
         "statistics",
     },
-    "models": {"errors", "records", "registry", "settings", "randomness", "hub_access", "engine"},
+    "models": {"errors", "stopping", "records", "registry", "settings", "randomness", "hub_access", "engine"},
     "judges": {
         "errors",
         "records",
@@ -54,6 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "runner": {
         "errors",
+        "stopping",
         "records",
         "randomness",
         "settings",
