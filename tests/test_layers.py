@@ -22,6 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "hub_access": set(),
     "drafts": {"settings"},
     "limits": {"errors"},
+    "stopping": set(),
     # pure middle: each part takes records and gives records, and can be tested alone
     "datasets": {"errors", "settings", "records", "hub_access"},
     "prompts": {"errors", "records", "randomness", "limits"},
@@ -42,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "statistics",
         "limits",
     },
-    "models": {"errors", "records", "registry", "settings", "randomness", "hub_access", "engine", "limits"},
+    "models": {"errors", "stopping", "records", "registry", "settings", "randomness", "hub_access", "engine", "limits"},
     "judges": {
         "errors",
         "records",
@@ -56,6 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "runner": {
         "errors",
+        "stopping",
         "records",
         "randomness",
         "settings",

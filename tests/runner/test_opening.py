@@ -21,7 +21,7 @@ from evalstone.models.fake import FakeModel
 from evalstone.runner.execute import execute
 from evalstone.store import Store
 from tests.runner.test_execute import prepared_run, stored_scores
-path, asked, wait = sys.argv[1:]
+path, asked, wait, delay_ms = sys.argv[1:]
 
 class Logging(FakeModel):
     def answer(self, requests, **watching):
@@ -30,7 +30,7 @@ class Logging(FakeModel):
                 file.write(f"{output.request_id} {output.ask_index}\\n")
             yield output
 
-model = Logging(delay_ms=250)  # the others must find it at work, however long they take to start
+model = Logging(delay_ms=float(delay_ms))
 seen = []
 store = Store.open(path)
 try:
@@ -47,9 +47,9 @@ print("result", result.status, result.n_answered_now, scores, seen == sorted(see
 """.replace("LIMIT", str(LIMIT)).replace("TASK", TASK)
 
 
-def start(store: Path, asked: Path, wait: str = "wait") -> "subprocess.Popen[str]":
+def start(store: Path, asked: Path, wait: str = "wait", delay_ms: int = 20) -> "subprocess.Popen[str]":
     """Start a process that evaluates the fake model and logs each ask."""
-    command = [sys.executable, "-c", PROGRAM, str(store), str(asked), wait]
+    command = [sys.executable, "-c", PROGRAM, str(store), str(asked), wait, str(delay_ms)]
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     pipe = subprocess.PIPE
     return subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, env=environment)
@@ -66,7 +66,7 @@ def wait_for_lines(path: Path, n: int) -> None:
 def test_three_equal_commands_ask_each_sample_once(tmp_path: Path) -> None:
     """Of three that are started at once one asks; the others name it, follow it and end with its result."""
     store, asked = tmp_path / "store.sqlite", tmp_path / "asked"
-    processes = [start(store, asked) for _ in range(3)]
+    processes = [start(store, asked, delay_ms=300) for _ in range(3)]
     told = [process.communicate(timeout=120) for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], told
     counts = Counter(asked.read_text().splitlines())
@@ -86,7 +86,7 @@ def test_three_equal_commands_ask_each_sample_once(tmp_path: Path) -> None:
 def test_one_that_does_not_wait_is_refused(tmp_path: Path) -> None:
     """Without waiting the second command ends at once with exit code 4 and the writer's name; the first goes on."""
     store, asked = tmp_path / "store.sqlite", tmp_path / "asked"
-    first = start(store, asked)
+    first = start(store, asked, delay_ms=400)
     wait_for_lines(asked, 3)
     second = start(store, asked, "refuse")
     _, errors = second.communicate(timeout=60)
@@ -98,7 +98,7 @@ def test_one_that_does_not_wait_is_refused(tmp_path: Path) -> None:
 def test_a_follower_goes_on_where_a_killed_writer_was(tmp_path: Path) -> None:
     """When the one that asks is killed, one that follows it asks what is left, and nothing is lost."""
     store, asked = tmp_path / "store.sqlite", tmp_path / "asked"
-    first = start(store, asked)
+    first = start(store, asked, delay_ms=600)
     wait_for_lines(asked, 10)
     second = start(store, asked)
     assert second.stdout is not None
@@ -115,7 +115,7 @@ def test_a_follower_goes_on_where_a_killed_writer_was(tmp_path: Path) -> None:
 def test_the_command_refuses_with_exit_code_4(tmp_path: Path) -> None:
     """`run --no-wait` names the writer in one line on stderr; `run` without it follows and shows the table."""
     store = tmp_path / "store.sqlite"
-    command = [sys.executable, "-m", "evalstone", "run", "--model", "fake", "--model_args", "delay_ms=300"]
+    command = [sys.executable, "-m", "evalstone", "run", "--model", "fake", "--model_args", "delay_ms=600"]
     command += ["--tasks", TASK, "--limit", str(LIMIT), "--store", str(store)]
     first = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60

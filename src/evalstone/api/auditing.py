@@ -70,7 +70,7 @@ def audit_contamination(
         control: folder or hub id of a model that cannot have seen the tasks.
         control_task: a task of the same kind that cannot have been seen.
         told: called with a line before each test, and with the audit's name in the store.
-        options: as `evaluate`; tasks are read without shots. The same call again asks nothing twice.
+        options: as `evaluate`; tasks are read without shots. The same call again asks for no answer that is stored.
 
     Raises: as `evaluate`; UsageError for a test that is not known, or cannot be had of this model.
     """
@@ -138,7 +138,7 @@ def audit_prompts(
         told: called with a line before each form, and with each audit's name in the store.
         options: as `evaluate`; shots are put in each form's own wording.
 
-    The same call again asks nothing twice, as with `evaluate`. Each model is an audit of its own.
+    The same call again asks for no answer that is stored, as with `evaluate`. Each model is an audit of its own.
 
     Raises: as `evaluate`; DataError for a task without choices.
     """

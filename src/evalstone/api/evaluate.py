@@ -36,7 +36,9 @@ def evaluate(model: Any, tasks: str | Sequence[str] = (), **options: Unpack[Eval
         tasks: names, groups, suites, globs or task files; several separated by commas or in a list.
         options: see `EvaluateOptions`.
 
-    The same call again asks nothing twice: it continues an interrupted run, or returns the finished one.
+    The same call again continues an interrupted run, or returns the finished one: no answer that is stored is asked
+    for again. Answers are stored within half a second of their arrival; after a kill or a power failure those that
+    were in flight or not yet stored are asked for again, as are failures that are worth another try.
 
     Raises: UsageError, DataError, StoreError, ModelError (see `evalstone.errors`).
     """

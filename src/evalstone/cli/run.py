@@ -65,9 +65,12 @@ def _config_path(args: list[str]) -> Path | None:
 def run(as_json: bool, quiet: bool, **given: Any) -> int:
     """Put benchmarks to a model; store and show the result.
 
-    The same command again asks nothing twice: it goes on where it was stopped. A task file named by its path may run
-    the code beside it, as one in --include_path may. Exit code 5 if not one request could be answered, or the run
-    stopped because a server asked for a longer pause than retry_budget allows.
+    The same command again goes on where it was stopped: no answer that is stored is asked for again. Ctrl-C or SIGTERM
+    lets the answers under way arrive (at most 30 s; a second one ends at once); after a kill those in flight, or of
+    the last half second, are asked for again. While another process is writing the same run its progress is followed.
+
+    A task file named by its path may run the code beside it, as one in --include_path may. Exit code 5 if not one
+    request could be answered, or a server asked for a longer pause than retry_budget allows.
     """
     from evalstone.api.evaluate import evaluate
     from evalstone.api.places import check_place

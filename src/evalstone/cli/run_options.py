@@ -49,7 +49,7 @@ _LM_EVAL: tuple[Callable[[F], F], ...] = (
     click.option("--seed", metavar="N[,N,N,N]", help="lm-eval's four seeds; the fourth draws the shots (1234)."),
     click.option("--trust_remote_code", is_flag=True, help="Let the model's repository run its code here."),
     click.option("--metadata", metavar="JSON|A=1", help="Kept with the run; task files may read it."),
-    click.option("--use_cache", "-c", metavar="PATH", help="Accepted without effect: nothing is asked twice."),
+    click.option("--use_cache", "-c", metavar="PATH", help="Accepted without effect: stored answers are used."),
     click.option("--cache_requests", metavar="[MODE]", help="Accepted without effect: prompts are made anew, quickly."),
     click.option("--check_integrity", is_flag=True, help="Check the stored run's hashes after it."),
     click.option("--verbosity", "-v", metavar="LEVEL", help="Accepted without effect (deprecated in lm-eval too)."),

@@ -29,6 +29,7 @@ from evalstone.records import (
     content_hash,
 )
 from evalstone.registry import nearest
+from evalstone.stopping import raise_if_requested, under_way
 
 Mode = Literal["random", "constant", "uniform", "gold"]
 WORDS = ("the", "answer", "is", "a", "b", "c", "d", "yes", "no", "one", "two", "because", "so", "it", "follows")
@@ -122,13 +123,15 @@ class FakeModel:
         n_done = n_cached = n_tokens = 0
         n_all = sum(len(_text_of(request, ask)) for request in requests for ask in request.asks)
         for request in requests:
-            if self.arguments.delay_ms:
-                time.sleep(self.arguments.delay_ms / 1000)
-            for ask in request.asks:
-                for output in self._outputs(request, ask, cache):
-                    n_done, n_cached = n_done + 1, n_cached + output.from_cache
-                    yield output
-                n_tokens += len(_text_of(request, ask))
+            with under_way():
+                if self.arguments.delay_ms:
+                    time.sleep(self.arguments.delay_ms / 1000)
+                for ask in request.asks:
+                    for output in self._outputs(request, ask, cache):
+                        n_done, n_cached = n_done + 1, n_cached + output.from_cache
+                        yield output
+                    n_tokens += len(_text_of(request, ask))
+            raise_if_requested()
             if observe is not None:
                 seconds = time.perf_counter() - started
                 observe(Progress(n_done, total, n_all, n_all, n_tokens, n_cached, seconds))

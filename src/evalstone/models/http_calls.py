@@ -1,8 +1,9 @@
 """Requests to a server, several at once, each tried within its budget; every one ends in a value or a failure.
 
 An event loop in a thread of its own does the asking, so that the caller may be a plain program or a notebook; the
-values come back through a queue in the order in which they are had. Leaving the iteration early (Ctrl-C, an error)
-cuts the connections, so that the server stops too.
+values come back through a queue in the order in which they are had. When the end is requested (`stopping`) nothing
+more is sent, and what was sent is still received. Leaving the iteration early (a second Ctrl-C, an error) cuts the
+connections, so that the server stops too.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import httpx
 
+from evalstone import stopping
 from evalstone.errors import MalformedAnswer, ModelUnavailable, Retryable
 from evalstone.models.http_failures import LONGEST_QUOTE, HttpFailure, failure_of_answer, failure_of_transport
 from evalstone.models.http_pace import Pace, Patience, RetryRules, Tries
@@ -29,6 +31,7 @@ LONGEST_CONNECT_S = 10.0
 SILENCE_S = 1.0
 T = TypeVar("T")
 V = TypeVar("V")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -93,28 +96,36 @@ class HttpCaller:
         results: queue.SimpleQueue[Answered[T, V] | BaseException | None] = queue.SimpleQueue()
         asking = _Asking(self, iter(calls), results)
         thread = threading.Thread(target=asking.run, name="http", daemon=True)
-        thread.start()
-        try:
-            while True:
-                try:
-                    result = results.get(timeout=SILENCE_S)
-                except queue.Empty:
-                    on_silence()
-                    continue
-                if result is None:
-                    return
-                if isinstance(result, BaseException):
-                    raise result
-                yield result
-        finally:
-            asking.stop()
-            thread.join()
+        with stopping.under_way():
+            thread.start()
+            try:
+                while (result := _next_of(results, on_silence)) is not None:
+                    if isinstance(result, BaseException):
+                        raise result
+                    yield result
+                stopping.raise_if_requested()  # what was sent is answered; the rest was not sent
+            finally:
+                asking.stop()
+                thread.join()
 
     def note(self) -> str:
         """Return how it goes, in a few words: how many at once, and what was tried again."""
         counts = ", ".join(f"{n:,} {kind}" for kind, n in sorted(self.patience.retried.items()))
         silent = f", nothing answered for {s:.0f} s" if (s := self.patience.silent_s) >= 1 else ""
         return f"{self.pace.n_active} at once" + (f", tried again: {counts}" if counts else "") + silent
+
+
+def _next_of(results: "queue.SimpleQueue[R]", on_silence: Callable[[], None]) -> R:
+    """Return the next result, however long it takes."""
+    while True:
+        try:
+            return results.get(timeout=SILENCE_S)
+        except queue.Empty:
+            on_silence()
+
+
+class _NotSent(Exception):
+    """A call that was waiting for its turn when the end was requested."""
 
 
 class _Asking(Generic[T, V]):
@@ -171,6 +182,8 @@ class _Asking(Generic[T, V]):
         for call in self._calls:  # shared by all workers: each takes the next
             try:
                 self._results.put(Answered(call.about, await self._ask(client, call)))
+            except _NotSent:
+                return
             except HttpFailure as failure:
                 self._results.put(Answered(call.about, None, failure))
 
@@ -184,6 +197,8 @@ class _Asking(Generic[T, V]):
             try:
                 return await self._attempt(client, call)
             except HttpFailure as failure:
+                if stopping.is_requested():  # it is asked again by the next command, not now
+                    raise
                 wait, was_taken = tries.wait_after(failure, self._caller.patience), failure.was_taken
             if was_taken:
                 await asyncio.sleep(wait)
@@ -198,6 +213,8 @@ class _Asking(Generic[T, V]):
         pace, patience = self._caller.pace, self._caller.patience
         entered_at = await pace.enter()
         try:
+            if stopping.is_requested():
+                raise _NotSent
             if patience.given_up is not None:
                 raise HttpFailure(Retryable, patience.given_up)  # noqa: TRY301 - as one that was asked and failed
             value = await self._once(client, call)

@@ -58,6 +58,7 @@ from evalstone.records import (
     canonical_json,
 )
 from evalstone.settings import process_of
+from evalstone.stopping import under_way
 
 if TYPE_CHECKING:
     from evalstone.engine.engine import Engine
@@ -243,8 +244,9 @@ class LocalModel:
             results = engine.generate(writing.prompts, writing.stops, on_step=on_step)
         else:
             results = engine.generate(writing.prompts, stop=writing.stop_check(), on_step=on_step)
-        for result in results:
-            yield from writing.outputs(result)
+        with under_way():  # texts are given the whole grace: which of them are begun only the engine knows
+            for result in results:
+                yield from writing.outputs(result)
 
     @property
     def _rules(self) -> WritingRules:

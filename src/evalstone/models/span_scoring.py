@@ -14,6 +14,7 @@ from evalstone.models.progress import ProgressTally
 from evalstone.models.vllm_engine import VllmEngine
 from evalstone.models.workers import EnginePool
 from evalstone.records import Output
+from evalstone.stopping import StopAfterReports, under_way
 
 if TYPE_CHECKING:
     from evalstone.engine.engine import Engine
@@ -65,6 +66,7 @@ class SpanScoring:
         self._tally = tally
         self._pending = Pending()
         self._line: _Line | None = None
+        self._n_workers = 1
         self._n_batches = 0
         self._spans: dict[tuple[int, int], Span] = {}  # that lack their result, by batch and place in it
 
@@ -79,15 +81,21 @@ class SpanScoring:
             return
         if self._line is None:
             engine = self._engine()
-            self._line = engine.line() if isinstance(engine, EnginePool) else _OneByOne(engine)
+            if isinstance(engine, EnginePool):
+                self._line, self._n_workers = engine.line(), engine.n_workers
+            else:
+                self._line = _OneByOne(engine)
         self._spans |= {(self._n_batches, place): span for place, span in enumerate(spans)}
         self._n_batches += 1
-        yield from self._outputs(self._line.add(span_batch(spans), on_window=self._tally.on_window()))
+        on_window = StopAfterReports(self._tally.on_window(), self._n_workers)
+        with under_way():
+            yield from self._outputs(self._line.add(span_batch(spans), on_window=on_window))
 
     def finish(self) -> Iterator[Output]:
         """Yield the outputs that are still lacking."""
         if self._line is not None:
-            yield from self._outputs(self._line.finish())
+            with under_way():
+                yield from self._outputs(self._line.finish())
 
     def _outputs(self, results: Iterator[Result]) -> Iterator[Output]:
         """Yield the outputs that these results complete."""

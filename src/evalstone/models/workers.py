@@ -48,6 +48,11 @@ class EnginePool:
         self._given: dict[Worker, RangeTask] = {}
 
     @property
+    def n_workers(self) -> int:
+        """How many engines answer, as long as all of them live."""
+        return self._n_workers
+
+    @property
     def info(self) -> EngineInfo:
         """What runs at each worker; they are alike.
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from evalstone.report.comparison import OVERALL, Difference
 from evalstone.report.evidence import GroupSummaryInput
-from evalstone.report.groups import leaves_of
+from evalstone.report.groups import GroupCell
+from evalstone.report.pairing import PairedTask
 from evalstone.statistics.groups import linear_stderr
 from evalstone.statistics.mcnemar import tango_interval
 from evalstone.statistics.paired import compare_paired
@@ -27,8 +28,9 @@ FEW = 20  # samples; below it the intervals of single tasks lie too far off thei
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A task's difference with the numbers it was made of."""
+    """A task's difference by one metric and filter, with the numbers it was made of."""
 
+    task: PairedTask
     line: Difference
     first: NDArray[Any]
     second: NDArray[Any]
@@ -52,22 +54,29 @@ class Unit:
     parts: tuple[tuple[Measured, float], ...]
 
 
-def group_line(
-    group: GroupSummaryInput,
-    groups: Sequence[GroupSummaryInput],
-    measured: Mapping[str, Measured],
-    confidence: float,
-) -> Difference | None:
+@dataclass(frozen=True, slots=True)
+class GroupedTasks:
+    """What the averages of a comparison are made of.
+
+    groups: with their declared metrics.
+    measured: each task by the metric that stands for it.
+    of_groups: of each group with a number, the tasks and the weights by which its declared metric is averaged.
+    """
+
+    groups: Sequence[GroupSummaryInput]
+    measured: Mapping[str, Measured]
+    of_groups: Mapping[str, tuple[GroupCell, Sequence[Measured]]]
+
+
+def group_line(group: GroupSummaryInput, grouped: GroupedTasks, confidence: float) -> Difference | None:
     """Return a group's difference; None where it has no value of its own, or no share among its tasks."""
-    unit = _group_unit(group, {one.name: one for one in groups}, measured)
+    unit = _group_unit(group, grouped)
     return None if unit is None else replace(_unit_line(unit, confidence), kind="group", label=group.alias or "")
 
 
-def overall_line(
-    groups: Sequence[GroupSummaryInput], measured: Mapping[str, Measured], confidence: float
-) -> Difference | None:
+def overall_line(grouped: GroupedTasks, confidence: float) -> Difference | None:
     """Return the mean of the units' differences; None where no task is a share of right answers."""
-    units = overall_units(groups, measured)
+    units = overall_units(grouped)
     if not units:
         return None
     lines = [_unit_line(unit, confidence) for unit in units]
@@ -81,18 +90,19 @@ def overall_line(
         line,
         kind=OVERALL,
         units=tuple((unit.name, len(unit.parts)) for unit in units),
-        left_out=tuple(name for name in measured if name not in used),
+        left_out=tuple(name for name in grouped.measured if name not in used),
     )
 
 
-def overall_units(groups: Sequence[GroupSummaryInput], measured: Mapping[str, Measured]) -> list[Unit]:
+def overall_units(grouped: GroupedTasks) -> list[Unit]:
     """Return what the overall line averages, every task in one unit only."""
+    groups, measured = grouped.groups, grouped.measured
     by_name = {group.name: group for group in groups}
     units: list[Unit] = []
     taken: set[str] = set()
     inner = {member for group in groups for member in group.members}
     for name in [group.name for group in groups if group.name not in inner]:
-        for unit in _units_below(name, by_name, measured):
+        for unit in _units_below(name, by_name, grouped):
             fresh = [(one, weight) for one, weight in unit.parts if one.line.name not in taken]
             whole = sum(weight for _, weight in fresh)
             taken |= {one.line.name for one, _ in fresh}
@@ -101,26 +111,22 @@ def overall_units(groups: Sequence[GroupSummaryInput], measured: Mapping[str, Me
     return units + [Unit(name, ((one, 1.0),)) for name, one in alone]
 
 
-def _group_unit(
-    group: GroupSummaryInput, by_name: dict[str, GroupSummaryInput], measured: Mapping[str, Measured]
-) -> Unit | None:
-    if not group.aggregates:
+def _group_unit(group: GroupSummaryInput, grouped: GroupedTasks) -> Unit | None:
+    cell, tasks = grouped.of_groups.get(group.name, (None, ()))
+    if cell is None or not tasks or any(one.line.scale != "proportion" for one in tasks):
         return None
-    inner = [measured[leaf] for leaf in leaves_of(group.name, by_name) if leaf in measured]
-    inner = [one for one in inner if one.line.scale == "proportion"]
-    by_size = group.aggregates[0].weight_by_size
-    weights = [float(one.line.n) if by_size else 1.0 for one in inner]
-    parts = tuple((one, weight / sum(weights)) for one, weight in zip(inner, weights, strict=True))
-    return Unit(group.name, parts) if parts else None
+    weights = cell.weights([one.line.n for one in tasks])
+    return Unit(group.name, tuple(zip(tasks, weights, strict=True)))
 
 
-def _units_below(name: str, by_name: dict[str, GroupSummaryInput], measured: Mapping[str, Measured]) -> list[Unit]:
+def _units_below(name: str, by_name: dict[str, GroupSummaryInput], grouped: GroupedTasks) -> list[Unit]:
+    measured = grouped.measured
     if name not in by_name:
         is_share = name in measured and measured[name].line.scale == "proportion"
         return [Unit(name, ((measured[name], 1.0),))] if is_share else []
-    if unit := _group_unit(by_name[name], by_name, measured):
+    if unit := _group_unit(by_name[name], grouped):
         return [unit]
-    return [unit for member in by_name[name].members for unit in _units_below(member, by_name, measured)]
+    return [unit for member in by_name[name].members for unit in _units_below(member, by_name, grouped)]
 
 
 _MOVER = "sign flips within tasks, interval of the parts' intervals (MOVER)"
@@ -131,9 +137,11 @@ def _unit_line(unit: Unit, confidence: float) -> Difference:
     lines, weights = [one.line for one, _ in unit.parts], [weight for _, weight in unit.parts]
     total = sum(line.n for line in lines)
     difference = sum(weight * one.sign * one.line.difference for one, weight in unit.parts)
-    ends = _small_ends(unit, difference, confidence) or _put_together(lines, weights, difference)
     if len(lines) == 1:
+        is_gain = lines[0].higher_is_better
+        ends = (lines[0].low, lines[0].high) if is_gain else (_negative(lines[0].high), _negative(lines[0].low))
         return _line(unit.name, unit.parts, difference, ends, lines[0].p, lines[0].method, confidence)
+    ends = _small_ends(unit, difference, confidence) or _put_together(lines, weights, difference)
     if all(math.isclose(weight, one.line.n / total, rel_tol=1e-9) for one, weight in unit.parts):
         first = np.concatenate([one.sign * one.first for one, _ in unit.parts])
         second = np.concatenate([one.sign * one.second for one, _ in unit.parts])
@@ -143,6 +151,10 @@ def _unit_line(unit: Unit, confidence: float) -> Difference:
         return replace(pooled, stderr=found.stderr)
     p = _sign_flips(unit.name, unit.parts)
     return _line(unit.name, unit.parts, difference, ends, p, _MOVER, confidence)
+
+
+def _negative(value: float | None) -> float | None:
+    return None if value is None else -value
 
 
 def _small_ends(unit: Unit, difference: float, confidence: float) -> tuple[float, float] | None:
@@ -178,7 +190,7 @@ def _line(
         name=name,
         kind="group",
         metric=lines[0].metric if len({line.metric for line in lines}) == 1 else "mean of main metrics",
-        filter="none",
+        filter=lines[0].filter if len({line.filter for line in lines}) == 1 else "none",
         scale="proportion",
         first=sum(weight * (one.line.first or 0.0) for one, weight in parts),
         second=sum(weight * (one.line.second or 0.0) for one, weight in parts),

@@ -8,11 +8,13 @@ differences as the groups say, every group or lone task alike, so that a large t
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from evalstone.errors import UsageError
 from evalstone.report.averaged import Measured, group_line, overall_line, overall_units
+from evalstone.report.compared_groups import grouped_tasks
 from evalstone.report.comparison import Comparison, Difference, Flip, PairComparison
 from evalstone.report.evidence import GroupSummaryInput, RunEvidence, ScoreRow, TaskSummaryInput
 from evalstone.report.pairing import (
@@ -83,11 +85,12 @@ def _compare(
     flips = {task.task: _flips(task, first, second) for task in paired}
     measured = {task.task: _measure(task, flips[task.task], confidence) for task in paired}
     lines = _adjusted([one.line for one in measured.values()])
-    of_groups = [line for group in groups if (line := group_line(group, groups, measured, confidence)) is not None]
+    grouped = grouped_tasks(first, second, groups, measured, partial(_measured, confidence=confidence))
+    of_groups = [line for group in groups if (line := group_line(group, grouped, confidence)) is not None]
     return PairComparison(
         labels=(first.label, second.label),
         run_ids=(first.run_id, second.run_id),
-        overall=overall_line(groups, measured, confidence),
+        overall=overall_line(grouped, confidence),
         groups=tuple(_adjusted(of_groups)),
         tasks=tuple(lines),
         set_up=tuple(set_up_differences(first, second, names)),
@@ -169,7 +172,11 @@ def _measure(task: PairedTask, flips: Sequence[Flip], confidence: float) -> Meas
         n_gained=sum(flip.is_better for flip in flips) if is_share else None,
         n_lost=sum(not flip.is_better for flip in flips) if is_share else None,
     )
-    return Measured(line, ours, theirs)
+    return Measured(task, line, ours, theirs)
+
+
+def _measured(task: PairedTask, *, first: RunEvidence, second: RunEvidence, confidence: float) -> Measured:
+    return _measure(task, _flips(task, first, second), confidence)
 
 
 def _adjusted(lines: Sequence[Difference]) -> list[Difference]:
@@ -227,12 +234,11 @@ def _ranks(runs: Sequence[RunEvidence], groups: Sequence[GroupSummaryInput]) -> 
     """Return the runs' sets of ranks on the samples that all of them answered, tasks weighed as in the overall line."""
     paired, _ = _paired_tasks(runs[0], runs[1])
     measured = {task.task: _measure(task, (), 0.95) for task in paired}
-    by_name = {task.task: task for task in paired}
     columns: list[list[float]] = [[] for _ in runs]
-    units = overall_units(groups, measured)
+    grouped = grouped_tasks(runs[0], runs[1], groups, measured, partial(_measured, confidence=0.95))
+    units = overall_units(grouped)
     for one, weight in [(one, weight / len(units)) for unit in units for one, weight in unit.parts]:
-        task = by_name[one.line.name]
-        table = common_values(runs, task)
+        table = common_values(runs, one.task)
         for column, values in zip(columns, table, strict=True):
             column.extend(one.sign * weight * value / max(1, len(values)) for value in values)
     if not columns[0]:

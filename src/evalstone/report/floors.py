@@ -18,6 +18,7 @@ from evalstone.records import Estimate
 from evalstone.report.cells import chance_cell, plain_table, value_text
 from evalstone.report.console import Text
 from evalstone.report.evidence import ScoreRow
+from evalstone.report.groups import GroupCell
 from evalstone.report.layout import Row
 from evalstone.report.numbers import shown_value
 
@@ -123,9 +124,9 @@ def _with_group_floors(group: Estimate, estimates: Sequence[Estimate]) -> Estima
     known = [one for one in leaves if one.details.get(CONSTANT) is not None]
     if not leaves or len(known) < len(leaves) or min(one.n for one in leaves) < FEWEST_IN_MEMBER:
         return group
-    weights = [one.n if group.details.get("weighting") == "micro" else 1 for one in known]
-    total = sum(weight * float(one.details[CONSTANT]) for weight, one in zip(weights, known, strict=True))
-    mean = total / max(sum(weights), 1)
+    cell = GroupCell(group.metric, group.filter, (), group.details.get("weighting") == "micro")
+    weights = cell.weights([one.n for one in known])
+    mean = sum(weight * float(one.details[CONSTANT]) for weight, one in zip(weights, known, strict=True))
     return replace(group, details={**group.details, CONSTANT: mean})
 
 

@@ -4,18 +4,19 @@ A micro average weighs tasks by their samples, a macro average takes every task 
 error (`statistics.groups`). lm-eval's own group values and errors are kept beside.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evalstone.records import Estimate
-from evalstone.report.evidence import GroupAggregate, GroupSummaryInput
+from evalstone.report.evidence import GroupSummaryInput
 from evalstone.statistics import lm_eval_errors
 from evalstone.statistics.estimate import IntervalEstimate
 from evalstone.statistics.groups import estimate_composite
 
 SUMMED = ("n_tied", "n_leaked", "n_cut", "n_mostly_cut", "n_gold_absent")
 FIRST = "first_gold_absent"
+Name = tuple[str, str]  # metric and filter
 
 
 def group_estimates(
@@ -67,6 +68,54 @@ def leaves_of(name: str, by_name: Mapping[str, GroupSummaryInput]) -> list[str]:
     return list(found)
 
 
+@dataclass(frozen=True, slots=True)
+class GroupCell:
+    """One number of a group: its declared metric under one filter, over the tasks below it that have both."""
+
+    metric: str
+    filter: str
+    tasks: tuple[str, ...]
+    weight_by_size: bool
+    is_main: bool = False  # it stands for the group
+
+    def weights(self, sizes: Sequence[int]) -> list[float]:
+        """Return the tasks' weights, which sum to 1, from their numbers of samples."""
+        total = sum(sizes)
+        if self.weight_by_size and total:
+            return [size / total for size in sizes]
+        return [1.0 / len(sizes) for _ in sizes]
+
+
+def group_cells(
+    group: GroupSummaryInput,
+    by_name: Mapping[str, GroupSummaryInput],
+    scored: Mapping[str, Collection[Name]],
+    primaries: Mapping[str, Name | None],
+) -> list[GroupCell]:
+    """Return what a group's numbers are made of, in the order declared.
+
+    This is the one place that says which tasks, metric, filter and weights a group's number has: `run`, `show`,
+    reports, exports and `compare` all take them from here. Source: lm-evaluation-harness 0.4.13, `consolidate_group`:
+    a task below the group counts where it has the metric under the filter.
+
+    Args:
+        group: with its declared metrics; without any it is a heading and has no number.
+        by_name: all groups.
+        scored: (metric, filter) of each task's scores.
+        primaries: the (metric, filter) that stands for each task.
+    """
+    leaves = leaves_of(group.name, by_name)
+    cells = []
+    for asked in group.aggregates:
+        found = sorted({f for leaf in leaves for metric, f in scored.get(leaf, ()) if metric == asked.metric})
+        for name in asked.filters or found:
+            tasks = tuple(leaf for leaf in leaves if (asked.metric, name) in scored.get(leaf, ()))
+            cells += [GroupCell(asked.metric, name, tasks, asked.weight_by_size)] if tasks else []
+    wanted = {primaries.get(leaf) for leaf in leaves}
+    main = next((cell for cell in cells if (cell.metric, cell.filter) in wanted), cells[0] if cells else None)
+    return [replace(cell, is_main=cell is main) for cell in cells]
+
+
 def _of_group(
     group: GroupSummaryInput,
     by_name: Mapping[str, GroupSummaryInput],
@@ -74,32 +123,29 @@ def _of_group(
     path: tuple[str, ...],
     confidence: float,
 ) -> list[Estimate]:
-    leaves = leaves_of(group.name, by_name)
-    estimates = [estimate for leaf in leaves for estimate in of_task.get(leaf, ())]
+    by_cell = {(task, e.metric, e.filter): e for task, estimates in of_task.items() for e in estimates}
+    scored = {task: {(e.metric, e.filter) for e in estimates} for task, estimates in of_task.items()}
+    primaries = {
+        task: next(((e.metric, e.filter) for e in estimates if e.details.get("primary")), None)
+        for task, estimates in of_task.items()
+    }
     made = []
-    for asked in group.aggregates:
-        filters = asked.filters or tuple(sorted({e.filter for e in estimates if e.metric == asked.metric}))
-        for name_of_filter in filters:
-            of_cell = [e for e in estimates if e.metric == asked.metric and e.filter == name_of_filter]
-            if of_cell:
-                made.append(_cell(group, asked, of_cell, path, confidence))
-    primaries = [estimate for estimate in made if any(_is_primary(e, estimate) for e in estimates)] or made[:1]
-    return [replace(e, details={**e.details, "primary": e in primaries[:1]}) for e in made]
-
-
-def _is_primary(leaf: Estimate, cell: Estimate) -> bool:
-    return bool(leaf.details.get("primary")) and (leaf.metric, leaf.filter) == (cell.metric, cell.filter)
+    for cell in group_cells(group, by_name, scored, primaries):
+        of_cell = [by_cell[task, cell.metric, cell.filter] for task in cell.tasks]
+        estimate = _cell(group, cell, of_cell, path, confidence)
+        made.append(replace(estimate, details={**estimate.details, "primary": cell.is_main}))
+    return made
 
 
 def _cell(
     group: GroupSummaryInput,
-    asked: GroupAggregate,
+    asked: GroupCell,
     cells: Sequence[Estimate],
     path: tuple[str, ...],
     confidence: float,
 ) -> Estimate:
     known = [cell for cell in cells if cell.value is not None]
-    weights = _weights([cell.n for cell in known], by_size=asked.weight_by_size)
+    weights = asked.weights([cell.n for cell in known])
     weighting = "micro" if asked.weight_by_size else "macro"
     ours = _combined(known, weights, weighting, confidence)
     return Estimate(
@@ -151,13 +197,6 @@ def _summed(cells: Sequence[Estimate]) -> dict[str, Any]:
     return summed
 
 
-def _weights(sizes: Sequence[int], *, by_size: bool) -> list[float]:
-    total = sum(sizes)
-    if not by_size:
-        return [1.0 / len(sizes) for _ in sizes]
-    return [size / total if total else 1.0 / len(sizes) for size in sizes]
-
-
 def _combined(
     cells: Sequence[Estimate], weights: Sequence[float], name: str, confidence: float
 ) -> IntervalEstimate | None:
@@ -186,7 +225,7 @@ def _averaged(cells: Sequence[Estimate], weights: Sequence[float]) -> dict[str, 
     return {} if brier is None else {"brier": brier}
 
 
-def _lm_eval(cells: Sequence[Estimate], asked: GroupAggregate) -> dict[str, Any]:
+def _lm_eval(cells: Sequence[Estimate], asked: GroupCell) -> dict[str, Any]:
     known = [cell for cell in cells if cell.details.get("lm_eval_value") is not None]
     if not known:
         return {"lm_eval_value": None, "lm_eval_stderr": None, "lm_eval_n": 0}

@@ -67,12 +67,14 @@ class PairedTask:
         return [-value * scale for value in first], [-value * scale for value in second]
 
 
-def pair_task(first: RunEvidence, second: RunEvidence, task: TaskSummaryInput) -> PairedTask:
-    """Pair a task's main metric.
+def pair_task(
+    first: RunEvidence, second: RunEvidence, task: TaskSummaryInput, of: tuple[str, str] | None = None
+) -> PairedTask:
+    """Pair a task's main metric, or the (metric, filter) named by `of`.
 
     Raises: UsageError where the runs asked different questions, or one lacks the metric.
     """
-    chosen = _shared(task, second) or task.primary
+    chosen = of or _shared(task, second) or task.primary
     metric = next((m for m in task.metrics if chosen is not None and m.name == chosen[0]), None)
     if chosen is None or metric is None:
         raise UsageError(f"task {task.name} has no metric that can be compared")

@@ -6,6 +6,7 @@ Runs and audits both go this way, so both are resumed by the same command and gi
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from evalstone import stopping
 from evalstone.errors import LeaseLost, Retryable, names_under
 from evalstone.models.model import Model
 from evalstone.records import JsonValue, Output, Progress, Request, Sample
@@ -44,7 +45,10 @@ class Asking:
         return pending
 
     def ask(self, pending: Sequence[Request], observe: Callable[[Progress], None] | None = None) -> Iterator[Output]:
-        """Yield the model's answers, each written before the next; none is asked where nothing is pending."""
+        """Yield the model's answers, each written before the next; none is asked where nothing is pending.
+
+        Raises: what the model raises; what a signal asked for, once the model's answers under way are written.
+        """
         if not pending:
             return
         for output in self.model.answer(pending, cache=self.store, observe=observe):
@@ -54,6 +58,7 @@ class Asking:
                 self.n_to_retry += output.error_kind in RETRIED_KINDS
             self.store.add(self.run_id, self.attempt_id, [output])
             yield output
+        stopping.raise_if_requested()
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The heart: ask what is not yet answered, write every answer as it comes, score what is complete.
 
-Resuming is running again. A kill loses at most the outputs that were not yet flushed (under a second of them).
+Resuming is running again: an answer that is stored is not asked for again. A kill loses what was in flight and what
+was not yet flushed (under a second of it), and that is asked for again; a first signal to end waits for it instead.
 """
 
 from collections.abc import Callable, Iterator, Sequence

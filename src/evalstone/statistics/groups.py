@@ -63,12 +63,15 @@ def estimate_composite(
     """Return Σ w_t value_t with its error and interval.
 
     Degrees of freedom after Satterthwaite 1946. Of scores between 0 and 1 with weights that sum to 1 the interval is
-    Wilson's with the sample size the error amounts to (`effective_wilson`), so it stays inside and is no point at
-    100%; else it is t. Say `bounds=None` for numbers that are no shares (bits per byte, perplexities).
+    Wilson's with the sample size the error amounts to (`effective_wilson`), so it stays inside and is no point at 100%;
+    else it is t. Of one member with the weight 1 it is that member's own. Say `bounds=None` for numbers that are no
+    shares (bits per byte, perplexities).
 
     Raises: DataError for a missing member: a composite with a hole is refused, not averaged over what is there.
     """
     members = _complete(parts, weights)
+    if len(members) == 1 and weights[0] == 1.0 and members[0].confidence == confidence:
+        return members[0]
     value = float(sum(w * part.value for w, part in zip(weights, members, strict=True)))
     n = sum(part.n for part in members)
     n_floor = 1.0 / sum(w * w / (part.n_clusters or part.n) for w, part in zip(weights, members, strict=True) if w)

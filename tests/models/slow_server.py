@@ -1,0 +1,51 @@
+"""A chat server that counts what it answered: each request takes as long as it is told to. `python -m` ... SECONDS."""
+
+import json
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers "4" to everything, after a while, and says on stdout what it began and what it ended."""
+
+    seconds = 1.0
+    lock = threading.Lock()
+
+    def do_GET(self) -> None:
+        """List no model."""
+        self._send({"data": []})
+
+    def do_POST(self) -> None:
+        """Answer a chat."""
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._say("began")
+        time.sleep(self.seconds)
+        message = {"role": "assistant", "content": "4"}
+        self._send({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": {}})
+        self._say("ended")
+
+    def _send(self, content: Any) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _say(self, word: str) -> None:
+        with self.lock:
+            sys.stdout.write(f"{word}\n")
+            sys.stdout.flush()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the standard library's name
+        """Write no log."""
+
+
+if __name__ == "__main__":
+    Handler.seconds = float(sys.argv[1])
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    sys.stdout.write(f"{server.server_port}\n")
+    sys.stdout.flush()
+    server.serve_forever()
