@@ -131,7 +131,7 @@ def simulate(arguments: argparse.Namespace) -> Balance:
     for part in parts:
         subset = spans.subset(part.indices)
         begin = time.process_time()
-        for _ in model.engine.score(subset):
+        for _ in model.engine.queue().add(subset):
             pass
         costs.append(time.process_time() - begin)
     model.close()

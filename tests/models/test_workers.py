@@ -152,12 +152,12 @@ def test_a_batch_begins_before_the_one_before_it_is_finished(two_workers: LocalM
     pool = two_workers.engine
     assert isinstance(pool, EnginePool)
     batches = [random_spans(150, seed=seed) for seed in range(3)]
-    line = pool.line()
+    queue = pool.queue()
     found: list[tuple[int, int]] = []
     for number, batch in enumerate(batches):
-        found += [(of, result.index) for of, result in line.add(batch)]
+        found += [(of, result.index) for of, result in queue.add(batch)]
         assert sum(of == number for of, _ in found) < len(batch)
-    found += [(of, result.index) for of, result in line.finish()]
+    found += [(of, result.index) for of, result in queue.finish()]
     assert sorted(found) == [(number, index) for number, batch in enumerate(batches) for index in range(len(batch))]
 
 

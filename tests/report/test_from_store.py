@@ -149,7 +149,7 @@ def test_the_list_has_one_line_a_run(store: Store) -> None:
     for width in (80, 100, 160):
         lines = [line for line in as_text(run_list_table(store.runs()), width).splitlines() if line.strip("─ ")]
         assert len(lines) == 2
-        assert lines[0].split() == ["run", "model", "tasks", "n-shot", "samples", "limit", "status", "when"]
+        assert lines[0].split() == ["run", "model", "tasks", "n-shot", "n", "limit", "status", "when"]
         assert len(lines[1]) <= width
         assert "finished" in lines[1]
 

@@ -2,10 +2,12 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -98,12 +100,28 @@ def answer(store: Store, attempt_id: int, run_id: str, n: int) -> int:
     return len(left)
 
 
+def holds_lock(url: str) -> bool:
+    """Return whether someone is in the middle of writing a SQLite store."""
+    if "://" in url:
+        return False
+    try:
+        with closing(sqlite3.connect(url, timeout=0.2, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError:
+        return True
+    return False
+
+
 @pytest.fixture
 def suspended(url: str) -> Iterator["subprocess.Popen[str]"]:
     """Return a process that was suspended while it wrote a run; it is killed at the end."""
     process = start(url, lease_seconds=1)
     read_lines(process, 20)
     os.kill(process.pid, signal.SIGSTOP)
+    while holds_lock(url):  # between two transactions, or a file's other writers would wait for it in vain
+        os.kill(process.pid, signal.SIGCONT)
+        time.sleep(0.02)
+        os.kill(process.pid, signal.SIGSTOP)
     yield process
     if process.poll() is None:
         process.kill()

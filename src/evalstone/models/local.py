@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalstone.engine.options import EngineSettings
 from evalstone.errors import MissingExtra, UsageError
@@ -27,10 +27,10 @@ from evalstone.models.progress import Observer, ProgressTally
 from evalstone.models.render import ChatRenderer
 from evalstone.models.span_scoring import SpanScoring
 from evalstone.models.token_costs import TokenCosts
+from evalstone.models.token_engine import TokenEngine
 from evalstone.models.tokenizer import TokenizerSource, load_tokenizer
 from evalstone.models.tokenizer_facts import tokenizer_facts
 from evalstone.models.tokens import Encoder
-from evalstone.models.vllm_engine import VllmEngine
 from evalstone.models.worker_links import WorkerLinks
 from evalstone.models.workers import EnginePool
 from evalstone.models.writing import (
@@ -43,7 +43,6 @@ from evalstone.models.writing import (
     repeats_of,
     sort_out,
     stream_pieces,
-    text_of,
 )
 from evalstone.records import (
     AskKind,
@@ -59,9 +58,6 @@ from evalstone.records import (
 )
 from evalstone.settings import process_of
 from evalstone.stopping import under_way
-
-if TYPE_CHECKING:
-    from evalstone.engine.engine import Engine
 
 MOST_CHUNKS = 4  # in a piece for several workers, who want longer ranges: bounds memory
 
@@ -92,7 +88,7 @@ class LocalModel:
         self.n_workers = 1 if loaded else max(n_workers, process_of()[1])
         self._cluster = cluster  # the address of a Ray cluster whose machines answer
         self._loaded = loaded
-        self._engine: Engine | EnginePool | VllmEngine | None = None
+        self._engine: TokenEngine | None = None
         self._last_info: Mapping[str, JsonValue] = {}
 
     @classmethod
@@ -240,12 +236,8 @@ class LocalModel:
         self._last_info = {**self._last_info, "generation": writing.described()}
         observe = tally.on_window()
         on_step = None if observe is None else as_window(observe, writing.prompts)
-        if isinstance(engine, EnginePool | VllmEngine):  # engines that look for stops themselves
-            results = engine.generate(writing.prompts, writing.stops, on_step=on_step)
-        else:
-            results = engine.generate(writing.prompts, stop=writing.stop_check(), on_step=on_step)
         with under_way():  # texts are given the whole grace: which of them are begun only the engine knows
-            for result in results:
+            for result in engine.generate(writing.prompts, writing.stops, on_step=on_step):
                 yield from writing.outputs(result)
 
     @property
@@ -289,7 +281,7 @@ class LocalModel:
             )
 
     @property
-    def engine(self) -> "Engine | EnginePool | VllmEngine":
+    def engine(self) -> TokenEngine:
         """The engine with the weights, loaded at first use.
 
         Raises: ModelUnavailable; MissingExtra without torch.
@@ -299,7 +291,7 @@ class LocalModel:
             self._last_info = {**asdict(self._engine.info), "n_workers": self.n_workers}
         return self._engine
 
-    def _started(self) -> "Engine | EnginePool | VllmEngine":
+    def _started(self) -> TokenEngine:
         if find_spec("torch") is None or find_spec("transformers") is None:
             raise MissingExtra("a local model", "hf")
         if self._cluster is not None:
@@ -314,12 +306,13 @@ class LocalModel:
             links = WorkerLinks(source, self._settings(), self.n_workers, self._tokenizer_source)
             return EnginePool(links, self._token_costs())
         from evalstone.engine.engine import Engine
+        from evalstone.models.own_engine import OwnEngine
 
         source = self._loaded.model if self._loaded else str(self._folders.model)
         from evalstone.engine.steps import loading
 
         with loading(), _without_bars():  # whether bars are shown is a setting of the whole process
-            return Engine.load(source, settings=self._settings())
+            return OwnEngine(Engine.load(source, settings=self._settings()), self.tokenizer)
 
     def _token_costs(self) -> TokenCosts:
         return TokenCosts.of(read_json(self._folders.model / "config.json"), self.identity.n_parameters)
@@ -353,11 +346,7 @@ class LocalModel:
         if work.known:
             raise failure_of(work.known[0])
         engine = self.engine
-        if isinstance(engine, EnginePool | VllmEngine):
-            for output in self.answer([once]):
-                yield text_of(output)
-        else:
-            yield from stream_pieces(engine, Writing(work, self._rules, engine.generation_defaults))
+        yield from stream_pieces(engine, Writing(work, self._rules, engine.generation_defaults))
 
     # ------------------------------------------------------------------------------------ looking at the work
 

@@ -29,6 +29,7 @@ from evalstone.errors import MalformedAnswer, MissingExtra, ModelUnavailable, No
 from evalstone.models.files import read_json
 from evalstone.models.identity import ModelFolders
 from evalstone.models.stops import StopTexts
+from evalstone.models.token_engine import FollowText, ScoreQueue, SequentialQueue, TextResult
 from evalstone.models.vllm_arguments import VllmArguments
 from evalstone.records import ModelIdentity
 
@@ -46,6 +47,8 @@ OTHER_SETTINGS: Mapping[str, str] = {
 
 class VllmEngine:
     """One model, loaded by vLLM."""
+
+    n_workers = 1
 
     def __init__(self, arguments: VllmArguments, identity: ModelIdentity, folders: ModelFolders) -> None:
         """Load the model.
@@ -138,6 +141,15 @@ class VllmEngine:
                 on_step(
                     GenerationReport(read, n_prompt, written, max(0, written - n_done), n_done, len(units), seconds)
                 )
+
+    def queue(self) -> ScoreQueue:
+        """Return a queue that scores one batch after the other."""
+        return SequentialQueue(self.score)
+
+    def stream(self, prompt: GenerationPrompt, stops: StopTexts, follow: FollowText) -> Iterator[TextResult]:
+        """Yield the result alone: vLLM's offline interface writes a text in one piece."""
+        del follow
+        yield from self.generate([prompt], stops)
 
     def _run(self, sequences: Sequence[list[int]], settings: Any) -> list[Any]:
         """Return vLLM's outputs in the order of the sequences.

@@ -26,10 +26,11 @@ from evalstone.errors import ModelUnavailable
 from evalstone.models.range_jobs import RangeJob, RangeTask
 from evalstone.models.stops import StopTexts
 from evalstone.models.token_costs import TokenCosts
+from evalstone.models.token_engine import FollowText, TextResult
 from evalstone.models.work_ranges import RangeReport, WrittenUnits, ranges_of, ranges_of_texts
 from evalstone.models.worker_links import Links, Worker
 
-__all__ = ["EnginePool", "PoolLine"]
+__all__ = ["EnginePool", "PoolQueue"]
 
 WRITTEN_RANGES = 4  # of texts for each worker: nobody knows how long they will be
 SMALLEST_WRITTEN = 128  # texts in a range: fewer leave slots empty while its last texts are written
@@ -81,14 +82,14 @@ class EnginePool:
 
         Raises: ModelUnavailable if no worker is left, or a range kills its workers again and again.
         """
-        line = self.line()
-        for _, result in chain(line.add(spans, on_window), line.finish()):
+        queue = self.queue()
+        for _, result in chain(queue.add(spans, on_window), queue.finish()):
             yield result
 
-    def line(self) -> "PoolLine":
+    def queue(self) -> "PoolQueue":
         """Return what takes batches of spans in a row; what an earlier call left unanswered is given up."""
         self._jobs.clear()
-        return PoolLine(self)
+        return PoolQueue(self)
 
     def generate(
         self,
@@ -120,6 +121,11 @@ class EnginePool:
         self._jobs = [RangeJob(parts, order, tell)]
         for _, unit, result in self.results():
             yield replace(result, index=int(units.places[unit]))
+
+    def stream(self, prompt: GenerationPrompt, stops: StopTexts, follow: FollowText) -> Iterator[TextResult]:
+        """Yield the result alone: what workers write comes in one piece."""
+        del follow
+        yield from self.generate([prompt], stops)
 
     def begin(self, spans: SpanBatch, on_window: Callable[[WindowReport], None] | None, number: int) -> None:
         """Take a batch behind those that are open."""
@@ -213,7 +219,7 @@ class EnginePool:
         self._links.close()
 
 
-class PoolLine:
+class PoolQueue:
     """Batches of spans in a row, scored by a pool: the next one is begun before the last one is finished."""
 
     def __init__(self, pool: EnginePool) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalstone.engine.generation import (
     GeneratedSequence,
@@ -10,17 +10,14 @@ from evalstone.engine.generation import (
     GenerationFailure,
     GenerationPrompt,
     GenerationReport,
-    StopCheck,
 )
 from evalstone.engine.spans import WindowReport
 from evalstone.errors import ModelError, NonFiniteLogits, Permanent, PromptTooLong, UsageError
 from evalstone.models.asked_texts import AskedText, ConfigChoice, prompt_of
 from evalstone.models.model import OutputCache
 from evalstone.models.stops import REPLACEMENT, StopTexts, final_text
+from evalstone.models.token_engine import TokenEngine
 from evalstone.records import GenerateAsk, JsonValue, Output, Request
-
-if TYPE_CHECKING:
-    from evalstone.engine.engine import Engine
 
 CHUNK = 64_000_000  # characters: bounds memory; slots run dry at each end
 
@@ -103,10 +100,6 @@ class Writing:
         pairs = zip(firsts, repeats, strict=True)
         self.prompts = [prompt_of(asked, wanted, defaults, rules.choice, eos) for asked, wanted in pairs]
         self.stops = StopTexts(tuple(asked.stops for asked in firsts), rules.think_end)
-
-    def stop_check(self) -> StopCheck:
-        """Return what says after each token whether it completed a stop."""
-        return self.stops.check(self._rules.tokenizer)
 
     def described(self) -> dict[str, JsonValue]:
         """Return what belongs to an attempt: whose defaults applied, what they say, what transformers wrote."""
@@ -205,27 +198,26 @@ def text_of(output: Output) -> str:
     return output.text
 
 
-def stream_pieces(engine: "Engine", writing: Writing) -> Iterator[str]:
+def stream_pieces(engine: TokenEngine, writing: Writing) -> Iterator[str]:
     """Yield the one text of `writing` as it grows; what may still turn out to be part of a stop is held back.
 
-    A model on the plain path writes in one go, so its text comes in one piece.
+    An engine that does not generate step by step gives the text in one piece.
     Raises: ModelError where there is no answer.
     """
     tokens: list[int] = []
-    has_stopped = writing.stop_check()
 
-    def follow(index: int, repeat: int, written: Sequence[int]) -> bool:
+    def follow(written: Sequence[int]) -> None:
         tokens[:] = written
-        return has_stopped(index, repeat, written)
 
-    told = ""
-    for finished in engine.generate_stepwise(writing.prompts, stop=follow):
-        for output in (output for result in finished for output in writing.outputs(result)):
-            rest = text_of(output)[len(told) :]
-            if rest:
-                yield rest
+    shown = ""
+    for result in engine.stream(writing.prompts[0], writing.stops, follow):
+        if result is not None:
+            for output in writing.outputs(result):
+                rest = text_of(output)[len(shown) :]
+                if rest:
+                    yield rest
             return
         text = writing.safe_text(tokens)
-        if len(text) > len(told) and text.startswith(told):
-            yield text[len(told) :]
-            told = text
+        if len(text) > len(shown) and text.startswith(shown):
+            yield text[len(shown) :]
+            shown = text

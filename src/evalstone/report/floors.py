@@ -23,6 +23,7 @@ from evalstone.report.layout import Row
 from evalstone.report.numbers import shown_value
 
 __all__ = [
+    "BLIND",
     "ConstantAnswers",
     "floor_cells",
     "floor_notes",

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from evalstone.report.cells import plain_table
 from evalstone.report.console import Text
 from evalstone.report.evidence import RunView
-from evalstone.report.floors import floors_table
+from evalstone.report.floors import BLIND, floors_table
 from evalstone.report.layout import Row, leaf_estimates
 from evalstone.report.numbers import is_proportion
 from evalstone.statistics.power import mde_paired_binary
@@ -25,9 +25,14 @@ FEWEST_CALIBRATED = 50  # fewer samples show little but luck
 MAX_NAMED = 4  # tasks whose detectable difference is spelled out
 
 
-def detail_tables(rows: Sequence[Row]) -> list[RenderableType]:
-    """Return the tables of calibration and of baselines, those that have something to show."""
-    return [table for table in (_calibration(rows), floors_table(rows)) if table is not None]
+def detail_tables(rows: Sequence[Row], *, details: bool) -> list[RenderableType]:
+    """Return the tables of calibration and of baselines, those that have something to show.
+
+    Without `details` only baselines that the run was asked for: the question-blind model's.
+    """
+    asked_for = any(row.any_cell is not None and BLIND in row.any_cell.details for row in rows)
+    tables = (_calibration(rows) if details else None, floors_table(rows) if details or asked_for else None)
+    return [table for table in tables if table is not None]
 
 
 def foot_lines(views: Sequence[RunView]) -> list[str]:

@@ -13,28 +13,29 @@ from evalstone.store.rows import RunRow
 
 __all__ = ["run_list_table", "runs_to_json"]
 
-HEADERS = ("run", "model", "tasks", "n-shot", "samples", "limit", "status", "when")
-SHORTENED, COUNTS = frozenset({"model", "tasks"}), frozenset({"n-shot", "samples", "limit"})
-SHORTEST, LONGEST_MODEL, GAP = 8, 32, 2  # columns
+HEADERS = ("run", "model", "tasks", "n-shot", "n", "limit", "status", "when")
+SHORTENED, COUNTS = frozenset({"model", "tasks"}), frozenset({"n-shot", "n", "limit"})
+SHORTEST, GAP = 8, 2  # columns
 
 
 def run_list_table(rows: Sequence[RunRow]) -> RenderableType:
     """Return the stored runs, one line each: names are shortened to the width it is printed in."""
     cells = [_cells(row) for row in rows]
-    fixed = [max(len(header), *(len(cell[header]) for cell in cells)) for header in HEADERS if header not in SHORTENED]
+    headers = [header for header in HEADERS if header != "limit" or any(cell["limit"] for cell in cells)]
+    widest = {header: max(len(header), *(len(cell[header]) for cell in cells)) for header in headers}
 
     def laid_out(width: int) -> RenderableType:
-        free = width - 2 - sum(fixed) - GAP * (len(HEADERS) - 1)
-        longest = {"model": max(SHORTEST, min(LONGEST_MODEL, free // 2))}
-        used = max(len("model"), *(min(len(cell["model"]), longest["model"]) for cell in cells))
-        longest["tasks"] = max(SHORTEST, free - used)
+        fixed = sum(widest[header] for header in headers if header not in SHORTENED)
+        free = width - 2 - fixed - GAP * (len(headers) - 1)
+        model = max(SHORTEST, min(widest["model"], max(free - widest["tasks"], free // 3)))
+        longest = {"model": model, "tasks": max(SHORTEST, free - model)}
         table = plain_table()
-        for header in HEADERS:
+        for header in headers:
             table.add_column(header, justify="right" if header in COUNTS else "left", no_wrap=True)
         for row, cell in zip(rows, cells, strict=True):
             is_fine = row.status == "finished" and not row.n_failed
-            shown = [_shortened(cell[name], longest[name]) if name in longest else cell[name] for name in HEADERS]
-            table.add_row(*(Text(text, style=_style(name, is_fine)) for name, text in zip(HEADERS, shown, strict=True)))
+            shown = [_shortened(cell[name], longest[name]) if name in longest else cell[name] for name in headers]
+            table.add_row(*(Text(text, style=_style(name, is_fine)) for name, text in zip(headers, shown, strict=True)))
         return Padding(table, (0, 1))
 
     return Sized(laid_out)
@@ -49,7 +50,7 @@ def _cells(row: RunRow) -> dict[str, str]:
         "model": short_model_name(row.model),
         "tasks": ", ".join(_asked_for(row)),
         "n-shot": "–".join(str(each) for each in dict.fromkeys((*shots[:1], *shots[-1:]))),
-        "samples": f"{row.n_samples:,}",
+        "n": f"{row.n_samples:,}",
         "limit": "" if limit is None else f"{limit:.0%}" if limit < 1 else f"{int(limit):,}",
         "status": _state(row) + failed,
         "when": row.updated_at[5:16].replace("T", " "),

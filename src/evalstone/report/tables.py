@@ -58,7 +58,7 @@ def run_table(views: Sequence[RunView], *, unfold: bool = False, details: bool =
         if len(views) > 1:
             return Group(*above, side_by_side(rows, views, width), *notes)
         parts: list[RenderableType] = [heading(views[0]), *above, *([_one_run(rows, width)] if rows else [])]
-        return Group(*parts, *(detail_tables(rows) if details else []), *notes)
+        return Group(*parts, *detail_tables(rows, details=details), *notes)
 
     return Sized(laid_out)
 
