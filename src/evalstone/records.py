@@ -7,7 +7,7 @@ a model answers each ask, each repeat, with one output; outputs become scores; a
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -205,6 +205,61 @@ class Score:
 # ------------------------------------------------------------------------------------------- a run
 
 
+FIRST_FIELDS: Mapping[str, frozenset[str]] = {
+    "RunPlan": frozenset(
+        [
+            "model",
+            "profile",
+            "tasks",
+            "seed",
+            "limit",
+            "apply_chat_template",
+            "fewshot_as_multiturn",
+            "system_instruction",
+            "too_long",
+            "environment",
+            "extra",
+        ]
+    ),
+    "ModelIdentity": frozenset(
+        [
+            "name",
+            "kind",
+            "content_hash",
+            "tokenizer_hash",
+            "template_hash",
+            "dtype",
+            "numerics",
+            "max_length",
+            "n_parameters",
+            "revision",
+            "options",
+        ]
+    ),
+    "TaskPlan": frozenset(
+        ["name", "version", "spec_hash", "dataset_hash", "num_fewshot", "n_samples", "sample_indices", "generation"]
+    ),
+}
+"""The fields of plans that are written, and hashed, whatever their value. Never add to them: see `plan_content`."""
+
+
+def plan_content(record: "RunPlan | ModelIdentity | TaskPlan") -> dict[str, JsonValue]:
+    """Return a plan, or a part of one, as it is stored and hashed.
+
+    A field that was added later is left out where it has its default, so that plans which do not use it keep their
+    key. Fields that this version does not know are written back as they were read; a version that knows them wrote
+    them only because they differ from their default, so the key comes out the same here.
+    """
+    first = FIRST_FIELDS[type(record).__name__]
+    content: dict[str, JsonValue] = {}
+    for each in fields(record):
+        value = getattr(record, each.name)
+        if each.name == "unknown" or (each.name not in first and value == each.default):
+            continue
+        content[each.name] = value
+    return {**content, **dict(record.unknown)}
+
+
 @dataclass(frozen=True, slots=True)
 class ModelIdentity:
     """Which model answers, by content. Everything here that can change an answer is part of the run key."""
@@ -220,6 +275,7 @@ class ModelIdentity:
     n_parameters: int | None = None
     revision: str | None = None
     options: tuple[tuple[str, JsonValue], ...] = ()  # arguments that can change an answer
+    unknown: tuple[tuple[str, JsonValue], ...] = ()  # fields of a later version
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +290,7 @@ class TaskPlan:
     n_samples: int
     sample_indices: tuple[int, ...] | None = None  # only these rows, by position
     generation: JsonValue = None  # effective generation settings, where the task writes
+    unknown: tuple[tuple[str, JsonValue], ...] = ()  # fields of a later version
 
 
 AUDIT = "audit"  # the name in `RunPlan.extra` under which an audit has its settings
@@ -254,6 +311,7 @@ class RunPlan:
     too_long: str = "cut"  # cut | error
     environment: JsonValue = None  # only with --strict-env
     extra: tuple[tuple[str, JsonValue], ...] = ()  # gen_kwargs, prompt preset, ...
+    unknown: tuple[tuple[str, JsonValue], ...] = ()  # fields of a later version
 
     @property
     def audit(self) -> str | None:
@@ -264,10 +322,15 @@ class RunPlan:
     @property
     def key(self) -> str:
         """The run key. `name` is for people and no part of it."""
-        content = asdict(self)
-        content["model"].pop("name")
-        content["model"].pop("n_parameters")
-        return content_hash(content)
+        content = self.content
+        model = {name: value for name, value in content["model"].items() if name not in ("name", "n_parameters")}
+        return content_hash({**content, "model": model})
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The plan as it is stored: plain lists, dictionaries and values, without later fields at their default."""
+        parts = {"model": plan_content(self.model), "tasks": [plan_content(task) for task in self.tasks]}
+        return {**plan_content(self), **parts}
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ def compare_with_copy(run: Run, again: Run) -> Reproduction:
         tally.add(first[place], second[place])
     return Reproduction(
         run_id=run.id,
-        plan=tuple(_differences("", asdict(run.row.plan), asdict(again.row.plan))),
+        plan=tuple(_differences("", run.row.plan.content, again.row.plan.content)),
         environment=tuple(_differences("", _facts(run), _facts(again))),
         n_samples=len(first.keys() & second.keys()),
         n_missing=len(first.keys() ^ second.keys()),

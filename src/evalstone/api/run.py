@@ -38,7 +38,7 @@ class Run:
 
     def configuration(self) -> dict[str, JsonValue]:
         """Return the plan: everything that decides this run's answers."""
-        return asdict(self.row.plan)
+        return self.row.plan.content
 
     def attempts(self) -> list[dict[str, JsonValue]]:
         """Return each time it was worked on: when, where, with which versions, and how it ended."""
@@ -194,7 +194,7 @@ class Run:
             "run_key": row.plan.key,
             "status": row.status,
             "model": row.model,
-            "plan": asdict(row.plan),
+            "plan": row.plan.content,
             "estimates": [asdict(estimate) for estimate in self.estimates],
             "rescored": list(row.extra.get("rescored", ())),
             "answers": answers_to_json(self.answers),

@@ -1,0 +1,58 @@
+"""A run's key stays the same while plans grow, and a plan of a later version is read without losing anything."""
+
+import dataclasses
+import json
+
+import pytest
+
+from evalstone import records
+from evalstone.records import FIRST_FIELDS, ModelIdentity, RunPlan, TaskPlan, plan_content
+from evalstone.store.plan_json import plan_from_json, plan_to_json
+
+GOLDEN = "sha256:eedef5ff42f04f0f681679d3da26f965e1017347cce1849a47d0d2065b2cb6e9"
+MODEL = ModelIdentity(
+    "a/model", "hf", "sha256:1", "sha256:2", None, "float32", "float32", 2048, 10, None, (("a", [1]),)
+)
+TASK = TaskPlan("t", "1", "spec", "data", 5, 10, (1, 2, 3), {"until": ["\n"]})
+PLAN = RunPlan(MODEL, "lm-eval-0.4.13", (TASK,), limit=0.5, extra=(("gen_kwargs", {"temperature": 0.5}),))
+
+
+def test_the_key_of_a_plan_is_pinned() -> None:
+    """A change of this value would lose every stored run."""
+    assert PLAN.key == GOLDEN
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LaterPlan(RunPlan):
+    """A plan of a later version, with a field more."""
+
+    judge: str | None = None
+
+
+def test_a_later_field_counts_only_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A field added to plans changes no key while it has its default."""
+    monkeypatch.setattr(records, "FIRST_FIELDS", {**FIRST_FIELDS, "LaterPlan": FIRST_FIELDS["RunPlan"]})
+    own = {each.name: getattr(PLAN, each.name) for each in dataclasses.fields(PLAN)}
+    assert LaterPlan(**own).key == PLAN.key
+    assert LaterPlan(**own, judge="x").key != PLAN.key
+    assert "judge" not in LaterPlan(**own).content
+
+
+def test_fields_of_a_later_version_are_kept() -> None:
+    """What this version does not know is read, hashed and written back, in the plan, its model and its tasks."""
+    content = json.loads(plan_to_json(PLAN))
+    content["judge"] = "x"
+    content["model"]["parts"] = [1, 2]
+    content["tasks"][0]["visibility"] = "hidden"
+    plan = plan_from_json(json.dumps(content))
+    assert plan.key != PLAN.key
+    assert json.loads(plan_to_json(plan)) == content
+    assert plan_from_json(plan_to_json(plan)).key == plan.key
+
+
+def test_the_first_fields_are_those_that_have_no_default_to_leave_out() -> None:
+    """A field that is not among the first ones has a default, or plans without it could not be read."""
+    for record in (RunPlan, ModelIdentity, TaskPlan):
+        for each in dataclasses.fields(record):
+            assert each.name in FIRST_FIELDS[record.__name__] or each.default is not dataclasses.MISSING
+    assert set(plan_content(TASK)) == FIRST_FIELDS["TaskPlan"]
