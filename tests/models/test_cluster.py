@@ -132,14 +132,18 @@ class TwoNodes:
         self.process.stdin.write("lose one\n")
         self.process.stdin.flush()
 
-    def workers(self) -> list[psutil.Process]:
-        """Return the processes on the nodes that are workers of ours."""
+    def processes(self, name: str) -> list[psutil.Process]:
+        """Return the processes on the nodes whose program is called so."""
         found = []
         for child in psutil.Process(self.process.pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess):
-                if child.cmdline() and "ClusterWorker" in child.cmdline()[0]:
+                if child.cmdline() and name in Path(child.cmdline()[0]).name:
                     found.append(child)
         return found
+
+    def workers(self) -> list[psutil.Process]:
+        """Return the processes on the nodes that are workers of ours."""
+        return self.processes("ClusterWorker")
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +157,9 @@ def two_nodes() -> Iterator[TwoNodes]:
         if not address and process.wait() == TOO_BUSY:
             pytest.skip(f"Ray did not start in {TRIES} times 30 s: this machine is too busy")
         assert address, "the cluster did not start"
-        yield TwoNodes(process, address)
+        nodes = TwoNodes(process, address)
+        assert len(nodes.processes("raylet")) == 2  # with more, the node that is killed may host no worker
+        yield nodes
         family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
         process.communicate(timeout=60)
         _, left = psutil.wait_procs(family, timeout=30)
