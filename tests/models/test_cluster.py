@@ -152,17 +152,19 @@ def two_nodes() -> Iterator[TwoNodes]:
     with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
         command = [sys.executable, "-m", "tests.models.cluster_of_two", folder]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        address = process.stdout.readline().strip()
-        if not address and process.wait() == TOO_BUSY:
-            pytest.skip(f"Ray did not start in {TRIES} times 30 s: this machine is too busy")
-        assert address, "the cluster did not start"
-        nodes = TwoNodes(process, address)
-        assert len(nodes.processes("raylet")) == 2  # with more, the node that is killed may host no worker
-        yield nodes
-        family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
-        process.communicate(timeout=60)
-        _, left = psutil.wait_procs(family, timeout=30)
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            if not address and process.wait() == TOO_BUSY:
+                pytest.skip(f"Ray did not start in {TRIES} times 30 s: this machine is too busy")
+            nodes = TwoNodes(process, address)
+            assert address, "the cluster did not start"
+            assert len(nodes.processes("raylet")) == 2  # with more, the node that is killed may host no worker
+            yield nodes
+        finally:
+            family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+            process.communicate(timeout=60)
+            _, left = psutil.wait_procs(family, timeout=30)
         assert not left, left
 
 
