@@ -5,14 +5,17 @@ BIN := $(VENV)/bin
 TORCH := torch==2.13.0
 STAMP := $(VENV)/.evalstone-demo
 DEV_STAMP := $(VENV)/.evalstone-dev
+SLOW_STAMP := $(VENV)/.evalstone-slow
 # pytest-xdist workers; the engine's own threads are held to one in each
 JOBS ?= 2
+PYTEST = EVALSTONE_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
 
-.PHONY: help demo test lint format bench bench-gpu docs clean
+.PHONY: help demo test test-slow lint format bench bench-gpu docs clean
 
 help:
 	@echo "make demo    set up .venv, then evaluate two small models that come with the package"
 	@echo "make test    set up .venv, then run the tests"
+	@echo "make test-slow   the tests that take longest or need PostgreSQL, Ray or a browser"
 	@echo "make lint    style and types"
 	@echo "make bench   speed beside lm-evaluation-harness (QUICK=1: under ten minutes)"
 	@echo "make bench-gpu   the same on a GPU, for a model of 1.2 billion parameters"
@@ -40,7 +43,14 @@ demo: $(STAMP)
 	$(BIN)/evalstone demo
 
 test: $(DEV_STAMP)
-	EVALSTONE_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
+	$(PYTEST) -m "not slow"
+
+# tests of what cannot be had here (Ray, PostgreSQL, a browser) are skipped with the reason
+test-slow: $(DEV_STAMP)
+	@test $(SLOW_STAMP) -nt pyproject.toml \
+	  || { $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[cluster]" && touch $(SLOW_STAMP); } \
+	  || echo "Ray could not be installed: its tests are skipped"
+	$(PYTEST) -m slow
 
 lint: $(DEV_STAMP)
 	$(BIN)/ruff check .

@@ -12,6 +12,7 @@ from evalstone.errors import UsageError
 from tests.conftest import ROOT
 
 
+@pytest.mark.slow
 @pytest.mark.oracle
 @pytest.mark.parametrize("model", ["evalstone", "hf"])
 def test_lm_eval_runs_on_the_data_of_the_variable(shared_dir: Path, tmp_path: Path, model: str) -> None:

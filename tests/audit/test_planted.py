@@ -68,6 +68,7 @@ def audited(copies: int) -> OrderTest:
     return order_test(Likelihoods(trained(items, copies)), items, SETTINGS, "planted")
 
 
+@pytest.mark.slow
 def test_planted_copies_are_seen_by_a_transformer() -> None:
     """Without a copy p is unremarkable; it falls with the number of copies, and the shuffled control sees none."""
     none, one, four = audited(0), audited(1), audited(4)

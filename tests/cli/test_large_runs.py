@@ -32,7 +32,10 @@ peak = re.search(r"VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())
 print(json.dumps({"code": code, "n_queries": len(queries), "peak_kib": int(peak[1])}), file=sys.stderr)
 """
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from Linux's /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from Linux's /proc"),
+]
 
 
 def store_run(store: Store, name: str, n_samples: int) -> None:

@@ -48,6 +48,7 @@ def test_the_same_seed_gives_the_same_text() -> None:
     assert first != list(write_documents(300, seed=SEED + 1))
 
 
+@pytest.mark.slow
 def test_no_fact_that_is_only_told_is_ever_asked() -> None:
     """No question about a fact of the test rows occurs in the training text, in either wording."""
     world = build_world()

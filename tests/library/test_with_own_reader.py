@@ -59,6 +59,7 @@ def test_tasks_run_on_the_fixture_rows() -> None:
         ask_and_score(task, FIXTURES)
 
 
+@pytest.mark.slow
 def test_every_other_task_runs_on_real_rows(shared_dir: Path) -> None:
     """All other tasks are asked and scored on the real rows beside the repository."""
     for task in tasks(with_fixtures=False):

@@ -80,7 +80,7 @@ def main() -> None:
         assert isinstance(pool, EnginePool)
         while len(pool._links.workers) == 2:
             found = answers(model.answer(requests()))
-        tell({"answers": found})
+        tell({"answers": found, **model.describe()})
     endless = GenerationSettings(max_tokens=40, do_sample=True, temperature=2.0, repeats=20000)
     for _ in model.answer([Request("endless", 0, "", ("Once",), (GenerateAsk(0, endless),))]):
         tell("busy")

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+from pathlib import Path
 from typing import Any
 
 TRIES = 2
@@ -32,28 +33,40 @@ def node_options() -> dict[str, Any]:
     return {"num_cpus": 1, "num_gpus": 0, "object_store_memory": 80 * 2**20, "include_log_monitor": False, **ports}
 
 
-def added(cluster: Any, options: dict[str, Any]) -> Any:
-    """Return a new node; Ray gives one 30 s to start, which a machine with other work may need more than once."""
+def started(folder: str) -> tuple[Any, Any]:
+    """Return a cluster of exactly two nodes, and the second one.
+
+    Ray gives a node 30 s to start, which may not be enough on a busy machine. An attempt that fails is given up as a
+    whole: Ray raises after the node's processes are running, so retrying that node alone would add a third one.
+    """
+    from ray.cluster_utils import Cluster
+
     for _ in range(TRIES):
+        cluster = Cluster()
         try:
-            return cluster.add_node(**node_options(), **options)
+            cluster.add_node(include_dashboard=False, no_monitor=True, temp_dir=folder, **node_options())
+            second = cluster.add_node(**node_options())
+            n_nodes = sum(node["Alive"] for node in cluster.global_state.node_table())
+            if n_nodes != 2:
+                raise RuntimeError(f"the cluster has {n_nodes} nodes, expected 2")  # noqa: TRY301
         except Exception as error:  # noqa: BLE001 - Ray raises no narrower one
             print(error, file=sys.stderr)  # noqa: T201
+            cluster.shutdown()
+        else:
+            return cluster, second
     raise SystemExit(TOO_BUSY)
 
 
 def main() -> None:
     """Start the cluster, and keep it until standard input ends."""
-    os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_enable_metrics_collection="0")
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster()
+    folder = sys.argv[1]
+    os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_enable_metrics_collection="0", RAY_TMPDIR=folder)
+    (Path(folder) / "ray").mkdir()  # Ray writes the cluster's address there, and does not make the folder itself
     signal.signal(signal.SIGALRM, lambda *_: sys.exit(TOO_BUSY))
     signal.alarm(START_SECONDS)
+    cluster, second = started(folder)
+    signal.alarm(0)
     try:
-        added(cluster, {"include_dashboard": False, "no_monitor": True, "temp_dir": sys.argv[1]})
-        second = added(cluster, {})
-        signal.alarm(0)
         print(cluster.address, flush=True)  # noqa: T201 - the test reads it
         if sys.stdin.readline():
             cluster.remove_node(second, allow_graceful=False)

@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from evalstone.errors import MissingExtra, ModelUnavailable, UsageError
 from evalstone.models import cluster
 from evalstone.models.arguments import LocalArguments
 from evalstone.models.cluster import Node, join, seats
+from evalstone.models.cluster_links import SILENT_SECONDS
 from evalstone.models.cluster_worker import PlacedModel
 from evalstone.models.create import create_model
 from evalstone.models.local import LocalModel
@@ -116,27 +119,53 @@ def test_a_loaded_model_has_no_cluster() -> None:
         LocalModel.from_loaded(object(), object(), cluster="auto")
 
 
+@dataclass(frozen=True)
+class TwoNodes:
+    """A cluster of two nodes with one processor each."""
+
+    process: subprocess.Popen[str]
+    address: str
+
+    def lose_one(self) -> None:
+        """Kill the second node's processes."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("lose one\n")
+        self.process.stdin.flush()
+
+    def processes(self, name: str) -> list[psutil.Process]:
+        """Return the processes on the nodes whose program is called so."""
+        found = []
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                if child.cmdline() and name in Path(child.cmdline()[0]).name:
+                    found.append(child)
+        return found
+
+    def workers(self) -> list[psutil.Process]:
+        """Return the processes on the nodes that are workers of ours."""
+        return self.processes("ClusterWorker")
+
+
 @pytest.fixture(scope="module")
-def two_nodes() -> Iterator[subprocess.Popen[str]]:
-    """Yield the process of a cluster of two nodes; nothing of it is left afterwards."""
+def two_nodes() -> Iterator[TwoNodes]:
+    """Yield a cluster of two nodes; nothing of it is left afterwards."""
     with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
         command = [sys.executable, "-m", "tests.models.cluster_of_two", folder]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        yield process
-        family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
-        process.communicate(timeout=60)
-        _, left = psutil.wait_procs(family, timeout=30)
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            if not address and process.wait() == TOO_BUSY:
+                pytest.skip(f"Ray did not start in {TRIES} times 30 s: this machine is too busy")
+            nodes = TwoNodes(process, address)
+            assert address, "the cluster did not start"
+            assert len(nodes.processes("raylet")) == 2  # with more, the node that is killed may host no worker
+            yield nodes
+        finally:
+            family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+            process.communicate(timeout=60)
+            _, left = psutil.wait_procs(family, timeout=30)
         assert not left, left
-
-
-def cluster_workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """Return the processes of a cluster that are workers of ours."""
-    found = []
-    for child in psutil.Process(process.pid).children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
-            if child.cmdline() and "ClusterWorker" in child.cmdline()[0]:
-                found.append(child)
-    return found
 
 
 @contextmanager
@@ -174,37 +203,73 @@ def assert_same(found: dict[str, Any], alone: dict[str, Any]) -> None:
         assert found[key][0] == (None if nats is None else pytest.approx(nats, abs=1e-4, rel=1e-6))
 
 
-def assert_ended_with(driver: subprocess.Popen[str], process: subprocess.Popen[str], kind: int, n_workers: int) -> None:
-    """End a driver that is answering, and look for its workers."""
+def assert_ended_with(driver: subprocess.Popen[str], nodes: TwoNodes, kind: int, n_workers: int) -> None:
+    """End a driver that is answering, and check that its workers, each on a node of its own, end too."""
     assert said(driver) == "busy"
-    workers = cluster_workers(process)
-    assert len(workers) == n_workers
+    workers = nodes.workers()
+    assert len({worker.ppid() for worker in workers}) == len(workers) == n_workers
     driver.send_signal(kind)
     driver.wait(timeout=30)
     _, left = psutil.wait_procs(workers, timeout=30)
     assert not left
 
 
+def assert_noticed(driver: subprocess.Popen[str], alone: dict[str, Any], seconds: float) -> None:
+    """Wait until a driver has lost one of its two workers; check how long that took, its answers and its count."""
+    started = time.monotonic()
+    after = said(driver)
+    assert time.monotonic() - started < seconds
+    assert_same(after["answers"], alone)
+    assert after["n_workers"] == 1
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of a small model."""
+    return Path(shutil.copytree(MODEL, tmp_path_factory.mktemp("cluster") / "model"))
+
+
+@pytest.fixture(scope="module")
+def alone(model_folder: Path) -> dict[str, Any]:
+    """Return what one process answers."""
+    return answers(create_model("hf", {"pretrained": str(model_folder), "dtype": "float32"}).answer(requests()))
+
+
 @needs_ray
 @pytest.mark.slow
-def test_a_cluster_gives_what_one_process_gives(two_nodes: subprocess.Popen[str], tmp_path: Path) -> None:
-    """On two nodes, and when one is lost, answers are those of one process, and no worker outlives its driver."""
-    assert two_nodes.stdin is not None
-    assert two_nodes.stdout is not None
-    model_folder = Path(shutil.copytree(MODEL, tmp_path / "model"))
-    alone = answers(create_model("hf", {"pretrained": str(model_folder), "dtype": "float32"}).answer(requests()))
-    address = two_nodes.stdout.readline().strip()
-    if not address and two_nodes.wait() == TOO_BUSY:
-        pytest.skip(f"Ray did not start in {TRIES} times 30 s: this machine is too busy")
-    with driven(address, model_folder, "keep") as driver:
+def test_a_cluster_gives_what_one_process_gives(two_nodes: TwoNodes, model_folder: Path, alone: dict[str, Any]) -> None:
+    """On two nodes answers are those of one process, and no worker outlives its driver."""
+    with driven(two_nodes.address, model_folder, "keep") as driver:
         assert re.match(r"on node [\d.]+: .* holds another model than the driver's", said(driver))
         first = said(driver)
         assert_same(first["answers"], alone)
         assert (first["n_workers"], first["n_threads"]) == (2, 1)
         assert_ended_with(driver, two_nodes, signal.SIGINT, 2)
-    with driven(address, model_folder, "lose") as driver:
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "seconds"), [(signal.SIGKILL, 30.0), (signal.SIGSTOP, SILENT_SECONDS + 30.0)])
+def test_a_worker_that_is_lost_is_noticed(
+    two_nodes: TwoNodes, model_folder: Path, alone: dict[str, Any], kind: int, seconds: float
+) -> None:
+    """When a worker's process ends or stops, the other gives its answers, it is not counted, and it does not go on."""
+    with driven(two_nodes.address, model_folder, "lose") as driver:
         assert_same(said(driver)["answers"], alone)
-        two_nodes.stdin.write("lose one\n")
-        two_nodes.stdin.flush()
+        lost, _ = two_nodes.workers()
+        lost.send_signal(kind)
+        assert_noticed(driver, alone, seconds)
+        _, left = psutil.wait_procs([lost], timeout=30)
+        assert not left
+        assert_ended_with(driver, two_nodes, signal.SIGINT, 1)
+
+
+@needs_ray
+@pytest.mark.slow
+def test_a_node_that_is_lost_is_noticed(two_nodes: TwoNodes, model_folder: Path, alone: dict[str, Any]) -> None:
+    """When a node dies, the other one gives its answers, its worker is not counted, and no worker outlives a kill."""
+    with driven(two_nodes.address, model_folder, "lose") as driver:
         assert_same(said(driver)["answers"], alone)
+        two_nodes.lose_one()
+        assert_noticed(driver, alone, 30.0)
         assert_ended_with(driver, two_nodes, signal.SIGKILL, 1)

@@ -19,7 +19,7 @@ pytest.importorskip("tenacity")  # lm-eval's client needs it
 from tests.models.openai_server import TestServer, serving
 from tests.parity.oracle import lm_evals_answers
 
-pytestmark = pytest.mark.oracle
+pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 CASES = (  # task, shots, samples; five shots of arc_challenge are longer than the model, so they are cut
     ("arc_easy", 0, 6),

@@ -24,6 +24,7 @@ metric_list:
 SAMPLES = 300
 
 
+@pytest.mark.slow
 def test_the_larger_model_is_better_and_it_shows(shared_dir: Path, tmp_path: Path) -> None:
     """On real stories, through a task file of ten lines, 3.3 M parameters beat 0.26 M significantly."""
     (tmp_path / "next_sentence.yaml").write_text(TASK)

@@ -212,6 +212,7 @@ def test_the_ending_decides_the_format(one: ReportContents, tmp_path: Path) -> N
         write_document(tmp_path / "report.docx", one)
 
 
+@pytest.mark.slow
 def test_a_pdf_is_printed_where_there_is_a_browser(one: ReportContents, tmp_path: Path) -> None:
     """The PDF is one, and holds more than an empty page."""
     if find_browser() is None:

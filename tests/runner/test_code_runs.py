@@ -67,6 +67,7 @@ def needs_sandbox() -> None:
         pytest.skip(f"no sandbox here: {why}")
 
 
+@pytest.mark.slow
 def test_the_canonical_solutions_of_humaneval_all_pass(shared_dir: Path) -> None:
     """All 164 of the authors' solutions pass their tests in the sandbox: pass@1 is exactly 1."""
     needs_sandbox()

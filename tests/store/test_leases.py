@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -264,3 +265,22 @@ def test_a_lease_that_cannot_be_is_refused(value: str, monkeypatch: pytest.Monke
     monkeypatch.setenv("EVALSTONE_LEASE_SECONDS", value)
     with pytest.raises(UsageError, match=f"EVALSTONE_LEASE_SECONDS is '{value}'; expected a number of seconds from 1"):
         settings.lease_seconds()
+
+
+class LateThread(threading.Thread):
+    """A thread that a busy machine lets run late."""
+
+    def run(self) -> None:
+        """Run after half a second."""
+        time.sleep(0.5)
+        super().run()
+
+
+def test_closing_does_not_wait_for_the_next_renewal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that ends before the renewing thread is waiting lets the store close at once."""
+    with Store.open(str(path)) as store:
+        monkeypatch.setattr(threading, "Thread", LateThread)
+        run = store.open_run(examples.plan(), facts={})
+        store.close_run(run.run_id, run.attempt_id, "interrupted")
+        started = time.monotonic()
+    assert time.monotonic() - started < 5  # the next renewal would be due after 20 s

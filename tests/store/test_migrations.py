@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, MetaData, create_engine, inspect, select, text
 
 from evalstone.errors import RunBusy, StoreError
 from evalstone.store import Store, migrate
@@ -38,6 +39,22 @@ def test_the_migrations_make_the_schema(store: Store) -> None:
         assert compare_metadata(context, metadata) == []
 
 
+def heads() -> list[str]:
+    """Return the revisions that no other script follows."""
+    return list(ScriptDirectory.from_config(migrate._configuration()).get_heads())
+
+
+def test_there_is_one_head() -> None:
+    """Two migrations that follow the same one, as two branches may add them, would leave Alembic no way to HEAD."""
+    assert heads() == [HEAD]
+
+
+def test_a_second_head_would_be_seen(next_revision: Path) -> None:
+    """A script that follows an earlier revision than the last is a head of its own."""
+    next_revision.write_text(NEXT_REVISION.format(then="pass").replace('"0002", None', '"0001", None'))
+    assert sorted(heads()) == ["0002", "0003"]
+
+
 def test_the_head_in_the_schema_is_the_last_migration() -> None:
     """The version that opening compares with is that of the newest script, and numbers go up."""
     known = migrate.known_versions()
@@ -45,12 +62,49 @@ def test_the_head_in_the_schema_is_the_last_migration() -> None:
     assert known == sorted(set(known))
 
 
-def test_a_store_of_the_first_revision_is_read(path: Path) -> None:
-    """A store that the first version wrote (kept as SQL) opens, agrees with its hashes, and its run is complete."""
-    with sqlite3.connect(path) as connection:
+@pytest.fixture
+def first_revision(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the URL of a store as the first revision wrote it (kept as SQL), on either database."""
+    file = tmp_path / "store.sqlite"
+    with sqlite3.connect(file) as connection:
         connection.executescript(FIRST_REVISION.read_text(encoding="utf-8"))
     connection.close()
-    with Store.open(str(path)) as store:
+    if url.startswith("postgresql"):
+        with monkeypatch.context() as earlier:
+            earlier.setattr(migrate, "TARGET", "0001")
+            earlier.setattr(migrate, "HEAD", "0001")
+            Store.open(url).close()
+        copy_rows(str(file), url)
+    return url
+
+
+def engine_of(url: str) -> Engine:
+    """Return SQLAlchemy's engine for a store's URL."""
+    is_server = url.startswith("postgresql://")
+    return create_engine(url.replace("postgresql://", "postgresql+psycopg://") if is_server else f"sqlite:///{url}")
+
+
+def copy_rows(source: str, target: str) -> None:
+    """Copy the rows of all tables of one database to the tables of the same names of another."""
+    there, here = engine_of(source), engine_of(target)
+    tables = MetaData()
+    tables.reflect(here)
+    with there.connect() as old, here.begin() as new:
+        for table in tables.sorted_tables:
+            if table.name != VERSION_TABLE:
+                rows = old.execute(select(table)).mappings().all()
+                if rows:
+                    new.execute(table.insert(), [dict(row) for row in rows])
+    there.dispose()
+    here.dispose()
+
+
+def test_a_store_of_the_first_revision_is_read(first_revision: str) -> None:
+    """A store that the first version wrote opens, agrees with its hashes, and its run is complete, on either one."""
+    with Store.open(first_revision) as store:
+        with store._database.reading() as connection:
+            context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+            assert (migrate.version_of(connection), compare_metadata(context, metadata)) == (HEAD, [])
         assert store.verify() == []
         plan = examples.plan(("letters", "words"), n_samples=3)
         run = store.open_run(plan, facts={})
@@ -61,14 +115,14 @@ def test_a_store_of_the_first_revision_is_read(path: Path) -> None:
         assert found == examples.outputs_for(examples.requests("words", 3)[2])
 
 
-def test_a_run_that_the_first_revision_left_running_goes_on(path: Path) -> None:
+def test_a_run_that_the_first_revision_left_running_goes_on(first_revision: str) -> None:
     """A run without a lease, from before there were leases, is nobody's: the next writer takes the first one."""
-    with sqlite3.connect(path) as connection:
-        connection.executescript(FIRST_REVISION.read_text(encoding="utf-8"))
-        connection.execute("UPDATE runs SET status = 'running', seal = NULL")
-        connection.execute("UPDATE attempts SET status = 'running', ended_at = NULL")
-    connection.close()
-    with Store.open(str(path)) as store, Store.open(str(path)) as other:
+    engine = engine_of(first_revision)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE runs SET status = 'running', seal = NULL"))
+        connection.execute(text("UPDATE attempts SET status = 'running', ended_at = NULL"))
+    engine.dispose()
+    with Store.open(first_revision) as store, Store.open(first_revision) as other:
         assert store.run("last").status == "interrupted"
         run = store.open_run(examples.plan(("letters", "words"), n_samples=3), facts={})
         assert store.run("last").status == "running"

@@ -66,12 +66,12 @@ def test_what_is_right_is_left_out_before_it_is_read(store: Store) -> None:
     assert left("bleu") == list(range(8))
 
 
-def test_reading_half_of_the_samples_holds_nothing_open(file_store: Store) -> None:
+def test_reading_half_of_the_samples_holds_nothing_open(store: Store) -> None:
     """A reader that stops half-way keeps nobody from writing or removing."""
-    run_id = examples.fill(file_store, examples.plan(n_samples=results.PAGE + 50))
-    pages = file_store.samples(run_id, "letters")
+    run_id = examples.fill(store, examples.plan(n_samples=results.PAGE + 50))
+    pages = store.samples(run_id, "letters")
     next(pages)
-    file_store.remove(run_id)
+    store.remove(run_id)
     assert len(list(pages)) == results.PAGE - 1
 
 

@@ -116,15 +116,15 @@ def test_a_retried_answer_takes_the_place_of_the_failed_one(store: Store) -> Non
     assert store.verify() == []
 
 
-def test_scores_gathered_before_a_replaced_output_go_too(file_store: Store) -> None:
+def test_scores_gathered_before_a_replaced_output_go_too(store: Store) -> None:
     """Also inside one batch, a score never outlives the output it was made from."""
-    run = file_store.open_run(examples.plan(), facts={})
+    run = store.open_run(examples.plan(), facts={})
     asked = examples.requests()[:1]
-    file_store.add_requests(run.run_id, asked)
-    file_store.add(run.run_id, 1, examples.outputs_for(asked[0]))
-    file_store.add_scores(run.run_id, examples.scores_for(asked[0]), examples.SCORING)
-    file_store.add(run.run_id, 1, examples.outputs_for(asked[0])[:1])
-    assert list(file_store.scores(run.run_id)) == []
+    store.add_requests(run.run_id, asked)
+    store.add(run.run_id, 1, examples.outputs_for(asked[0]))
+    store.add_scores(run.run_id, examples.scores_for(asked[0]), examples.SCORING)
+    store.add(run.run_id, 1, examples.outputs_for(asked[0])[:1])
+    assert list(store.scores(run.run_id)) == []
 
 
 def test_a_changed_request_is_asked_anew(store: Store) -> None:
@@ -215,16 +215,16 @@ def test_scoring_again_adds_rows_and_changes_none(store: Store) -> None:
     assert list(store.scores(run_id)) == before
 
 
-def test_two_scorings_in_one_batch_keep_apart(file_store: Store) -> None:
+def test_two_scorings_in_one_batch_keep_apart(store: Store) -> None:
     """Scores of two scorings that are written together are both stored, the last one current."""
-    run_id = examples.fill(file_store, examples.plan(), finish=False)
+    run_id = examples.fill(store, examples.plan(), finish=False)
     scores = [Score("letters/1/0", "acc", value) for value in (0.1, 0.2, 0.3)]
-    file_store.add_scores(run_id, scores[:1], examples.OTHER_SCORING)
-    file_store.add_scores(run_id, scores[1:2], "third")
-    file_store.add_scores(run_id, scores[2:], examples.OTHER_SCORING)
-    current = [row.value for row in file_store.scores(run_id) if row.metric == "acc"]
+    store.add_scores(run_id, scores[:1], examples.OTHER_SCORING)
+    store.add_scores(run_id, scores[1:2], "third")
+    store.add_scores(run_id, scores[2:], examples.OTHER_SCORING)
+    current = [row.value for row in store.scores(run_id) if row.metric == "acc"]
     assert current == [0.3]
-    assert file_store.verify() == []
+    assert store.verify() == []
 
 
 def test_outputs_need_their_request(store: Store) -> None:

@@ -102,32 +102,32 @@ def test_an_ambiguous_beginning_names_the_candidates(store: Store) -> None:
     assert len(caught.value.nearest) >= 2
 
 
-def test_short_ids_tell_runs_apart(file_store: Store) -> None:
+def test_short_ids_tell_runs_apart(store: Store) -> None:
     """A short id is as long as it must be so that no other run begins so."""
     from evalstone.store.run_list import _with_short_ids
     from evalstone.store.runs import change_row
     from evalstone.store.schema import runs
 
     for content in "ab":
-        file_store.open_run(examples.plan(content=content), facts={})
-    with file_store._database.writing() as connection:
+        store.open_run(examples.plan(content=content), facts={})
+    with store._database.writing() as connection:
         for row, run_id in zip(connection.execute(runs.select()).all(), ("aaaaaaaaaa11", "aaaaaaaaaa12"), strict=True):
             change_row(connection, runs, row, run_id=run_id)
-    with file_store._database.reading() as connection:
+    with store._database.reading() as connection:
         listed = _with_short_ids(connection)
         assert sorted(short for _, short in listed) == ["aaaaaaaaaa11", "aaaaaaaaaa12"]
         assert _find(listed, "aaaaaaaaaa12")[0].run_id == "aaaaaaaaaa12"
 
 
-def test_a_killed_run_is_interrupted(path: Path) -> None:
+def test_a_killed_run_is_interrupted(url: str) -> None:
     """A run whose process is gone is shown as interrupted though nobody could write that down."""
     program = (
         "import os, sys; from evalstone.store import Store; from tests.store import examples;"
         "s = Store.open(sys.argv[1]); s.open_run(examples.plan(), facts={}); os._exit(9)"
     )
     root = Path(__file__).parents[2]
-    assert subprocess.run([sys.executable, "-c", program, str(path)], cwd=root, check=False).returncode == 9
-    with Store.open(str(path)) as store:
+    assert subprocess.run([sys.executable, "-c", program, url], cwd=root, check=False).returncode == 9
+    with Store.open(url) as store:
         run = store.run("last")
         assert run.status == "interrupted"
         assert [attempt.status for attempt in store.attempts(run.run_id)] == ["interrupted"]

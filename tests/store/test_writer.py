@@ -5,19 +5,18 @@ import time
 from pathlib import Path
 
 import pytest
+from sqlalchemy import func, select
 
 from evalstone.errors import StoreError
 from evalstone.store import Store, write
+from evalstone.store.schema import outputs
 from tests.store import examples
 
 
-def n_outputs_in(path: Path) -> int:
+def n_outputs_in(url: str) -> int:
     """Return how many outputs another connection sees."""
-    connection = sqlite3.connect(path)
-    try:
-        return int(connection.execute("SELECT count(*) FROM outputs").fetchone()[0])
-    finally:
-        connection.close()
+    with Store.open(url, read_only=True) as other, other._database.reading() as connection:
+        return int(connection.execute(select(func.count()).select_from(outputs)).scalar_one())
 
 
 def begin(store: Store) -> str:
@@ -27,42 +26,42 @@ def begin(store: Store) -> str:
     return run.run_id
 
 
-def test_a_single_output_is_written_within_a_second(file_store: Store, path: Path) -> None:
-    """An output is in the file soon after it came, though no other follows it."""
-    run_id = begin(file_store)
-    file_store.add(run_id, 1, examples.outputs_for(examples.requests()[0])[:1])
-    assert n_outputs_in(path) == 0
+def test_a_single_output_is_written_within_a_second(store: Store, url: str) -> None:
+    """An output is in the database soon after it came, though no other follows it."""
+    run_id = begin(store)
+    store.add(run_id, 1, examples.outputs_for(examples.requests()[0])[:1])
+    assert n_outputs_in(url) == 0
     deadline = time.monotonic() + 10
-    while n_outputs_in(path) == 0 and time.monotonic() < deadline:
+    while n_outputs_in(url) == 0 and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert n_outputs_in(path) == 1
+    assert n_outputs_in(url) == 1
 
 
-def test_a_full_batch_is_written_at_once(file_store: Store, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_batch_is_written_at_once(store: Store, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch ends when it has enough rows, however quickly they came."""
     monkeypatch.setattr(write, "BATCH_ROWS", 8)
-    run_id = begin(file_store)
+    run_id = begin(store)
     for request in examples.requests()[:3]:
-        file_store.add(run_id, 1, examples.outputs_for(request))
-    assert n_outputs_in(path) == 8
+        store.add(run_id, 1, examples.outputs_for(request))
+    assert n_outputs_in(url) == 8
 
 
-def test_reading_through_the_store_sees_what_is_gathered(file_store: Store) -> None:
+def test_reading_through_the_store_sees_what_is_gathered(store: Store) -> None:
     """The driver reads its own outputs and scores at once."""
-    run_id = begin(file_store)
+    run_id = begin(store)
     request = examples.requests()[0]
-    file_store.add(run_id, 1, examples.outputs_for(request))
-    file_store.add_scores(run_id, examples.scores_for(request), examples.SCORING)
-    assert file_store.outputs_of(run_id, [request.id])[request.id] == examples.outputs_for(request)
-    assert len(list(file_store.scores(run_id))) == 2
+    store.add(run_id, 1, examples.outputs_for(request))
+    store.add_scores(run_id, examples.scores_for(request), examples.SCORING)
+    assert store.outputs_of(run_id, [request.id])[request.id] == examples.outputs_for(request)
+    assert len(list(store.scores(run_id))) == 2
 
 
-def test_closing_writes_what_is_gathered(path: Path) -> None:
+def test_closing_writes_what_is_gathered(url: str) -> None:
     """Nothing is lost at the end."""
-    with Store.open(str(path)) as store:
+    with Store.open(url) as store:
         run_id = begin(store)
         store.add(run_id, 1, examples.outputs_for(examples.requests()[0]))
-    assert n_outputs_in(path) == 4
+    assert n_outputs_in(url) == 4
 
 
 def test_a_batch_that_cannot_be_written_is_kept_and_written_later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +84,7 @@ def test_a_batch_that_cannot_be_written_is_kept_and_written_later(path: Path, mo
         assert len(store.outputs_of(run_id, [request.id])[request.id]) == 4
         assert len(list(store.scores(run_id))) == 2
         assert store.verify() == []
-    assert n_outputs_in(path) == 8
+    assert n_outputs_in(str(path)) == 8
 
 
 def test_a_failure_in_the_timer_is_raised_by_the_next_call(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,16 +104,16 @@ def test_a_failure_in_the_timer_is_raised_by_the_next_call(path: Path, monkeypat
     other.execute("COMMIT")
     other.close()
     store.close()
-    assert n_outputs_in(path) == 4
+    assert n_outputs_in(str(path)) == 4
 
 
-def test_a_run_removed_while_it_is_written_is_said_so(file_store: Store, path: Path) -> None:
+def test_a_run_removed_while_it_is_written_is_said_so(store: Store, url: str) -> None:
     """Writing to a run that another process removed is an error and brings nothing back."""
-    run_id = begin(file_store)
-    file_store.add(run_id, 1, examples.outputs_for(examples.requests()[0]))
-    with Store.open(str(path)) as other:
+    run_id = begin(store)
+    store.add(run_id, 1, examples.outputs_for(examples.requests()[0]))
+    with Store.open(url) as other:
         other.remove(run_id)
     with pytest.raises(StoreError, match="removed by another process"):
-        file_store.flush()
-    file_store._writer._outputs.clear()
-    assert n_outputs_in(path) == 0
+        store.flush()
+    store._writer._outputs.clear()
+    assert n_outputs_in(url) == 0

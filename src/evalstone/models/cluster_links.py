@@ -1,6 +1,9 @@
 """The driver's side of workers on the machines of a Ray cluster: the face of `WorkerLinks`, carried by actors' calls.
 
-Ray ends the actors of a driver that is gone, however it went, and says which call failed when a machine is lost.
+Ray ends the actors of a driver that is gone, however it went. When a worker's process ends, Ray fails the call that is
+pending on it within seconds. It never reports a process that exists but does not run (stopped, hung), and a machine
+that is cut off from the network only after about a minute. So replies are timed here: the pending call returns every
+second.
 """
 
 import time
@@ -16,6 +19,9 @@ from evalstone.models.worker_links import POLL_SECONDS, START_SECONDS, Worker
 
 __all__ = ["ClusterLinks"]
 
+SILENT_SECONDS = 30.0  # without a reply, after which a worker that has loaded its model is given up
+LONGEST_GAP = 1.0  # what counts at most as waiting between two polls: the driver may have been busy elsewhere
+
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class _SeatedWorker(Worker):
@@ -26,6 +32,7 @@ class _SeatedWorker(Worker):
     hearing: Any
     has_started: bool = False  # else Ray has not given it its place yet
     heard: deque[tuple[Any, ...]] = field(default_factory=deque)
+    silent_seconds: float = 0.0  # spent waiting since its last reply
 
     def send(self, message: tuple[Any, ...]) -> None:
         """Tell it something; one that is gone does not hear it, and the next hearing says so."""
@@ -41,6 +48,7 @@ class ClusterLinks:
         self._last_words = ""
         self.workers: list[_SeatedWorker] = []
         self._gone: list[_SeatedWorker] = []
+        self._polled_at = time.monotonic()
         self._is_ours = join(address)
         try:
             for seat in seats(nodes_of_cluster(), n_workers, model.settings.device):
@@ -93,10 +101,26 @@ class ClusterLinks:
                 try:
                     worker.heard.extend(ray.get(call))
                 except RayError as error:
-                    self._part_with(worker, error)
+                    self._part_with(worker, _last_line(error))
                 else:
                     worker.has_started = True
+                    worker.silent_seconds = 0.0
                     worker.hearing = worker.actor.hear.remote()
+        self._part_with_silent()
+
+    def _part_with_silent(self) -> None:
+        """Part with workers that have not replied for too long.
+
+        While a worker loads, imports may keep its other threads from running, so it gets as long as it has to start.
+        """
+        now = time.monotonic()
+        waited = min(now - self._polled_at, LONGEST_GAP)
+        self._polled_at = now
+        for worker in list(self.workers):
+            worker.silent_seconds += waited
+            limit = START_SECONDS if worker.info is None else SILENT_SECONDS
+            if worker.has_started and worker.silent_seconds > limit:
+                self._part_with(worker, f"no reply for {limit:.0f} s: the process is stopped or the machine cut off")
 
     def _signed(self, message: tuple[Any, ...], worker: _SeatedWorker) -> tuple[Any, ...]:
         """Return a message with the name of the machine in it, where something failed there."""
@@ -104,13 +128,12 @@ class ClusterLinks:
             return message
         return "failed", f"on node {worker.seat.node.address}: {message[1]}"
 
-    def _part_with(self, worker: _SeatedWorker, error: Exception) -> None:
+    def _part_with(self, worker: _SeatedWorker, reason: str) -> None:
         import ray
 
         self.workers.remove(worker)
         self._gone.append(worker)
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        self._last_words = f"on node {worker.seat.node.address}: {lines[-1] if lines else type(error).__name__}"
+        self._last_words = f"on node {worker.seat.node.address}: {reason}"
         ray.kill(worker.actor)  # one that only cannot be reached must not work on
 
     def lost(self, what: str) -> ModelUnavailable:
@@ -130,6 +153,12 @@ class ClusterLinks:
         if self._is_ours:
             leave()
             self._is_ours = False
+
+
+def _last_line(error: Exception) -> str:
+    """Return the last line of what Ray says of a failed call, which names the cause."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
 
 
 def _placed(model: PlacedModel, seat: Seat) -> _SeatedWorker:

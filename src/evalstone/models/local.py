@@ -306,11 +306,10 @@ class LocalModel:
             links = WorkerLinks(source, self._settings(), self.n_workers, self._tokenizer_source)
             return EnginePool(links, self._token_costs())
         from evalstone.engine.engine import Engine
+        from evalstone.engine.steps import loading
         from evalstone.models.own_engine import OwnEngine
 
         source = self._loaded.model if self._loaded else str(self._folders.model)
-        from evalstone.engine.steps import loading
-
         with loading(), _without_bars():  # whether bars are shown is a setting of the whole process
             return OwnEngine(Engine.load(source, settings=self._settings()), self.tokenizer)
 
@@ -353,8 +352,7 @@ class LocalModel:
     def estimate(self, requests: Sequence[Request]) -> WorkEstimate:
         """Return what answering would take: tokenises, loads no weights."""
         folder = None if self._loaded else self._folders.model
-        asks = self._reader().read(requests)
-        texts = self._text_reader().read(requests)
+        asks, texts = self._reader().read(requests), self._text_reader().read(requests)
         return estimate_work(len(requests), asks, texts, self.identity, folder, self.arguments.device)
 
     def split_tokens(self, context: str, continuation: str) -> tuple[list[str], int] | None:
@@ -363,10 +361,12 @@ class LocalModel:
 
     def describe(self) -> Mapping[str, JsonValue]:
         """Return what belongs to an attempt: device, threads, window, attention path, tokenizer; once loaded."""
+        alive = {"n_workers": self._engine.n_workers} if isinstance(self._engine, EnginePool) else {}
         notes = self._renderer.notes if "_renderer" in self.__dict__ else []
         shares = self.encoder.rule is not None if "encoder" in self.__dict__ else None
         facts = tokenizer_facts(self.tokenizer, self.arguments.chat_template) if shares is not None else {}
-        return {**self._last_info, **facts, "tokens_shared": shares, **({"notes": list(notes)} if notes else {})}
+        known = {**self._last_info, **alive, **facts, "tokens_shared": shares}
+        return {**known, "notes": list(notes)} if notes else known
 
     def close(self) -> None:
         """Free weights and device memory; the next answer loads them again."""

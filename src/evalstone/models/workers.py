@@ -44,14 +44,14 @@ class EnginePool:
     def __init__(self, links: Links, costs: TokenCosts | None = None) -> None:
         self._links = links
         self._costs = costs
-        self._n_workers = links.n_workers
+        self._n_workers = links.n_workers  # work is cut for these even after one died, so that the cuts stay the same
         self._jobs: list[RangeJob] = []  # that lack results, in the order in which they came
         self._given: dict[Worker, RangeTask] = {}
 
     @property
     def n_workers(self) -> int:
-        """How many engines answer, as long as all of them live."""
-        return self._n_workers
+        """The number of workers that are alive."""
+        return len(self._links.workers)
 
     @property
     def info(self) -> EngineInfo:
@@ -163,7 +163,7 @@ class EnginePool:
 
     def _is_hungry(self) -> bool:
         """Say whether there is less left to give out than one range for each worker."""
-        return len(self._jobs) < OPEN_BATCHES and sum(len(job.todo) for job in self._jobs) < self._n_workers
+        return len(self._jobs) < OPEN_BATCHES and sum(len(job.todo) for job in self._jobs) < self.n_workers
 
     def _give_out(self) -> None:
         """Give the next range to each worker that is free."""

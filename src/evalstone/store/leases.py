@@ -240,7 +240,7 @@ class Leases:
         pause = self._seconds / RENEWALS
         while True:
             with self._changed:
-                self._changed.wait(pause)
+                self._changed.wait_for(lambda: not self._held, pause)  # which may be so already
                 held = [(run_id, one) for run_id, one in self._held.items() if one.lost is None]
                 if not self._held:
                     self._thread = None
