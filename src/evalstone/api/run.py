@@ -186,6 +186,7 @@ class Run:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return estimates and plan with stable names."""
+        from evalstone.report.numbers import stated_count
         from evalstone.report.written import answers_to_json
 
         row = self.row
@@ -195,7 +196,7 @@ class Run:
             "status": row.status,
             "model": row.model,
             "plan": asdict(row.plan),
-            "estimates": [asdict(estimate) for estimate in self.estimates],
+            "estimates": [{**asdict(estimate), "n": stated_count(estimate)} for estimate in self.estimates],
             "rescored": list(row.extra.get("rescored", ())),
             "answers": answers_to_json(self.answers),
         }
