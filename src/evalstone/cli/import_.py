@@ -16,8 +16,9 @@ def import_(path: Path, store: str | None, as_json: bool) -> None:
     """Store a run made elsewhere, so that it shows and compares like our own, marked as imported.
 
     PATH is lm-eval's or lighteval's results file, or a folder with one (their samples or details of the same time are
-    read too; without them the run can be shown but not compared); Inspect's .eval log or a folder of them; HELM's run
-    folder or a suite's; simple-evals' _allresults.json; or an exported .evalstone file.
+    read too; without them the run can be shown but not compared); lm-eval's results of 0.2 and 0.3; Inspect's .eval or
+    .json log, or a folder of them; HELM's run folder or a suite's; simple-evals' _allresults.json; AlpacaEval's
+    annotations.json; EvalScope's reports; OpenCompass's summary; or an exported .evalstone file.
     """
     from evalstone.api.importing import import_run
 

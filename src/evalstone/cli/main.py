@@ -34,7 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "diff-prompts": ("evalstone.cli.diff_prompts:diff_prompts", "Show how the prompts of two stored runs differ."),
     "reproduce": ("evalstone.cli.reproduce:reproduce", "Carry out a stored run again and say what differs."),
     "export": ("evalstone.cli.export:export", "Write a stored run to a file that others read."),
-    "import": ("evalstone.cli.import_:import_", "Store a run that lm-eval made, or one that was exported."),
+    "import": ("evalstone.cli.import_:import_", "Store a run that another tool made, or one that was exported."),
     "verify": ("evalstone.cli.verify:verify", "Check every stored hash and score."),
     "rm": ("evalstone.cli.rm:rm", "Remove a stored run."),
     "lm-eval": ("evalstone.cli.lm_eval:lm_eval", "Run lm-eval itself, with our engine as `--model evalstone`."),
