@@ -1,11 +1,11 @@
 """`evalstone import PATH`: another tool's run, stored beside ours and marked as imported."""
 
-import sys
 from pathlib import Path
 
 import click
 
 from evalstone.cli.output import echo, json_option, print_json, print_rich, store_option
+from evalstone.cli.typed import typed_command
 
 
 @click.command("import")
@@ -22,7 +22,7 @@ def import_(path: Path, store: str | None, as_json: bool) -> None:
     """
     from evalstone.api.importing import import_run
 
-    found = import_run(store, path, command=" ".join(["evalstone", *sys.argv[1:]]))
+    found = import_run(store, path, command=typed_command())
     if as_json:
         print_json({**found.run.to_json(), "is_new": found.is_new, "notes": list(found.notes)})
         return

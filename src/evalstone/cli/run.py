@@ -1,7 +1,5 @@
 """`evalstone run`: the main job."""
 
-import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +9,7 @@ import click
 from evalstone.cli.output import details_option, echo, json_option, print_json, print_rich
 from evalstone.cli.progress import ProgressLine
 from evalstone.cli.run_options import evaluate_options, model_arguments, read_config, run_options
+from evalstone.cli.typed import typed_command
 from evalstone.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def run(as_json: bool, quiet: bool, **given: Any) -> int:
         check_place(given["output_path"], "--output_path")
     kind, arguments = model_arguments(given)
     options = {**evaluate_options(given), "question_blind": given["question_blind"], "wait": not given["no_wait"]}
-    command = shlex.join(["evalstone", *sys.argv[1:]])
+    command = typed_command()
     if given["write_out"]:
         _write_out(kind, given["tasks"], arguments, options, to_stderr=as_json)
     with ProgressLine(quiet=quiet or as_json) as progress:
@@ -114,7 +113,7 @@ def _run_promptings(given: Mapping[str, Any], *, quiet: bool, as_json: bool) -> 
     kind, arguments = model_arguments(given)
     options = {**evaluate_options({**given, "num_fewshot": None}), "wait": not given["no_wait"]}
     ways = [way.strip() for way in given["prompting"].split(",") if way.strip()]
-    command = shlex.join(["evalstone", *sys.argv[1:]])
+    command = typed_command()
     with ProgressLine(quiet=quiet or as_json) as progress:
         done = evaluate_promptings(
             kind, given["tasks"], ways, counts, model_args=arguments, observe=progress, command=command, **options
