@@ -40,6 +40,17 @@ class Run:
         """Return the plan: everything that decides this run's answers."""
         return asdict(self.row.plan)
 
+    def log_to_wandb(
+        self, init_args: Mapping[str, Any] | None = None, config_args: Mapping[str, Any] | None = None
+    ) -> str | None:
+        """Log the estimates and the configuration to Weights & Biases; return the address that it gives them.
+
+        Raises: UsageError where wandb is not installed, or W&B does not take them.
+        """
+        from evalstone.interop.wandb_log import log_to_wandb
+
+        return log_to_wandb(self.estimates, self.configuration(), init_args or {}, config_args or {})
+
     def attempts(self) -> list[dict[str, JsonValue]]:
         """Return each time it was worked on: when, where, with which versions, and how it ended."""
         return [asdict(attempt) for attempt in self.store.attempts(self.id)]

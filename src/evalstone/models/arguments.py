@@ -161,6 +161,8 @@ _EXAMPLES = {
     "model_args": "pretrained=DIR,dtype=float32",
     "gen_kwargs": "temperature=0.7,max_gen_toks=64",
     "metadata": "max_seq_lengths=4096",
+    "wandb_args": "project=my-evaluations,name=first",
+    "wandb_config_args": "learning_rate=0.001",
 }
 
 
