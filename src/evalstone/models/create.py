@@ -31,6 +31,11 @@ GGUF = ("gguf", "ggml")  # lm-eval's kinds for a llama.cpp server; hf reads the 
 # Kinds that only lm-evaluation-harness has, and what serves the same end here.
 ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(
+        GGUF,
+        "for a server of llama.cpp: --model local-completions --model_args model=gguf,base_url=URL/v1/completions; "
+        "for a file: --model hf --model_args pretrained=FOLDER,gguf_file=NAME",
+    ),
+    **dict.fromkeys(
         (
             "vllm-vlm",
             "sglang",
@@ -94,28 +99,21 @@ def create_model(name: str, model_args: str | Mapping[str, Any] | None = None, *
 
 def _unknown(name: str, arguments: Mapping[str, Any], places: Mapping[str, str]) -> UnknownName:
     """Return the error for a kind that is not here, with what to write instead."""
-    if name in GGUF:
-        return UnknownName("model", name, (), f"it is lm-eval's; {_instead_of_gguf(arguments)}")
     here = ", ".join(sorted(places))
     if name in ELSEWHERE:
-        return UnknownName(
-            "model", name, (), f"it is lm-eval's; {ELSEWHERE[name].format(name=name)} (kinds here: {here})"
-        )
+        server = arguments.get("base_url") if name in GGUF else None
+        remedy = ELSEWHERE[name].format(name=name) if server is None else _instead_of_gguf(str(server))
+        return UnknownName("model", name, (), f"it is lm-eval's; {remedy} (kinds here: {here})")
     if "/" in name or name.startswith("."):
         remedy = f"a model's place goes into the arguments: --model hf --model_args pretrained={name}"
     else:
         remedy = f"kinds of model: {here}; for a model of the Hub: --model hf --model_args pretrained={name}"
-    return UnknownName("model", name, nearest(name, {**places, **ELSEWHERE, **dict.fromkeys(GGUF, "")}), remedy)
+    return UnknownName("model", name, nearest(name, {**places, **ELSEWHERE}), remedy)
 
 
-def _instead_of_gguf(arguments: Mapping[str, Any]) -> str:
-    """Return what to write for a llama.cpp server, or where none is named, for the file."""
-    if (server := arguments.get("base_url")) is None:
-        return (
-            "for a server of llama.cpp: --model local-completions --model_args model=gguf,base_url=URL/v1/completions; "
-            "for a file: --model hf --model_args pretrained=FOLDER,gguf_file=NAME"
-        )
-    url = str(server).rstrip("/")
+def _instead_of_gguf(server: str) -> str:
+    """Return what to write for a llama.cpp server."""
+    url = server.rstrip("/")
     url = url if url.endswith("/completions") else f"{url.removesuffix('/v1')}/v1/completions"
     return (
         "the server of llama.cpp speaks OpenAI's protocol: --model local-completions --model_args "

@@ -12,7 +12,6 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +74,7 @@ def _module(function: FunctionRef, file: Path) -> Any:
 
 def _lacking_lm_eval(what: str, module: str) -> EvalstoneError:
     """Return the error for a module of lm_eval that is not there: all of it, or one that only a fork of it has."""
-    if find_spec("lm_eval") is None:
+    if importlib.util.find_spec("lm_eval") is None:
         return MissingExtra(what, "lm-eval")
     return DataError(
         f"{what} needs {module}, which the installed lm-eval {installed_version()} does not have; it may be a fork's: "

@@ -18,9 +18,8 @@ from evalstone.tasks.yaml_files import read_task_file
 
 _GROUP_KEYS = frozenset({"group", "group_alias", "task", "aggregate_metric_list", "metadata"})
 
-_TASK_KEYS = frozenset(
-    {"dataset_path", "doc_to_text", "doc_to_target", "output_type", "test_split"}
-)  # of a task itself
+# Keys of a task itself.
+_TASK_KEYS = frozenset({"dataset_path", "doc_to_text", "doc_to_target", "output_type", "test_split"})
 
 
 @dataclass(frozen=True, slots=True)
