@@ -374,7 +374,7 @@ class Estimate:
     low: float | None  # of the interval
     high: float | None
     method: str  # how the interval was made, e.g. wilson
-    n: int  # samples that count
+    n: int  # samples that count; 0 beside a value: imported, and the file does not say
     n_failed: int = 0
     n_unparsed: int = 0
     stderr: float | None = None
@@ -390,4 +390,5 @@ class Estimate:
         if self.low is not None and self.high is not None:
             value += f" ({self.confidence:.0%} interval {self.low:.4g} to {self.high:.4g})"
         failed = f", {self.n_failed} failed" if self.n_failed else ""
-        return f"{self.task} {metric}: {value}, n = {self.n}{failed}"
+        size = "not stated" if self.value is not None and not self.n else self.n
+        return f"{self.task} {metric}: {value}, n = {size}{failed}"

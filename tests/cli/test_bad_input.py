@@ -60,7 +60,7 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         ([*FAKE, "--tasks", "demo_letters", "--log_samples"], 2, "--output_path"),
         ([*FAKE, "--tasks", "demo_letters", "--include_path", "/nowhere"], 2, "/nowhere"),
         ([*FAKE, "--tasks", "demo_letters", "--data_dir", "/nowhere"], 2, "/nowhere"),
-        ([*FAKE, "--tasks", "demo_letters", "--wandb_args", "project=x"], 2, "not sent"),
+        ([*FAKE, "--tasks", "demo_letters", "--wandb_args", "project"], 2, "wandb_args: 'project' is not name=value"),
         ([*FAKE, "--tasks", "demo_letters", "--gen_kwargs", "rubbish"], 2, "gen_kwargs: 'rubbish' is not name=value"),
         ([*FAKE, "--tasks", "gsm8k", "--gen_kwargs", "{rubbish"], 2, "--gen_kwargs: '{rubbish' is not JSON"),
         (["run", "--model", "hff", "--tasks", "demo_letters"], 2, "hf"),

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -218,3 +219,32 @@ def test_a_misspelt_argument_is_named() -> None:
     """An argument nobody knows is refused with the nearest that is known."""
     with pytest.raises(UnknownName, match="gpu_memory_utilization"):
         vllm_arguments({"pretrained": "org/model", "gpu_memory_utilisation": 0.5})
+
+
+def test_current_engine_arguments_are_handed_on(made: list[fake_vllm.LLM]) -> None:
+    """What vLLM takes and we do not read goes to it as typed; only what changes answers makes another run."""
+    given = {"limit_mm_per_prompt": {"image": 0}, "async_scheduling": False, "max_logprobs": 5}
+    plain, placed = vllm_arguments({"pretrained": "x"}), vllm_arguments({"pretrained": "x", **given})
+    assert dict(placed.engine) == given
+    assert placed.options == plain.options
+    scaled = vllm_arguments({"pretrained": "x", "rope_scaling": {"rope_type": "linear", "factor": 2.0}})
+    assert dict(scaled.options)["rope_scaling"] == {"rope_type": "linear", "factor": 2.0}
+    assert vllm_arguments({"pretrained": "x", "torch_dtype": "bfloat16"}).local.dtype == "bfloat16"
+
+
+def test_an_argument_of_a_newer_vllm_is_taken_where_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that only the installed EngineArgs has is handed on and counts as one that changes answers."""
+
+    @dataclass
+    class EngineArgs:
+        model: str = ""
+        brand_new_setting: int = 0
+
+    with pytest.raises(UnknownName, match="brand_new_setting"):
+        vllm_arguments({"pretrained": "x", "brand_new_setting": 3})
+    fake_vllm.install(monkeypatch)
+    monkeypatch.setattr(sys.modules["vllm"], "EngineArgs", EngineArgs, raising=False)
+    found = vllm_arguments({"pretrained": "x", "brand_new_setting": 3})
+    assert dict(found.engine) == dict(found.options) == {"brand_new_setting": 3}
+    with pytest.raises(UnknownName, match="brand_new_setting"):
+        vllm_arguments({"pretrained": "x", "brand_new_seting": 3})

@@ -17,9 +17,9 @@ class Imported:
 
 
 def import_run(store: str | None, path: str | Path, *, command: str | None = None) -> Imported:
-    """Store the run in another tool's files (lm-eval, lighteval, Inspect, HELM, simple-evals), or an exported run.
+    """Store the run in another tool's files (`interop.read_imported.FORMATS`), or an exported run.
 
-    Raises: DataError, and nothing is stored, where the files are not as they are written.
+    Raises: DataError, and nothing is stored, where the files are of another format or not as they are written.
     """
     from evalstone.interop.one_file import is_run_file, read_run_file
 

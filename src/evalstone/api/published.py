@@ -12,6 +12,7 @@ from typing import Any
 from evalstone.api.stored import open_run
 from evalstone.errors import DataError, UsageError
 from evalstone.records import Estimate, JsonValue, TaskPlan
+from evalstone.report.numbers import shown_count
 from evalstone.statistics.estimate import IntervalEstimate
 from evalstone.statistics.unpaired import UnpairedComparison, compare_with_claim
 
@@ -145,7 +146,7 @@ def _differences(claim: Claim, estimate: Estimate, plan: TaskPlan | None, n_clai
     if claim.n is None:
         lines.append(f"samples: the claim does not say; taken for the whole split, {n_claimed:,}")
     if estimate.n != n_claimed:
-        lines.append(f"samples: {estimate.n:,} in this run, {n_claimed:,} in the claim")
+        lines.append(f"samples: {shown_count([estimate])} in this run, {n_claimed:,} in the claim")
     if estimate.n_failed:
         lines.append(f"answers: {estimate.n_failed:,} failed in this run and are missing")
     return lines

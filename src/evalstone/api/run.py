@@ -40,6 +40,17 @@ class Run:
         """Return the plan: everything that decides this run's answers."""
         return self.row.plan.content
 
+    def log_to_wandb(
+        self, init_args: Mapping[str, Any] | None = None, config_args: Mapping[str, Any] | None = None
+    ) -> str | None:
+        """Log the estimates and the configuration to Weights & Biases; return the address that it gives them.
+
+        Raises: UsageError where wandb is not installed, or W&B does not take them.
+        """
+        from evalstone.interop.wandb_log import log_to_wandb
+
+        return log_to_wandb(self.estimates, self.configuration(), init_args or {}, config_args or {})
+
     def attempts(self) -> list[dict[str, JsonValue]]:
         """Return each time it was worked on: when, where, with which versions, and how it ended."""
         return [asdict(attempt) for attempt in self.store.attempts(self.id)]
@@ -186,6 +197,7 @@ class Run:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return estimates and plan with stable names."""
+        from evalstone.report.numbers import stated_count
         from evalstone.report.written import answers_to_json
 
         row = self.row
@@ -195,7 +207,7 @@ class Run:
             "status": row.status,
             "model": row.model,
             "plan": row.plan.content,
-            "estimates": [asdict(estimate) for estimate in self.estimates],
+            "estimates": [{**asdict(estimate), "n": stated_count(estimate)} for estimate in self.estimates],
             "rescored": list(row.extra.get("rescored", ())),
             "answers": answers_to_json(self.answers),
         }

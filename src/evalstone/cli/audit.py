@@ -1,7 +1,5 @@
 """`evalstone audit`: what a score does not say of itself."""
 
-import shlex
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,6 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from evalstone.cli.output import echo, json_option, print_json, print_rich, store_option
+from evalstone.cli.typed import typed_command
 from evalstone.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -159,7 +158,7 @@ def calibration(run: str, tasks: tuple[str, ...], store: str | None, **given: An
 
 def _evaluate_options(given: Mapping[str, Any]) -> dict[str, Any]:
     names = ("model_args", "limit", "data_dir", "include_path", "workers", "num_fewshot", "store")
-    command = shlex.join(["evalstone", *sys.argv[1:]])
+    command = typed_command()
     return {**{name: given[name] for name in names if name in given}, "wait": not given["no_wait"], "command": command}
 
 

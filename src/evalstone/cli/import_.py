@@ -1,11 +1,11 @@
 """`evalstone import PATH`: another tool's run, stored beside ours and marked as imported."""
 
-import sys
 from pathlib import Path
 
 import click
 
 from evalstone.cli.output import echo, json_option, print_json, print_rich, store_option
+from evalstone.cli.typed import typed_command
 
 
 @click.command("import")
@@ -16,12 +16,13 @@ def import_(path: Path, store: str | None, as_json: bool) -> None:
     """Store a run made elsewhere, so that it shows and compares like our own, marked as imported.
 
     PATH is lm-eval's or lighteval's results file, or a folder with one (their samples or details of the same time are
-    read too; without them the run can be shown but not compared); Inspect's .eval log or a folder of them; HELM's run
-    folder or a suite's; simple-evals' _allresults.json; or an exported .evalstone file.
+    read too; without them the run can be shown but not compared); lm-eval's results of 0.2 and 0.3; Inspect's .eval or
+    .json log, or a folder of them; HELM's run folder or a suite's; simple-evals' _allresults.json; AlpacaEval's
+    annotations.json; EvalScope's reports; OpenCompass's summary; or an exported .evalstone file.
     """
     from evalstone.api.importing import import_run
 
-    found = import_run(store, path, command=" ".join(["evalstone", *sys.argv[1:]]))
+    found = import_run(store, path, command=typed_command())
     if as_json:
         print_json({**found.run.to_json(), "is_new": found.is_new, "notes": list(found.notes)})
         return

@@ -13,6 +13,7 @@ from typing import ClassVar
 import click
 
 from evalstone.cli.output import echo
+from evalstone.cli.refused import line_of
 from evalstone.cli.signals import Terminated, heeding_signals
 from evalstone.cli.spelling import normalise, with_command
 from evalstone.drafts import remove_leftovers
@@ -20,6 +21,7 @@ from evalstone.errors import EvalstoneError
 from evalstone.report.plain_text import printable
 
 AS_TYPED = frozenset({"lm-eval"})  # commands whose words are another program's
+OF_LM_EVAL = {"validate": "evalstone task check TASK|FILE", "eval": "evalstone run"}  # its commands, and ours
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("evalstone.cli.run:run", "Put benchmarks to a model; store and show the result."),
     "plan": ("evalstone.cli.plan:plan", "Say what a run would take, without running it."),
@@ -34,7 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "diff-prompts": ("evalstone.cli.diff_prompts:diff_prompts", "Show how the prompts of two stored runs differ."),
     "reproduce": ("evalstone.cli.reproduce:reproduce", "Carry out a stored run again and say what differs."),
     "export": ("evalstone.cli.export:export", "Write a stored run to a file that others read."),
-    "import": ("evalstone.cli.import_:import_", "Store a run that lm-eval made, or one that was exported."),
+    "import": ("evalstone.cli.import_:import_", "Store a run that another tool made, or one that was exported."),
     "verify": ("evalstone.cli.verify:verify", "Check every stored hash and score."),
     "rm": ("evalstone.cli.rm:rm", "Remove a stored run."),
     "lm-eval": ("evalstone.cli.lm_eval:lm_eval", "Run lm-eval itself, with our engine as `--model evalstone`."),
@@ -70,6 +72,8 @@ class LazyGroup(click.Group):
 
             close = nearest(args[0], self.places)
             hint = f"; nearest: {', '.join(close)}" if close else ""
+            if args[0] in OF_LM_EVAL:
+                hint = f"; it is lm-eval's, and here it is `{OF_LM_EVAL[args[0]]}`"
             raise click.UsageError(f"unknown command '{args[0]}'{hint}; see `evalstone --help`", ctx)
         name, command, rest = super().resolve_command(ctx, args)
         return name, command, rest if name in AS_TYPED else normalise(rest)
@@ -100,8 +104,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except click.exceptions.Abort:
         return _stopped()
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        echo(f"error: {line_of(error)}", err=True)
         return error.exit_code
     except KeyboardInterrupt:
         return _stopped()

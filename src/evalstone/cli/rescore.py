@@ -1,12 +1,11 @@
 """`evalstone rescore RUN`: stored answers scored again."""
 
-import shlex
-import sys
 from typing import Any
 
 import click
 
 from evalstone.cli.output import echo, json_option, print_json, print_rich, store_option
+from evalstone.cli.typed import typed_command
 
 
 @click.command()
@@ -36,7 +35,7 @@ def rescore(run: str, store: str | None, as_json: bool, **given: Any) -> None:
     """
     from evalstone.api.rescoring import RescoreOptions, rescore_stored
 
-    command = shlex.join(["evalstone", *sys.argv[1:]])
+    command = typed_command()
     options = RescoreOptions(**given, command=command)
     found = rescore_stored(store, run, options)
     if as_json:

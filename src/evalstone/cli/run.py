@@ -1,7 +1,5 @@
 """`evalstone run`: the main job."""
 
-import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +8,15 @@ import click
 
 from evalstone.cli.output import details_option, echo, json_option, print_json, print_rich
 from evalstone.cli.progress import ProgressLine
-from evalstone.cli.run_options import evaluate_options, model_arguments, read_config, run_options
+from evalstone.cli.run_options import (
+    evaluate_options,
+    model_arguments,
+    notes_on,
+    read_config,
+    run_options,
+    wandb_arguments,
+)
+from evalstone.cli.typed import typed_command
 from evalstone.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
@@ -77,13 +83,16 @@ def run(as_json: bool, quiet: bool, **given: Any) -> int:
 
     if given["log_samples"] and given["output_path"] is None:
         raise UsageError("--log_samples writes into --output_path; name that folder too")
+    for line in notes_on(given):
+        _note(line)
     if given["prompting"]:
         return _run_promptings(given, quiet=quiet, as_json=as_json)
+    wandb = _checked_wandb(given)
     if given["output_path"] is not None:
         check_place(given["output_path"], "--output_path")
     kind, arguments = model_arguments(given)
     options = {**evaluate_options(given), "question_blind": given["question_blind"], "wait": not given["no_wait"]}
-    command = shlex.join(["evalstone", *sys.argv[1:]])
+    command = typed_command()
     if given["write_out"]:
         _write_out(kind, given["tasks"], arguments, options, to_stderr=as_json)
     with ProgressLine(quiet=quiet or as_json) as progress:
@@ -91,6 +100,7 @@ def run(as_json: bool, quiet: bool, **given: Any) -> int:
             kind, given["tasks"], model_args=arguments, observe=progress, notify=_note, command=command, **options
         )
     _print_run(done, given, as_json=as_json)
+    _log_to_wandb(done, wandb)
     return _exit_code([done])
 
 
@@ -113,8 +123,9 @@ def _run_promptings(given: Mapping[str, Any], *, quiet: bool, as_json: bool) -> 
     counts = shots if isinstance(shots, tuple) else (0 if shots is None else shots,)
     kind, arguments = model_arguments(given)
     options = {**evaluate_options({**given, "num_fewshot": None}), "wait": not given["no_wait"]}
+    wandb = _checked_wandb(given)
     ways = [way.strip() for way in given["prompting"].split(",") if way.strip()]
-    command = shlex.join(["evalstone", *sys.argv[1:]])
+    command = typed_command()
     with ProgressLine(quiet=quiet or as_json) as progress:
         done = evaluate_promptings(
             kind, given["tasks"], ways, counts, model_args=arguments, observe=progress, command=command, **options
@@ -125,7 +136,35 @@ def _run_promptings(given: Mapping[str, Any], *, quiet: bool, as_json: bool) -> 
         print_rich(done.table())
         for line in done.remarks():
             echo(line)
+    for one in done.runs:
+        _log_to_wandb(one.run, wandb)
     return _exit_code([one.run for one in done.runs])
+
+
+Senders = tuple[dict[str, Any], dict[str, Any]]
+
+
+def _checked_wandb(given: Mapping[str, Any]) -> Senders | None:
+    """Return the arguments for W&B, or None with a note where its package is missing: the run is not lost for it."""
+    from evalstone.interop.wandb_log import is_wandb_here
+
+    arguments = wandb_arguments(given)
+    if arguments is None or is_wandb_here():
+        return arguments
+    _note("--wandb_args: wandb is not installed, so nothing is logged to W&B; install it with: pip install wandb")
+    return None
+
+
+def _log_to_wandb(done: "Run", arguments: Senders | None) -> None:
+    """Log a run's results where the user asked for it; a failure is a note, for the run is stored."""
+    if arguments is None:
+        return
+    try:
+        address = done.log_to_wandb(*arguments)
+    except UsageError as error:
+        _note(str(error))
+    else:
+        _note(f"logged to W&B{f': {address}' if address else ''}")
 
 
 def _print_run(done: "Run", given: Mapping[str, Any], *, as_json: bool) -> None:

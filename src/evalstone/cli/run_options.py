@@ -15,7 +15,6 @@ from evalstone.errors import UsageError
 F = TypeVar("F", bound=Callable[..., Any])
 TRUE = {"true", "1", "yes"}
 FALSE = {"false", "0", "no", "none"}
-NOT_SENT = ("wandb_args", "wandb_config_args", "trackio_args", "hf_hub_log_args")
 
 
 def _shot_counts(_: click.Context, option: click.Parameter, value: Any) -> int | tuple[int, ...] | None:
@@ -57,10 +56,13 @@ _LM_EVAL: tuple[Callable[[F], F], ...] = (
                  help="Run code a model wrote even where there is no sandbox."),
     click.option("--config", "-C", type=click.Path(path_type=Path), metavar="FILE",
                  help="YAML with any of these options."),
-    click.option("--wandb_args", metavar="A=1", hidden=True),
-    click.option("--wandb_config_args", metavar="A=1", hidden=True),
+    click.option("--wandb_args", metavar="A=1,B=2",
+                 help="Log the results to Weights & Biases, if wandb is installed: project=NAME,... Nothing is sent "
+                 "without it."),
+    click.option("--wandb_config_args", metavar="A=1,B=2", help="With --wandb_args: more of its run's configuration."),
     click.option("--trackio_args", metavar="A=1", hidden=True),
     click.option("--hf_hub_log_args", metavar="A=1", hidden=True),
+    click.option("--no_cache", is_flag=True, hidden=True),
 )  # fmt: skip
 _OURS: tuple[Callable[[F], F], ...] = (
     click.option("--data_dir", metavar="DIR", help="Local data: DIR/<hub path>/<config>/<split>.parquet."),
@@ -98,7 +100,6 @@ def evaluate_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises: UsageError naming option, value and what was expected.
     """
-    refuse_senders(given)
     if isinstance(given["num_fewshot"], tuple):
         shown = ",".join(map(str, given["num_fewshot"]))
         raise UsageError(f"--num_fewshot {shown} asks for several runs, as `run --prompting letter,text` does")
@@ -149,14 +150,32 @@ def model_arguments(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return kind, arguments
 
 
-def refuse_senders(given: Mapping[str, Any]) -> None:
-    """Raise UsageError for flags that would send results elsewhere: that is not built here yet."""
-    asked = [f"--{name}" for name in NOT_SENT if given.get(name)]
-    if asked:
-        raise UsageError(
-            f"{', '.join(asked)}: results are not sent to W&B, Trackio or the Hub from here; "
-            "write lm-eval's files with --output_path --log_samples and upload those"
-        )
+def notes_on(given: Mapping[str, Any]) -> list[str]:
+    """Return what the user must know of flags that are accepted and do not do here what they do in lm-eval."""
+    notes = [
+        f"--{name} is accepted and nothing is sent to {where}: write lm-eval's files with --output_path DIR "
+        "--log_samples and upload those"
+        for name, where in (("hf_hub_log_args", "the Hub"), ("trackio_args", "Trackio"))
+        if given.get(name)
+    ]
+    if given.get("no_cache"):
+        notes.append("--no_cache: answers that are stored are used; for new ones name a new file with --store FILE")
+    if given.get("wandb_config_args") and not given.get("wandb_args"):
+        notes.append("--wandb_config_args has no effect without --wandb_args: nothing is sent")
+    return notes
+
+
+def wandb_arguments(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Return what W&B is given to begin its run and to add to its configuration; None where nothing is to be logged.
+
+    Raises: UsageError where they are no name=value.
+    """
+    if not given.get("wandb_args"):
+        return None
+    return (
+        _arguments(given["wandb_args"], "wandb_args"),
+        _arguments(given.get("wandb_config_args"), "wandb_config_args"),
+    )
 
 
 def fewshot_seed(text: str | None) -> int | None:

@@ -13,6 +13,14 @@ from evalstone.errors import UsageError
 DTypeName = Literal["auto", "float32", "bfloat16", "float16"]
 Numerics = Literal["float32", "model-dtype"]
 AttentionPath = Literal["auto", "trie", "plain"]
+FROM_PRETRAINED = frozenset({  # what transformers' `from_pretrained` takes; other names are the configuration's
+    "adapter_kwargs", "adapter_name", "allow_all_kernels", "attn_implementation", "device_map", "device_mesh",
+    "disable_mmap", "distributed_config", "experts_implementation", "force_download", "fusion_config",
+    "generation_config", "gguf_file", "ignore_mismatched_sizes", "kernel_config", "key_mapping", "max_memory",
+    "offload_buffers", "offload_folder", "offload_state_dict", "proxies", "quantization_config", "state_dict",
+    "tp_plan", "tp_size", "use_kernels", "use_safetensors", "variant", "weights_only",
+})  # fmt: skip
+ROPE_SETTINGS = ("rope_scaling", "rope_theta")  # transformers 5 keeps both in `rope_parameters`
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +36,7 @@ class EngineSettings:
     n_slots: sequences written at once; None chooses it from memory, lengths and the model's shape.
     n_threads: CPU threads; None leaves torch's own choice.
     max_length: positions to use though the configuration names fewer; None keeps to the configuration.
-    model_kwargs: passed on to `from_pretrained`.
+    model_kwargs: for `from_pretrained`; a name that is none of its own replaces a value of the configuration.
     """
 
     dtype: DTypeName = "auto"

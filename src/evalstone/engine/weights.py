@@ -4,15 +4,16 @@ Foreign exceptions are translated here: whatever goes wrong while loading become
 """
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from inspect import signature
 from typing import Any
 
 import torch
 
 from evalstone.engine.limits import Limits, limits_of
-from evalstone.engine.options import EngineSettings
+from evalstone.engine.options import FROM_PRETRAINED, ROPE_SETTINGS, EngineSettings
 from evalstone.errors import MissingExtra, ModelUnavailable, UsageError
 
 LIBRARIES = ("torch", "transformers", "peft", "numpy")
@@ -86,14 +87,10 @@ def _from_pretrained(name: str, settings: EngineSettings) -> Any:
     from transformers import AutoModelForCausalLM
 
     dtype: Any = settings.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype)
+    source = {"revision": settings.revision or "main", "trust_remote_code": settings.trust_remote_code}
     try:
         model, found = AutoModelForCausalLM.from_pretrained(
-            name,
-            dtype=dtype,
-            revision=settings.revision or "main",
-            trust_remote_code=settings.trust_remote_code,
-            output_loading_info=True,
-            **settings.model_kwargs,
+            name, dtype=dtype, output_loading_info=True, **source, **_loading_arguments(name, settings, source)
         )
     except (*_UNLOADABLE, SafetensorError) as error:
         text = str(error).strip()
@@ -108,6 +105,39 @@ def _from_pretrained(name: str, settings: EngineSettings) -> Any:
             f"random; expected all weights of a {type(model).__name__}"
         )
     return model
+
+
+def _loading_arguments(name: str, settings: EngineSettings, source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `from_pretrained` is given besides, with a changed configuration where the settings change it.
+
+    The configuration is changed here rather than by `from_pretrained`, which would let `rope_scaling` replace all of
+    transformers 5's `rope_parameters`, the base frequency too, and leaves a nested text configuration alone.
+    """
+    from transformers import AutoConfig, PreTrainedModel
+
+    taken = FROM_PRETRAINED | signature(PreTrainedModel.from_pretrained).parameters.keys()
+    given = {key: value for key, value in settings.model_kwargs.items() if key in taken}
+    changes = {key: value for key, value in settings.model_kwargs.items() if key not in taken}
+    if not changes:
+        return given
+    gguf = {"gguf_file": given["gguf_file"]} if "gguf_file" in given else {}
+    config = AutoConfig.from_pretrained(name, **source, **gguf)
+    inner = config.get_text_config()
+    kept = getattr(inner, "rope_parameters", None)
+    if isinstance(kept, Mapping) and changes.keys() & set(ROPE_SETTINGS):
+        if any(isinstance(value, Mapping) for value in kept.values()):
+            raise UsageError(
+                "this model has rope settings for each kind of layer, so rope_scaling and rope_theta do not say which "
+                'are meant; expected rope_parameters={"full_attention": {...}, ...}, as in its config.json'
+            )
+        scaling = dict(changes.pop("rope_scaling", {}))
+        if "type" in scaling:  # its name before transformers 4.45
+            scaling.setdefault("rope_type", scaling.pop("type"))
+        theta = {"rope_theta": changes.pop("rope_theta")} if "rope_theta" in changes else {}
+        inner.rope_parameters = {**kept, **scaling, **theta}
+    for key, value in changes.items():
+        setattr(inner if hasattr(inner, key) else config, key, value)
+    return {**given, "config": config}
 
 
 def _remedy(text: str, settings: EngineSettings) -> str:

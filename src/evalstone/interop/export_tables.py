@@ -154,5 +154,5 @@ def _metric_name(one: Estimate) -> str:
 
 def _rests_on(one: Estimate, limit: float | None) -> dict[str, Any]:
     samples = None if limit is None else limit_shown(limit)
-    known = {"n": one.n, "samples": samples, "low": one.low, "high": one.high, "interval": one.method}
+    known = {"n": one.n or None, "samples": samples, "low": one.low, "high": one.high, "interval": one.method}
     return {key: value for key, value in known.items() if value is not None}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evalstone.errors import EvalstoneError
+from evalstone.interop.stated import StatedValue, stated_estimates
 from evalstone.records import (
     Ask,
     Estimate,
@@ -34,13 +35,12 @@ from evalstone.report.evidence import GroupSummaryInput, ScoreRow, TaskSummaryIn
 from evalstone.report.summarise import summarise
 from evalstone.scoring.choices import score_choices
 
-__all__ = ["KIND", "NORMAL_95", "UNKNOWN", "ForeignChoice", "ForeignRun", "ForeignSample", "ImportedRun", "StatedValue",
+__all__ = ["KIND", "UNKNOWN", "ForeignChoice", "ForeignRun", "ForeignSample", "ImportedRun", "StatedValue",
            "digest", "disagreements", "facts_from", "imported_model", "imported_of", "imported_tasks"]  # fmt: skip
 
 KIND = "imported"
 UNKNOWN = "unknown (imported)"
 TOLERANCE = 1e-6  # relative: a number summed again from its samples may differ from the file's in its last digits
-NORMAL_95 = 1.959963984540054
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +86,6 @@ class ForeignSample:
 
 
 @dataclass(frozen=True, slots=True)
-class StatedValue:
-    """One number as the file itself gives it."""
-
-    task: str
-    metric: str
-    value: float
-    stderr: float | None = None
-    n: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class ForeignRun:
     """A run of another tool, as its reader found it."""
 
@@ -111,6 +100,7 @@ class ForeignRun:
     dtype: str = "dtype unknown"
     config: Mapping[str, JsonValue] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    shots_known: bool = True  # whether the files say how many shots there were
 
 
 def imported_of(run: ForeignRun) -> ImportedRun:
@@ -126,7 +116,7 @@ def imported_of(run: ForeignRun) -> ImportedRun:
     rows = [row for sample in run.samples for row in _rows(sample)]
     with_samples = {row.task for row in rows}
     summed = summarise(rows, [task for task in run.tasks if task.name in with_samples], bootstrap_iters=0)
-    stated = [_stated(one) for one in run.stated]
+    stated = stated_estimates(run.stated, run.tasks, shots_known=run.shots_known)
     known = {(one.task, one.metric, one.filter) for one in summed}
     source = {"tool": run.tool, "version": run.version, "date": run.date, "files": origin, "config": dict(run.config)}
     facts = facts_from(run.tasks, (), {task.name: {} for task in run.tasks}, origin=run.tool)
@@ -221,23 +211,6 @@ def _task_facts(task: TaskSummaryInput) -> dict[str, JsonValue]:
     }
 
 
-def _stated(one: StatedValue) -> Estimate:
-    """Return the file's own number with the interval that its standard error gives."""
-    half = None if one.stderr is None else NORMAL_95 * one.stderr
-    return Estimate(
-        task=one.task,
-        metric=one.metric,
-        filter="none",
-        value=one.value,
-        low=None if half is None else one.value - half,
-        high=None if half is None else one.value + half,
-        method="none in the file" if half is None else "normal, from the file's standard error",
-        n=one.n,
-        stderr=one.stderr,
-        details={"lm_eval_value": one.value, "lm_eval_stderr": one.stderr},
-    )
-
-
 def _request(sample: ForeignSample) -> Request:
     asks: tuple[Ask, ...] = tuple(LoglikelihoodAsk(i, choice.text) for i, choice in enumerate(sample.choices))
     if not asks and (sample.answers or sample.error):
@@ -302,8 +275,16 @@ def _plan(run: ForeignRun, origin: Mapping[str, str], samples: Sequence[Sample])
     return RunPlan(
         model=imported_model(run.model, origin, dtype=run.dtype, numerics="numerics unknown"),
         profile=f"{run.tool}-{run.version}" if run.version else run.tool,
-        tasks=imported_tasks(run.tasks, samples, {task.name: task.n_total or 0 for task in run.tasks}),
+        tasks=imported_tasks(run.tasks, samples, _n_stated(run)),
     )
+
+
+def _n_stated(run: ForeignRun) -> dict[str, int]:
+    """Return how many samples each task had, as far as the files say; 0 where they do not."""
+    sizes = {task.name: task.n_total or 0 for task in run.tasks}
+    for one in run.stated:
+        sizes[one.task] = one.n or sizes.get(one.task, 0)
+    return sizes
 
 
 def imported_model(name: str, origin: Mapping[str, str], **known: Any) -> ModelIdentity:

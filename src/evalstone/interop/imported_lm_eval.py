@@ -1,14 +1,13 @@
 """A run of lm-eval as records of ours: its prompts and answers are those of its samples files, its scores theirs."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from evalstone.errors import DataError
 from evalstone.interop.imported import (
-    NORMAL_95,
     ImportedRun,
     digest,
     disagreements,
@@ -16,8 +15,11 @@ from evalstone.interop.imported import (
     imported_model,
     imported_tasks,
 )
+from evalstone.interop.lm_eval_checks import model_named
 from evalstone.interop.log_files import json_object
-from evalstone.interop.read_lm_eval import read_lm_eval, results_file, samples_file, samples_of
+from evalstone.interop.read_lm_eval import read_lm_eval, results_file
+from evalstone.interop.read_lm_eval_samples import samples_file, samples_of
+from evalstone.interop.stated import StatedValue, in_table_order, stated_estimates
 from evalstone.records import (
     Ask,
     Estimate,
@@ -33,7 +35,7 @@ from evalstone.records import (
     Score,
     content_hash,
 )
-from evalstone.report.evidence import RunEvidence, TaskSummaryInput
+from evalstone.report.evidence import GroupSummaryInput, RunEvidence, TaskSummaryInput
 from evalstone.report.summarise import BOOTSTRAP_ITERS, summarise
 from evalstone.tasks.generation import settings_of
 
@@ -108,7 +110,7 @@ def _plan(results: Mapping[str, Any], evidence: RunEvidence, origin: Mapping[str
         tasks=imported_tasks(
             evidence.tasks,
             read.samples.values(),
-            {name: _n_effective(results, name) for name in names},
+            {name: n_effective(results, name) for name in names},
             {name: results["configs"][name].get("generation_kwargs") for name in names},
         ),
         seed=int(config.get("fewshot_seed") or 1234),
@@ -123,7 +125,7 @@ def _model(results: Mapping[str, Any], config: Mapping[str, Any], origin: Mappin
     n_parameters = config.get("model_num_parameters")
     dtype = str(config.get("model_dtype") or "unknown").removeprefix("torch.")
     return imported_model(
-        str(results.get("model_name") or results.get("model_name_sanitized") or "unknown"),
+        model_named(results),
         origin,
         template_hash=results.get("chat_template_sha"),
         dtype=dtype,
@@ -134,9 +136,10 @@ def _model(results: Mapping[str, Any], config: Mapping[str, Any], origin: Mappin
     )
 
 
-def _n_effective(results: Mapping[str, Any], task: str) -> int:
-    counts = (results.get("n-samples") or {}).get(task, {})
-    return int(counts.get("effective") or results["results"].get(task, {}).get("sample_len") or 0)
+def n_effective(results: Mapping[str, Any], name: str) -> int:
+    """Return how many samples of a task or group count: `n-samples`, else `sample_len`; 0 where there is neither."""
+    counts = (results.get("n-samples") or {}).get(name, {})
+    return int(counts.get("effective") or results["results"].get(name, {}).get("sample_len") or 0)
 
 
 # ------------------------------------------------------------------------------------------ samples
@@ -222,39 +225,28 @@ def _estimates(evidence: RunEvidence, results: Mapping[str, Any]) -> tuple[tuple
         evidence.rows, tasks, evidence.groups if complete else (), bootstrap_iters=min(iterations, BOOTSTRAP_ITERS)
     )
     known = {(one.task, one.metric, one.filter) for one in summed}
-    stated = list(_stated(evidence, results))
+    named = {group.name for group in evidence.groups}  # early files list a group's numbers and not its members
+    unlisted = [one for one in results.get("groups") or () if one not in named]
+    groups = (*evidence.groups, *(GroupSummaryInput(one, ()) for one in unlisted))
+    stated = stated_estimates(_stated(results), evidence.tasks, groups)
     notes = tuple(disagreements(summed, stated))
-    return (*summed, *(one for one in stated if (one.task, one.metric, one.filter) not in known)), notes
+    others = (one for one in stated if (one.task, one.metric, one.filter) not in known)
+    return in_table_order((*summed, *others), groups), notes
 
 
-def _stated(evidence: RunEvidence, results: Mapping[str, Any]) -> list[Estimate]:
-    """Return the numbers of the results file itself, with the interval its standard error gives."""
-    found = []
-    directions = {
-        (task.name, metric.name): metric.higher_is_better for task in evidence.tasks for metric in task.metrics
-    }
+def _stated(results: Mapping[str, Any]) -> Iterator[StatedValue]:
+    """Yield the numbers of the results file itself."""
     for name, entry in {**results["results"], **(results.get("groups") or {})}.items():
         for key, value in entry.items():
             metric, _, name_of_filter = str(key).partition(",")
             if not name_of_filter or metric.endswith("_stderr"):
                 continue
-            stated = float(value) if isinstance(value, int | float) else None
             error = entry.get(f"{metric}_stderr,{name_of_filter}")
-            stderr = float(error) if stated is not None and isinstance(error, int | float) else None
-            half = None if stderr is None else NORMAL_95 * stderr
-            found.append(
-                Estimate(
-                    task=name,
-                    metric=metric,
-                    filter=name_of_filter,
-                    value=stated,
-                    low=None if stated is None or half is None else stated - half,
-                    high=None if stated is None or half is None else stated + half,
-                    method="normal, from the file's standard error" if stderr is not None else "none in the file",
-                    n=int(entry.get("sample_len") or 0),
-                    stderr=stderr,
-                    higher_is_better=directions.get((name, metric), True),
-                    details={"lm_eval_value": stated, "lm_eval_stderr": stderr},
-                )
+            yield StatedValue(
+                name,
+                metric,
+                float(value) if isinstance(value, int | float) else None,
+                float(error) if isinstance(error, int | float) else None,
+                n_effective(results, name),
+                name_of_filter,
             )
-    return found

@@ -1,14 +1,40 @@
-"""What must hold of lm-eval's results file before anything is made of it: a breach is one line that names the key."""
+"""What must hold of lm-eval's results file before anything is made of it, and which model a file is of.
 
+A breach is one line that names the key.
+"""
+
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from evalstone.errors import DataError
 
-__all__ = ["refuse_malformed"]
+__all__ = ["model_named", "refuse_malformed"]
 
 NOT_AVAILABLE = "N/A"  # what lm-eval writes for a number that it does not have
+
+
+MODEL_ARGUMENTS = ("pretrained", "model", "model_name", "path", "engine")
+
+
+def model_named(results: Mapping[str, Any], unknown: str = "unknown") -> str:
+    """Return the name of the model that a results file is of.
+
+    `model_name` since 0.4.3; before that only the arguments in `config.model_args` name it, as text or as an object,
+    and where they do not, the kind in `config.model` is all there is.
+    """
+    config = results.get("config") or {}
+    given = config.get("model_args")
+    arguments = given if isinstance(given, Mapping) else _split(str(given or ""))
+    in_arguments = next((arguments[name] for name in MODEL_ARGUMENTS if arguments.get(name)), None)
+    listed = (results.get("model_name"), in_arguments, results.get("model_name_sanitized"), config.get("model_name"))
+    return str(next((name for name in (*listed, config.get("model")) if name), unknown))
+
+
+def _split(text: str) -> dict[str, str]:
+    """Return `a=b,c=d` as names and values; a comma inside brackets does no harm, since no model's name has one."""
+    return dict(re.findall(r"(?:^|,)\s*(\w+)\s*=\s*([^,]*[^,\s])", text))
 
 
 def refuse_malformed(file: Path, results: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from evalstone.errors import DataError
 
-__all__ = ["json_object", "one_model", "parse_json", "zip_member"]
+__all__ = ["json_object", "object_in", "one_model", "parse_json", "zip_member"]
 
 ZSTANDARD = 93  # the zip format's number of a compression that zipfile knows from Python 3.14 on
 LOCAL_HEADER = 30  # bytes before a member's name, the last four of them the lengths of name and extra field
@@ -29,6 +29,14 @@ def json_object(file: Path) -> dict[str, Any]:
     if not isinstance(loaded, dict):
         raise DataError(f"{file} holds a {type(loaded).__name__}; expected an object")
     return loaded
+
+
+def object_in(file: Path) -> dict[str, Any]:
+    """Return a file's JSON object; empty where it holds none, so that a file of another kind is told from its keys."""
+    try:
+        return json_object(file)
+    except DataError:
+        return {}
 
 
 def parse_json(text: str | bytes, place: str) -> Any:

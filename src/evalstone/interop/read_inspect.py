@@ -5,48 +5,19 @@ become numbers as Inspect's own `value_to_float` has it.
 Source: inspect_ai 0.3, https://inspect.aisi.org.uk/eval-logs.html
 """
 
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalstone.errors import DataError
 from evalstone.interop.imported import ForeignRun, ForeignSample, StatedValue
-from evalstone.interop.log_files import json_object, one_model, parse_json, zip_member
+from evalstone.interop.inspect_logs import InspectLog, chosen_logs, inspect_logs, read_log
+from evalstone.interop.log_files import one_model
 from evalstone.report.evidence import MetricInput, TaskSummaryInput
 
-__all__ = ["inspect_logs", "read_inspect"]
+__all__ = ["read_inspect"]
 
 GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 MEANS = ("accuracy", "mean")  # metrics of Inspect that are the mean over samples
-
-
-@dataclass(frozen=True, slots=True)
-class _Log:
-    """One log, read."""
-
-    file: Path
-    header: Mapping[str, Any]
-    samples: Sequence[Mapping[str, Any]]  # one per epoch
-    reductions: Sequence[Mapping[str, Any]]
-
-    @property
-    def task(self) -> str:
-        """The task's name."""
-        return str(self.header["eval"]["task"])
-
-
-def inspect_logs(path: Path) -> list[Path]:
-    """Return the logs at a path, none where it is not Inspect's; a folder's `.eval` files, the latest of each task."""
-    if path.is_dir():
-        return sorted(path.glob("*.eval"))
-    if path.suffix == ".eval":
-        return [path]
-    if path.suffix == ".json" and path.is_file():
-        found = json_object(path)
-        return [path] if {"eval", "plan", "samples"} <= set(found) else []
-    return []
 
 
 def read_inspect(path: Path) -> ForeignRun:
@@ -54,8 +25,9 @@ def read_inspect(path: Path) -> ForeignRun:
 
     Raises: DataError where a file is no log, or the logs are of several models.
     """
-    logs = list({log.task: log for log in map(_log, inspect_logs(path))}.values())
-    model = one_model([str(log.header["eval"]["model"]) for log in logs], path)
+    found = [read_log(file) for file in inspect_logs(path)]
+    model = one_model([str(log.header["eval"]["model"]) for log in found], path)
+    logs, notes = chosen_logs(found)
     first = logs[0].header["eval"]
     return ForeignRun(
         tool="inspect_ai",
@@ -67,34 +39,24 @@ def read_inspect(path: Path) -> ForeignRun:
         stated=tuple(value for log in logs for value in _stated(log)),
         files=tuple(log.file for log in logs),
         config={log.task: dict(log.header["eval"].get("config") or {}) for log in logs},
-        notes=tuple(
-            f"{log.task}: the log ends with status {log.header['status']}, so it may not hold every sample"
-            for log in logs
-            if log.header.get("status") != "success"
+        notes=(
+            *notes,
+            *(
+                f"{log.task}: the log ends with status {log.header.get('status') or 'started'}, so it may not hold "
+                "every sample"
+                for log in logs
+                if not log.is_complete
+            ),
+            *(
+                f"{log.task}: the log holds no samples: it shows and does not compare"
+                for log in logs
+                if not log.samples
+            ),
         ),
     )
 
 
-def _log(file: Path) -> _Log:
-    if file.suffix == ".json":
-        whole = json_object(file)
-        return _Log(file, whole, whole.get("samples") or (), whole.get("reductions") or ())
-    try:
-        with zipfile.ZipFile(file) as archive:
-            names = archive.namelist()
-            header = _member(archive, "header.json")
-            samples = [_member(archive, name) for name in names if name.startswith("samples/")]
-            reduced = _member(archive, "reductions.json") if "reductions.json" in names else ()
-    except (OSError, zipfile.BadZipFile, KeyError) as error:
-        raise DataError(f"{file} is no log of Inspect: {error}; expected an archive with header.json") from error
-    return _Log(file, header, samples, reduced)
-
-
-def _member(archive: zipfile.ZipFile, name: str) -> Any:
-    return parse_json(zip_member(archive, name), f"{archive.filename}, {name}")
-
-
-def _task(log: _Log) -> TaskSummaryInput:
+def _task(log: InspectLog) -> TaskSummaryInput:
     of_dataset = log.header["eval"].get("dataset") or {}
     return TaskSummaryInput(
         name=log.task,
@@ -106,37 +68,53 @@ def _task(log: _Log) -> TaskSummaryInput:
     )
 
 
-def _metric_names(log: _Log) -> list[str]:
+def _metric_names(log: InspectLog) -> list[str]:
     """Return the scores' names as the results list them, else as the samples have them."""
     listed = [_name(log, score) for score in (log.header.get("results") or {}).get("scores") or ()]
     logged = [name for sample in log.samples for name in _graded(sample)]
     return list(dict.fromkeys(listed or logged))
 
 
-def _name(log: _Log, score: Mapping[str, Any]) -> str:
+def _name(log: InspectLog, score: Mapping[str, Any]) -> str:
     """Return a score's name, with its reducer where the log has several."""
     reducers = {one.get("reducer") for one in log.reductions if one.get("reducer")}
     reducer = score.get("reducer")
     return f"{score['name']}_{reducer}" if reducer and len(reducers) > 1 else str(score["name"])
 
 
-def _stated(log: _Log) -> Iterator[StatedValue]:
+def _stated(log: InspectLog) -> Iterator[StatedValue]:
     for score in (log.header.get("results") or {}).get("scores") or ():
-        values = {name: one.get("value") for name, one in (score.get("metrics") or {}).items()}
+        listed = {
+            name: one.get("value") if isinstance(one, Mapping) else one
+            for name, one in (score.get("metrics") or {}).items()
+        }
+        values: dict[str, float] = {name: one for name, one in listed.items() if isinstance(one, int | float)}
         mean = next((name for name in MEANS if name in values), None)
-        n = int(score.get("scored_samples") or 0)
+        n = int(score.get("scored_samples") or _n_samples(log))
         name = _name(log, score)
-        if mean is not None and values[mean] is not None:
+        if mean is not None:
             yield StatedValue(log.task, name, float(values[mean]), values.get("stderr"), n)
         for other, value in values.items():
-            if other not in {*MEANS, "stderr", "std", "var"} and isinstance(value, int | float):
+            if other not in {*MEANS, "stderr", "std", "var"}:
                 yield StatedValue(log.task, f"{name} {other}", float(value), None, n)
+
+
+def _n_samples(log: InspectLog) -> int:
+    """Return how many samples were scored, where the score itself does not say (before 0.3.80); 0 if unknown."""
+    results, spec = log.header["results"], log.header["eval"]
+    config, of_dataset = spec.get("config") or {}, spec.get("dataset") or {}
+    if results.get("completed_samples"):
+        return int(results["completed_samples"]) // int(config.get("epochs") or 1)
+    if of_dataset.get("sample_ids"):
+        return len(of_dataset["sample_ids"])
+    is_whole = log.is_complete and config.get("limit") is None and config.get("sample_id") is None
+    return int(of_dataset.get("samples") or 0) if is_whole else 0
 
 
 # -------------------------------------------------------------------------------------------- samples
 
 
-def _samples(log: _Log) -> Iterator[ForeignSample]:
+def _samples(log: InspectLog) -> Iterator[ForeignSample]:
     by_id: dict[Any, list[Mapping[str, Any]]] = {}
     for sample in sorted(log.samples, key=lambda one: int(one.get("epoch", 1))):
         by_id.setdefault(sample["id"], []).append(sample)
@@ -168,10 +146,18 @@ def _sample(
         prompt=_prompt(first),
         target=", ".join(map(str, target)) if isinstance(target, list) else str(target or ""),
         scores=scores,
-        answers=tuple(str((epoch.get("output") or {}).get("completion") or "") for epoch in epochs),
+        answers=tuple(_completion(epoch.get("output") or {}) for epoch in epochs),
         n_choices=len(choices) or None,
         error=errors[0] if errors and failed else None,
     )
+
+
+def _completion(output: Mapping[str, Any]) -> str:
+    """Return what the model answered; early logs have it only in the message of the first choice."""
+    if output.get("completion"):
+        return str(output["completion"])
+    choices = output.get("choices") or ()
+    return _text((choices[0].get("message") or {}).get("content")) if choices else ""
 
 
 def _prompt(sample: Mapping[str, Any]) -> str:
@@ -200,7 +186,7 @@ def _graded(sample: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def _reduced(log: _Log) -> dict[Any, dict[str, float]]:
+def _reduced(log: InspectLog) -> dict[Any, dict[str, float]]:
     """Return what the epochs of each sample were reduced to, by sample and score."""
     found: dict[Any, dict[str, float]] = {}
     for reduction in log.reductions:

@@ -11,7 +11,7 @@ from typing import Any
 
 from evalstone.errors import DataError
 from evalstone.interop.imported import ForeignChoice, ForeignRun, ForeignSample, StatedValue
-from evalstone.interop.log_files import json_object
+from evalstone.interop.log_files import json_object, object_in
 from evalstone.report.evidence import MetricInput, TaskSummaryInput
 
 __all__ = ["is_lighteval", "read_lighteval"]
@@ -25,7 +25,7 @@ def is_lighteval(path: Path) -> bool:
         return _results_in(path) is not None or any(path.rglob("details_*.parquet"))
     if path.suffix == ".parquet":
         return path.name.startswith("details_")
-    return path.suffix == ".json" and path.is_file() and "config_general" in json_object(path)
+    return path.suffix == ".json" and path.is_file() and "config_general" in object_in(path)
 
 
 def read_lighteval(path: Path) -> ForeignRun:
@@ -56,7 +56,7 @@ def read_lighteval(path: Path) -> ForeignRun:
 def _results_in(folder: Path) -> Path | None:
     """Return the latest results file below a folder, if it is lighteval's."""
     latest = max(folder.rglob("results_*.json"), key=lambda file: file.name, default=None)
-    return latest if latest is not None and "config_general" in json_object(latest) else None
+    return latest if latest is not None and "config_general" in object_in(latest) else None
 
 
 def _details_of(results: Path | None, path: Path) -> list[Path]:

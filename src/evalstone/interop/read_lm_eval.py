@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from evalstone.errors import DataError, EvalstoneError
-from evalstone.interop.lm_eval_checks import refuse_malformed
-from evalstone.interop.log_files import json_object, parse_json
+from evalstone.interop.lm_eval_checks import model_named, refuse_malformed
+from evalstone.interop.log_files import json_object
+from evalstone.interop.read_lm_eval_samples import samples_of
 from evalstone.records import ScoreStatus, content_hash
 from evalstone.report.evidence import (
     GroupAggregate,
@@ -62,7 +63,7 @@ def read_lm_eval(path: str | Path) -> RunEvidence:
         tasks=tasks,
         groups=groups,
         settings={
-            "model": results.get("model_name"),
+            "model": model_named(results),
             "dtype": str(config.get("model_dtype") or "unknown").removeprefix("torch."),
             "seed of the shots": config.get("fewshot_seed"),
             "limit": config.get("limit"),
@@ -74,48 +75,18 @@ def read_lm_eval(path: str | Path) -> RunEvidence:
 
 
 def results_file(path: Path) -> Path:
-    """Return the results file itself, or the latest one in or below a folder."""
+    """Return the results file itself, or the latest one in or below a folder (`results.json` of early versions)."""
     if path.is_file():
         return path
     found = sorted(path.rglob("results_*.json"), key=lambda file: file.name) if path.is_dir() else []
+    found = found or (sorted(path.rglob("results.json")) if path.is_dir() else [])
     if not found:
         raise DataError(f"no results of lm-eval at {path}; expected a file results_<time>.json, or a folder with one")
     return found[-1]
 
 
-def samples_file(results: Path, task: str) -> Path:
-    """Return where lm-eval puts a task's samples of the same time as the results file."""
-    stamp = results.stem.partition("_")[2] if results.stem.startswith("results_") else results.stem.rpartition("_")[2]
-    return results.parent / f"samples_{task}_{stamp}.jsonl"
-
-
-def samples_of(results: Path, task: str) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a task's samples file of the same time as the results file; none where it was not written.
-
-    Raises: DataError for a line that is no sample, and for a sample that is there twice under one filter.
-    """
-    file = samples_file(results, task)
-    if not file.is_file():
-        return
-    seen: set[tuple[str, str]] = set()
-    with file.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            sample = parse_json(line, f"{file}, line {number}")
-            if not isinstance(sample, dict):
-                raise DataError(f"{file}, line {number} holds a {type(sample).__name__}; expected an object")
-            if "doc_id" not in sample or "doc" not in sample:
-                raise DataError(f"{file}, line {number}: no doc_id or doc; expected a sample as lm-eval logs it")
-            place = (str(sample["doc_id"]), str(sample.get("filter", "none")))
-            if place in seen:
-                raise DataError(f"{file}, line {number}: doc_id {place[0]} (filter {place[1]}) is there already")
-            seen.add(place)
-            yield sample
-
-
 def _label(results: Mapping[str, Any]) -> str:
-    name = str(results.get("model_name") or results.get("model_name_sanitized") or "lm-eval run")
+    name = model_named(results, "lm-eval run")
     return name.rstrip("/").rpartition("/")[2] or name
 
 
@@ -251,7 +222,7 @@ def _choice_scores(task: TaskSummaryInput, line: Mapping[str, Any], config: Mapp
         return dict(
             score_choices(
                 nats,
-                [greedy == "True" for _, greedy in answers],
+                [str(greedy) == "True" for _, greedy in answers],
                 None,
                 texts,
                 gold,

@@ -1,15 +1,16 @@
 """What people write after `--model_args`, made into one typed record.
 
 The spelling is lm-evaluation-harness's (`pretrained=DIR,dtype=float32`), so that its command lines run as typed.
-Every argument is known by name: what changes nothing here is accepted and left out, what is passed on to
-`from_pretrained` is listed, and anything else is refused with the nearest names, because a silently ignored
-argument is a wrong result.
+What changes nothing here is accepted and left out. An argument that we do not know goes to transformers: it must be
+one of `from_pretrained`'s or a setting of the model's configuration, which `handed_on` checks once the model's files
+are there. Anything else is refused with the nearest names, because a silently ignored argument is a wrong result.
 """
 
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from typing import Any, Literal, cast
 
 from evalstone.engine.options import AttentionPath, DTypeName, Numerics
@@ -34,22 +35,12 @@ WITHOUT_EFFECT = frozenset(
     {"batch_size", "max_batch_size", "logits_cache", "truncation", "low_cpu_mem_usage", "backend"}
 )
 QUANTISATION = re.compile(r"load_in_[48]bit|llm_int8_\w+|bnb_4bit_\w+")
-PASSED_ON = frozenset(
-    {
-        "attn_implementation",
-        "device_map",
-        "experts_implementation",
-        "gguf_file",
-        "max_memory",
-        "offload_buffers",
-        "offload_folder",
-        "offload_state_dict",
-        "quantization_config",
-        "tp_plan",
-        "use_safetensors",
-        "variant",
-    }
-)
+MISTYPED = 0.8  # of difflib's ratio: an unknown argument as near to one of ours is one of ours, misspelt
+OF_PLACE = frozenset({  # of `from_pretrained`'s: where and how weights are read and kept, which changes no answer
+    "attn_implementation", "device_map", "disable_mmap", "experts_implementation", "force_download", "max_memory",
+    "offload_buffers", "offload_folder", "offload_state_dict", "proxies", "tp_plan", "tp_size", "use_safetensors",
+    "weights_only",
+})  # fmt: skip
 WRITING = (("max_gen_toks", 1), ("n_slots", 1))
 REFUSED: Mapping[str, str] = {
     "autogptq": "GPTQ checkpoints name their own quantisation; leave autogptq out",
@@ -62,7 +53,10 @@ REFUSED: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class LocalArguments:
-    """A local model, as it was asked for. `model_kwargs` goes to `from_pretrained` as it is."""
+    """A local model, as it was asked for.
+
+    model_kwargs: for `from_pretrained` and for the model's configuration, whose own values they replace.
+    """
 
     pretrained: str
     revision: str | None = None
@@ -88,6 +82,9 @@ class LocalArguments:
     window_tokens: int | None = None
     attention: AttentionPath = "auto"
     n_threads: int | None = None
+    token: str | bool | None = field(default=None, repr=False)  # for the Hub; True: the one of the logged-in user
+    cache_dir: str | None = None
+    local_files_only: bool = False
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -108,12 +105,13 @@ class LocalArguments:
             "think_end_token": self.think_end_token,
             "max_gen_toks": self.max_gen_toks,
             "generation_config": None if self.generation_config == "model" else self.generation_config,
-            "gguf_file": self.model_kwargs.get("gguf_file"),
-            "quantization_config": self.model_kwargs.get("quantization_config"),
-            "variant": self.model_kwargs.get("variant"),
             "attention": None if self.attention == "auto" else self.attention,
+            **{name: value for name, value in self.model_kwargs.items() if name not in OF_PLACE},
         }
         return tuple(sorted((name, value) for name, value in values.items() if value is not None))
+
+
+KNOWN = frozenset(each.name for each in fields(LocalArguments)) - {"model_kwargs"}
 
 
 def typed_value(text: str) -> JsonValue:
@@ -163,6 +161,8 @@ _EXAMPLES = {
     "model_args": "pretrained=DIR,dtype=float32",
     "gen_kwargs": "temperature=0.7,max_gen_toks=64",
     "metadata": "max_seq_lengths=4096",
+    "wandb_args": "project=my-evaluations,name=first",
+    "wandb_config_args": "learning_rate=0.001",
 }
 
 
@@ -206,10 +206,12 @@ def whole_number(name: str, value: Any, least: int = 1) -> int:
     raise UsageError(f"{name}={value!r}; expected a whole number from {least}")
 
 
-def _take_model_kwargs(values: dict[str, Any]) -> dict[str, Any]:
-    """Remove from `values` what goes to `from_pretrained`, and return it as that takes it today."""
-    kwargs = {name: values.pop(name) for name in sorted(values.keys() & PASSED_ON)}
-    kwargs = {name: value for name, value in kwargs.items() if value is not None}
+def _take_model_kwargs(values: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """Remove from `values` what is not `known` here and goes to transformers, and return it as that takes it today.
+
+    Raises: UnknownName for a name that is one of ours, misspelt.
+    """
+    kwargs: dict[str, Any] = {}
     quantisation = {name: values.pop(name) for name in sorted(values) if QUANTISATION.fullmatch(name)}
     if any(quantisation.get(name) for name in ("load_in_4bit", "load_in_8bit")):
         # transformers 5 takes these only inside a quantization_config
@@ -220,6 +222,12 @@ def _take_model_kwargs(values: dict[str, Any]) -> dict[str, Any]:
         kwargs.setdefault("device_map", "auto")
         if per_device is not None or on_cpu is not None:
             raise UsageError("max_memory_per_gpu and max_cpu_memory are not known here; pass max_memory={...} instead")
+    for name in sorted(values.keys() - known):
+        if name not in OF_PLACE and (near := get_close_matches(name, known | OF_PLACE | WITHOUT_EFFECT, 3, MISTYPED)):
+            raise UnknownName("model argument", name, near)
+        value = values.pop(name)
+        if value is not None:
+            kwargs[name] = value
     return kwargs
 
 
@@ -245,7 +253,7 @@ def _check_types(values: Mapping[str, Any]) -> None:
 
     Raises: UsageError.
     """
-    for name in ("trust_remote_code", "use_fast_tokenizer", "add_bos_token", "enable_thinking"):
+    for name in ("trust_remote_code", "use_fast_tokenizer", "add_bos_token", "enable_thinking", "local_files_only"):
         if name in values:
             boolean(name, values[name])
     for name, least in (("max_length", 1), ("prefix_token_id", 0), ("window_tokens", 1), ("n_threads", 1), *WRITING):
@@ -257,26 +265,39 @@ def _check_types(values: Mapping[str, Any]) -> None:
         raise UsageError(f"too_long={values['too_long']!r}; expected cut or error")
     if not isinstance(values.get("chat_template_args", {}), Mapping):
         raise UsageError(f"chat_template_args={values['chat_template_args']!r} is no JSON object")
+    if not isinstance(values.get("token", ""), str | bool):
+        raise UsageError("token is neither text nor True or False; expected the Hub's token, or set HF_TOKEN")
+
+
+def _rename_dtype(values: dict[str, Any]) -> None:
+    """Put transformers' old name for dtype in its place.
+
+    Raises: UsageError where both names are there and say different things.
+    """
+    old, new = values.pop("torch_dtype"), values.get("dtype")
+    named = {DTYPES.get(str(name).removeprefix("torch."), name) for name in (old, new) if name is not None}
+    if len(named) > 1:
+        raise UsageError(f"dtype={new} and torch_dtype={old} are two names of one thing; name one of them")
+    values["dtype"] = new if old is None else old
 
 
 def local_arguments(given: Mapping[str, Any]) -> LocalArguments:
     """Return the record of a local model's arguments.
 
-    Raises: UsageError for a value that cannot be; UnknownName for an argument nobody knows.
+    Raises: UsageError for a value that cannot be; UnknownName for an argument that is one of ours, misspelt.
     """
     values = dict(given)
     _refuse(values)
-    kwargs = _take_model_kwargs(values)
-    values = {name: value for name, value in values.items() if name not in WITHOUT_EFFECT and value is not None}
-    known = {each.name for each in fields(LocalArguments)} - {"model_kwargs"}
-    for name in values.keys() - known:
-        accepted = known | PASSED_ON | WITHOUT_EFFECT | {"parallelize", "load_in_4bit", "load_in_8bit"}
-        raise UnknownName("model argument", name, nearest(name, accepted))
+    if "torch_dtype" in values:
+        _rename_dtype(values)
+    values = {name: value for name, value in values.items() if name not in WITHOUT_EFFECT}
+    kwargs = _take_model_kwargs(values, KNOWN)
+    values = {name: value for name, value in values.items() if value is not None}
     _check_types(values)
     dtype = str(values.pop("dtype", "auto")).removeprefix("torch.")
     if dtype not in DTYPES:
         raise UnknownName("dtype", dtype, nearest(dtype, DTYPES) or sorted(set(DTYPES.values())))
-    for name in ("pretrained", "revision", "subfolder", "tokenizer", "peft", "device", "chat_template"):
+    for name in ("pretrained", "revision", "subfolder", "tokenizer", "peft", "device", "chat_template", "cache_dir"):
         if name in values:
             values[name] = str(values[name])
     return LocalArguments(dtype=DTYPES[dtype], model_kwargs=kwargs, **values)

@@ -27,8 +27,14 @@ MODELS: Registry[Factory] = Registry(
     },
 )
 
+GGUF = ("gguf", "ggml")  # lm-eval's kinds for a llama.cpp server; hf reads the file itself
 # Kinds that only lm-evaluation-harness has, and what serves the same end here.
 ELSEWHERE: Mapping[str, str] = {
+    **dict.fromkeys(
+        GGUF,
+        "for a server of llama.cpp: --model local-completions --model_args model=gguf,base_url=URL/v1/completions; "
+        "for a file: --model hf --model_args pretrained=FOLDER,gguf_file=NAME",
+    ),
     **dict.fromkeys(
         (
             "vllm-vlm",
@@ -41,18 +47,18 @@ ELSEWHERE: Mapping[str, str] = {
             "onnxruntime",
             "onnxruntime-genai",
             "winml",
+            "nemo",
             "nemo_lm",
             "megatron_lm",
             "trtllm",
             "mamba_ssm",
             "steered",
-            "gguf",
-            "ggml",
             "hf-multimodal",
             "hf-mistral3",
             "hf-audiolm-qwen",
         ),
-        "run the same weights with --model hf --model_args pretrained=<folder or Hub id>",
+        "run it by lm-eval itself, evalstone lm-eval --model {name} ..., and import its results; or run the same "
+        "weights with --model hf --model_args pretrained=<folder or Hub id>",
     ),
     **dict.fromkeys(
         (
@@ -86,15 +92,33 @@ def create_model(name: str, model_args: str | Mapping[str, Any] | None = None, *
             arguments[key] = value
     places = MODELS.places()
     if name not in places:
-        if name in ELSEWHERE:
-            here = ", ".join(sorted(places))
-            raise UnknownName("model", name, (), f"it is lm-eval's; {ELSEWHERE[name]} (kinds here: {here})")
-        remedy = "kinds of model: " + ", ".join(sorted(places))
-        if "/" in name or name.startswith("."):
-            remedy = f"a model's place goes into the arguments: --model hf --model_args pretrained={name}"
-        raise UnknownName("model", name, nearest(name, {**places, **ELSEWHERE}), remedy)
+        raise _unknown(name, arguments, places)
     factory = MODELS.load(name)
     return factory(arguments)
+
+
+def _unknown(name: str, arguments: Mapping[str, Any], places: Mapping[str, str]) -> UnknownName:
+    """Return the error for a kind that is not here, with what to write instead."""
+    here = ", ".join(sorted(places))
+    if name in ELSEWHERE:
+        server = arguments.get("base_url") if name in GGUF else None
+        remedy = ELSEWHERE[name].format(name=name) if server is None else _instead_of_gguf(str(server))
+        return UnknownName("model", name, (), f"it is lm-eval's; {remedy} (kinds here: {here})")
+    if "/" in name or name.startswith("."):
+        remedy = f"a model's place goes into the arguments: --model hf --model_args pretrained={name}"
+    else:
+        remedy = f"kinds of model: {here}; for a model of the Hub: --model hf --model_args pretrained={name}"
+    return UnknownName("model", name, nearest(name, {**places, **ELSEWHERE}), remedy)
+
+
+def _instead_of_gguf(server: str) -> str:
+    """Return what to write for a llama.cpp server."""
+    url = server.rstrip("/")
+    url = url if url.endswith("/completions") else f"{url.removesuffix('/v1')}/v1/completions"
+    return (
+        "the server of llama.cpp speaks OpenAI's protocol: --model local-completions --model_args "
+        f"model=gguf,base_url={url},tokenizer=FOLDER (the model's own tokenizer)"
+    )
 
 
 def arguments_of(identity: ModelIdentity) -> dict[str, JsonValue]:

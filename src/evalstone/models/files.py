@@ -11,6 +11,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, cast
@@ -39,7 +40,23 @@ PICKLES = ("*.bin", "*.bin.index.json")
 CODE = ("*.py",)
 
 
-def folder_of(name: str, revision: str | None = None, *, subfolder: str = "", weights: bool = True) -> Path:
+@dataclass(frozen=True, slots=True)
+class HubOptions:
+    """How the Hub is asked for files: whose token, which cache, and whether it may be asked at all."""
+
+    token: str | bool | None = field(default=None, repr=False)
+    cache_dir: str | None = None
+    local_files_only: bool = False
+
+
+def folder_of(
+    name: str,
+    revision: str | None = None,
+    *,
+    subfolder: str = "",
+    weights: bool = True,
+    hub: HubOptions = HubOptions(),
+) -> Path:
     """Return the folder with a model's files; a name that is no folder is looked up on the Hub, or in its cache.
 
     Raises: ModelUnavailable, in one line: what, where it was looked for, and what to do.
@@ -52,7 +69,7 @@ def folder_of(name: str, revision: str | None = None, *, subfolder: str = "", we
             raise ModelUnavailable(
                 f"model '{name}': {path.absolute()} {kind}; expected a folder with config.json, or a Hub id"
             )
-        path = _from_hub(name, revision, weights=weights)
+        path = _from_hub(name, revision, hub, weights=weights)
     path = path / subfolder if subfolder else path
     if not (path / "config.json").is_file() and not (path / "adapter_config.json").is_file():
         has_gguf = next(path.glob("*.gguf"), None) if path.is_dir() else None
@@ -65,7 +82,7 @@ def folder_of(name: str, revision: str | None = None, *, subfolder: str = "", we
     return path
 
 
-def _from_hub(name: str, revision: str | None, *, weights: bool) -> Path:
+def _from_hub(name: str, revision: str | None, hub: HubOptions, *, weights: bool) -> Path:
     """Return the snapshot folder of a Hub repository: downloaded, or from the Hub's local cache when offline."""
     from evalstone.errors import MissingExtra
 
@@ -73,13 +90,16 @@ def _from_hub(name: str, revision: str | None, *, weights: bool) -> Path:
         from huggingface_hub import snapshot_download
     except ImportError:
         raise MissingExtra(f"model '{name}' is no folder here; fetching it from the Hub", "hf") from None
+    options: dict[str, Any] = {"revision": revision, "token": hub.token, "cache_dir": hub.cache_dir}
     if revision and re.fullmatch(r"[0-9a-f]{40}", revision):
         with suppress(Exception):  # a commit never changes, so what was fetched once needs no question to the Hub
-            return Path(snapshot_download(name, revision=revision, local_files_only=True))
+            return Path(snapshot_download(name, local_files_only=True, **options))
     try:
+        if hub.local_files_only:
+            return Path(snapshot_download(name, local_files_only=True, **options))
         with hub_or_cache():
-            unwanted = _unwanted(name, revision, weights=weights)
-            return Path(snapshot_download(name, revision=revision, ignore_patterns=unwanted))
+            unwanted = _unwanted(name, revision, hub.token, weights=weights)
+            return Path(snapshot_download(name, ignore_patterns=unwanted, **options))
     except Exception as error:  # the Hub client raises many kinds; all of them mean: no model
         raise ModelUnavailable(_why_not_fetched(name, revision, error)) from error
 
@@ -113,7 +133,7 @@ def _why_not_fetched(name: str, revision: str | None, error: Exception) -> str:
     )
 
 
-def _unwanted(name: str, revision: str | None, *, weights: bool) -> list[str]:
+def _unwanted(name: str, revision: str | None, token: str | bool | None, *, weights: bool) -> list[str]:
     """Return patterns of files that are not needed; pickled weights are not fetched where safetensors exist."""
     unwanted = ["*.h5", "*.msgpack", "*.onnx", "*.ot", "*.tflite", "*.mlmodel", "*.png", "*.jpg", "*.mp4", "original/*"]
     if not weights:
@@ -121,7 +141,7 @@ def _unwanted(name: str, revision: str | None, *, weights: bool) -> list[str]:
     from huggingface_hub import HfApi
 
     try:
-        listed = HfApi().list_repo_files(name, revision=revision)
+        listed = HfApi().list_repo_files(name, revision=revision, token=token)
     except Exception:  # noqa: BLE001 - only a saving is lost here; the download that follows reports what is wrong
         return unwanted
     if any(each.endswith(".safetensors") for each in listed):

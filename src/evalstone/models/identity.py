@@ -16,6 +16,7 @@ from typing import Any
 from evalstone.errors import MissingExtra, ModelUnavailable
 from evalstone.models import files
 from evalstone.models.arguments import DTYPES, LocalArguments
+from evalstone.models.handed_on import check_handed_on
 from evalstone.records import ModelIdentity
 from evalstone.settings import cache_folder
 
@@ -39,11 +40,12 @@ def find_folders(arguments: LocalArguments) -> ModelFolders:
 
     Raises: ModelUnavailable.
     """
-    model = files.folder_of(arguments.pretrained, arguments.revision, subfolder=arguments.subfolder)
+    hub = files.HubOptions(arguments.token, arguments.cache_dir, arguments.local_files_only)
+    model = files.folder_of(arguments.pretrained, arguments.revision, subfolder=arguments.subfolder, hub=hub)
     tokenizer = model
     if arguments.tokenizer is not None:
-        tokenizer = files.folder_of(arguments.tokenizer, arguments.revision, weights=False)
-    adapter = files.folder_of(arguments.peft, arguments.revision) if arguments.peft else None
+        tokenizer = files.folder_of(arguments.tokenizer, arguments.revision, weights=False, hub=hub)
+    adapter = files.folder_of(arguments.peft, arguments.revision, hub=hub) if arguments.peft else None
     return ModelFolders(model, tokenizer, adapter)
 
 
@@ -82,7 +84,7 @@ def resolve_max_length(folders: ModelFolders, arguments: LocalArguments) -> int:
         return arguments.max_length
     config = files.read_json(folders.model / "config.json")
     nested = config.get("text_config")
-    values = nested if isinstance(nested, dict) and nested else config
+    values = {**(nested if isinstance(nested, dict) and nested else config), **arguments.model_kwargs}
     for name in LENGTH_NAMES:
         if isinstance(values.get(name), int):
             return int(values[name])
@@ -206,8 +208,10 @@ def _revision_of(folder: Path) -> str | None:
 def identify(arguments: LocalArguments, folders: ModelFolders, kind: str = "hf") -> ModelIdentity:
     """Return the identity of a local model; its weights are hashed once, and not again while the files stay.
 
-    Raises: ModelUnavailable if files are missing or unreadable.
+    Raises: ModelUnavailable if files are missing or unreadable; UnknownName for an argument that transformers does not
+        take.
     """
+    check_handed_on(arguments, folders.model)
     digests = files.Digests()
     gguf = arguments.model_kwargs.get("gguf_file")
     weights = files.weight_files(folders.model, gguf)

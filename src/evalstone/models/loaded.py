@@ -9,12 +9,16 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from evalstone.errors import UsageError
-from evalstone.models.arguments import LocalArguments, local_arguments
+from evalstone.errors import UnknownName, UsageError
+from evalstone.models.arguments import KNOWN, LocalArguments, local_arguments
 from evalstone.models.identity import DEFAULT_MAX_LENGTH, UNSET_TOKENIZER_LENGTH, length_of_config
 from evalstone.records import JsonValue, ModelIdentity, canonical_json, content_hash
+from evalstone.registry import nearest
 
-TOO_LATE = ("revision", "subfolder", "tokenizer", "peft", "dtype", "device", "trust_remote_code", "model_kwargs")
+TOO_LATE = (
+    *("revision", "subfolder", "tokenizer", "peft", "dtype", "device", "trust_remote_code", "model_kwargs"),
+    *("token", "cache_dir", "local_files_only"),
+)
 
 
 def loaded_arguments(model: Any, options: Mapping[str, Any]) -> LocalArguments:
@@ -26,7 +30,10 @@ def loaded_arguments(model: Any, options: Mapping[str, Any]) -> LocalArguments:
     if late:
         raise UsageError(f"{', '.join(late)} cannot be changed on a model that is loaded already; load it that way")
     name = getattr(model, "name_or_path", "") or type(model).__name__
-    return local_arguments({**options, "pretrained": name})
+    arguments = local_arguments({**options, "pretrained": name})
+    for unknown in arguments.model_kwargs:
+        raise UnknownName("option of a loaded model", unknown, nearest(unknown, KNOWN - set(TOO_LATE)))
+    return arguments
 
 
 def _parameter_bytes(tensor: Any) -> tuple[str, bytes]:

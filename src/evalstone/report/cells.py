@@ -11,7 +11,7 @@ from evalstone.records import Estimate
 from evalstone.report.console import Text
 from evalstone.report.evidence import RunView
 from evalstone.report.layout import Row
-from evalstone.report.numbers import NOTHING, is_proportion, shown_interval, shown_value
+from evalstone.report.numbers import NOTHING, is_proportion, shown_count, shown_interval, shown_value
 
 
 class Sized:
@@ -74,7 +74,7 @@ def number_cells(cell: Estimate | None) -> list[str | Text]:
     if cell is None:
         return ["", "", ""]
     shown = shown_value(cell.value, proportion=is_proportion(cell))
-    return [Text(shown, style="bold"), interval_text(cell), f"{cell.n:,}"]
+    return [Text(shown, style="bold"), interval_text(cell), shown_count([cell])]
 
 
 def heading(view: RunView) -> RenderableType:

@@ -13,6 +13,7 @@ from evalstone.report.cells import chance_cell, interval_text, label_cell, metri
 from evalstone.report.console import Text
 from evalstone.report.evidence import RunView
 from evalstone.report.layout import Row
+from evalstone.report.numbers import shown_count
 
 GAP = 2
 
@@ -94,10 +95,7 @@ def _cell(row: Row, column: int) -> tuple[str, str]:
 
 
 def _count(row: Row) -> str:
-    counts = sorted({cell.n for cell in row.cells if cell is not None})
-    if not counts:
-        return ""
-    return f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,}–{counts[-1]:,}"
+    return shown_count(cell for cell in row.cells if cell is not None)
 
 
 def _under(row: Row) -> str:

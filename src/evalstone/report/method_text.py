@@ -6,6 +6,7 @@ from typing import Any
 
 from evalstone.report.comparison import Comparison
 from evalstone.report.layout import Row, leaf_estimates, table_rows
+from evalstone.report.numbers import NOTHING, shown_count
 from evalstone.report.references import References
 from evalstone.report.report_contents import ReportContents
 from evalstone.settings import VERSION
@@ -83,8 +84,8 @@ def _task(line: Row, contents: ReportContents, references: References) -> str:
     shown = f"{shots[0]}" if len(shots) == 1 else f"{shots[0]} to {shots[-1]}" if shots else "0"
     n_tasks = len({leaf.task for leaf in own})
     many = f"{n_tasks} tasks, " if n_tasks > 1 else ""
-    sizes = sorted({cell.n for cell in line.cells if cell is not None})
-    size = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
+    size = shown_count(cell for cell in line.cells if cell is not None)
+    size = "not stated" if size == NOTHING else size.replace("–", " to ")
     cited = contents.cards.get(line.name, {}).get("citation")
     mark = f" {references.cite(' '.join(str(cited).split()))}" if cited else ""
     return f"{line.label}{mark} ({many}{shown}-shot, {line.metric}, n = {size})"

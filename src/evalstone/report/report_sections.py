@@ -31,7 +31,7 @@ from evalstone.report.composites import composite_lines
 from evalstone.report.evidence import RunView
 from evalstone.report.floors import floor_rows
 from evalstone.report.layout import FOLD_ABOVE, Row, leaf_estimates, table_rows
-from evalstone.report.numbers import counted, is_proportion, shown_interval, shown_p, shown_value
+from evalstone.report.numbers import counted, is_proportion, shown_count, shown_interval, shown_p, shown_value
 from evalstone.report.report_contents import CalibrationCurve, ReportContents
 from evalstone.report.report_examples import above_chance
 from evalstone.report.tables import note_lines
@@ -183,7 +183,7 @@ def _one_run(rows: Sequence[Row]) -> Table:
     for row in rows:
         cell = row.any_cell
         numbers = [value_text(cell) if row.metric else "", interval_text(cell)]
-        texts = [metric_cell(row), *numbers, "" if cell is None else f"{cell.n:,}", chance_cell(cell)]
+        texts = [metric_cell(row), *numbers, "" if cell is None else shown_count([cell]), chance_cell(cell)]
         made.append(TableRow((_name(row), *(Cell(text) for text in texts)), row.depth, row.is_group))
     return Table(("task", "metric", "value", "95% interval", "n", "chance"), tuple(made), n_text=2)
 
@@ -193,8 +193,7 @@ def _side_by_side(rows: Sequence[Row], views: Sequence[RunView]) -> Table:
     made = []
     for row in rows:
         cells = [Cell(value_text(c), interval_text(c)) if row.metric else Cell("") for c in row.cells]
-        counts = sorted({cell.n for cell in row.cells if cell is not None})
-        size = "–".join(f"{n:,}" for n in dict.fromkeys([counts[0], counts[-1]])) if counts else ""
+        size = shown_count(cell for cell in row.cells if cell is not None)
         texts = (_name(row), Cell(metric_cell(row)), *cells, Cell(size), Cell(chance_cell(row.any_cell)))
         made.append(TableRow(texts, row.depth, row.is_group))
     headers = ("task", "metric", *(view.label for view in views), "n", "chance")
@@ -306,7 +305,7 @@ def _weakest(leaves: Sequence[Estimate]) -> list[Block]:
                     shown_value(one.value, proportion=True),
                     shown_interval(one.low, one.high, proportion=True),
                     chance_cell(one),
-                    f"{one.n:,}",
+                    shown_count([one]),
                 )
             )
         )

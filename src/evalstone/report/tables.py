@@ -28,7 +28,7 @@ from evalstone.report.evidence import RunView
 from evalstone.report.floors import floor_notes
 from evalstone.report.layout import Row, table_rows
 from evalstone.report.many_runs import side_by_side
-from evalstone.report.numbers import counted
+from evalstone.report.numbers import counted, stated_count
 from evalstone.report.run_details import detail_tables, foot_lines
 
 LONGEST_WORD, SHORTEST_TASK = 18, 12  # columns of a metric and a task where the terminal is narrow
@@ -90,7 +90,7 @@ def estimate_json(estimate: Estimate) -> dict[str, JsonValue]:
         "high": estimate.high,
         "confidence": estimate.confidence,
         "method": estimate.method,
-        "n": estimate.n,
+        "n": stated_count(estimate),
         "n_failed": estimate.n_failed,
         "n_unparsed": estimate.n_unparsed,
         "stderr": estimate.stderr,

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from evalstone.errors import DataError, MissingExtra, UsageError
+from evalstone.errors import DataError, EvalstoneError, MissingExtra, UsageError
+from evalstone.tasks.lm_eval_names import installed_version
 from evalstone.tasks.spec_hash import code_hash, file_of, local_imports
 from evalstone.tasks.task import FunctionRef, Task
 
@@ -31,7 +32,7 @@ def load_function(function: FunctionRef, trusted: Sequence[Path]) -> Callable[..
     file = file_of(function)
     if file is None:
         if function.module.split(".")[0] == "lm_eval":
-            raise MissingExtra(f"!function {function.path}", "lm-eval")
+            raise _lacking_lm_eval(f"!function {function.path}", function.module)
         raise DataError(
             f"!function {function.path}: no file {function.module.replace('.', '/')}.py beside the task file"
         )
@@ -63,12 +64,22 @@ def _module(function: FunctionRef, file: Path) -> Any:
     except ModuleNotFoundError as error:
         top = (error.name or "").split(".")[0]
         if top == "lm_eval":
-            raise MissingExtra(f"{file}", "lm-eval") from error
+            raise _lacking_lm_eval(str(file), str(error.name)) from error
         if top == "datasets":
             raise MissingExtra(f"{file}", "hub") from error
         raise DataError(f"{file} imports '{error.name}', which is not installed: pip install {top}") from error
     except Exception as error:
         raise DataError(f"{file} fails to import: {type(error).__name__}: {error}") from error
+
+
+def _lacking_lm_eval(what: str, module: str) -> EvalstoneError:
+    """Return the error for a module of lm_eval that is not there: all of it, or one that only a fork of it has."""
+    if importlib.util.find_spec("lm_eval") is None:
+        return MissingExtra(what, "lm-eval")
+    return DataError(
+        f"{what} needs {module}, which the installed lm-eval {installed_version()} does not have; it may be a fork's: "
+        "copy that file beside the task file and import it by its own name, or install the fork"
+    )
 
 
 def _rewind(module: Any) -> None:

@@ -18,6 +18,9 @@ from evalstone.tasks.yaml_files import read_task_file
 
 _GROUP_KEYS = frozenset({"group", "group_alias", "task", "aggregate_metric_list", "metadata"})
 
+# Keys of a task itself.
+_TASK_KEYS = frozenset({"dataset_path", "doc_to_text", "doc_to_target", "output_type", "test_split"})
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -90,6 +93,8 @@ class Expander:
         spec = read_task_file(source.path)
         if source.file.kind == "group":
             return self._add_group(source.file.name, spec, source, overrides or {}, chain)
+        if isinstance(labels := spec.get("group"), list) and source.origin == "user":
+            self.notes.append(f"{source.path}: `group: {labels}` in a task's file has no effect; write `tag: {labels}`")
         merged = {**spec, **(overrides or {}), "task": source.file.name}
         return self.add_task(task_from_spec(merged, source.path, source.origin, source.trusted), chain)
 
@@ -139,6 +144,11 @@ class Expander:
         merged.pop("tag", None)
         if name in self._tags or self._find(name) is not None:
             return self.add(name, merged, chain)
+        if isinstance(member, str) and overrides.keys() & _TASK_KEYS:
+            raise DataError(
+                f"{source.path}: `group: {group}` beside `task: {name}` is how early versions of lm-eval labelled a "
+                f"task; write `tag: {group}` in its place"
+            )
         if not isinstance(member, Mapping) or not merged:
             raise DataError(f"{source.path}: group '{group}' holds '{name}', and no task, group or tag is called so")
         spec = {**merged, "task": f"{group}::{name}"}

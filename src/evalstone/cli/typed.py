@@ -1,0 +1,18 @@
+"""The command as it was typed, to be kept with a run: without the secrets in it."""
+
+import re
+import shlex
+import sys
+
+__all__ = ["typed_command"]
+
+HIDDEN = "***"
+SECRET = re.compile(
+    r"""(\b(?:token|hf_token|api_key|auth_token|password|secret)["']?\s*[=:]\s*["']?)(?!(?:true|false|none)\b)[^,"'\s}]+""",
+    re.IGNORECASE,
+)
+
+
+def typed_command() -> str:
+    """Return the command line as a shell takes it; the values of tokens and keys in it are hidden."""
+    return shlex.join(["evalstone", *(SECRET.sub(rf"\1{HIDDEN}", word) for word in sys.argv[1:])])

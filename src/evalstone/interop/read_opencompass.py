@@ -1,0 +1,79 @@
+"""Reading OpenCompass's summary, `summary/summary_<time>.csv`: a line for each data set, a column for each model.
+
+It holds no samples, no number of samples and no errors. What OpenCompass gives in per cent of the samples lies in
+[0, 1] here; averages over data sets and scores of other kinds stay as they are.
+Source: opencompass 0.4, https://opencompass.readthedocs.io (user guides, summarizer)
+"""
+
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from evalstone.errors import DataError
+from evalstone.interop.imported import ForeignRun, StatedValue
+from evalstone.report.evidence import MetricInput, TaskSummaryInput
+
+__all__ = ["opencompass_summary", "read_opencompass"]
+
+COLUMNS = ("dataset", "version", "metric", "mode")
+PER_CENT = frozenset({"accuracy", "acc", "exact_match", "pass@1", "humaneval_pass@1", "extract_rate"})
+ABSENT = "-"
+
+
+def opencompass_summary(path: Path) -> Path | None:
+    """Return the summary at a path, the latest of a run's folder; None where there is none."""
+    files = path.rglob("summary_*.csv") if path.is_dir() else [path] if path.suffix == ".csv" else []
+    return max((file for file in files if file.is_file() and _is_summary(file)), key=lambda one: one.name, default=None)
+
+
+def _is_summary(file: Path) -> bool:
+    with file.open(encoding="utf-8-sig", errors="replace", newline="") as opened:
+        return tuple(next(csv.reader(opened), ())[:4]) == COLUMNS
+
+
+def read_opencompass(path: Path) -> ForeignRun:
+    """Return the run in a summary of one model.
+
+    Raises: DataError where the summary is of several models or of none, or a number is none.
+    """
+    file = opencompass_summary(path)
+    if file is None:
+        raise DataError(f"no summary of OpenCompass at {path}; expected summary/summary_<time>.csv")
+    with file.open(encoding="utf-8-sig", newline="") as opened:
+        header, *lines = list(csv.reader(opened))
+    models = header[4:]
+    if len(models) != 1:
+        raise DataError(
+            f"{file} has {len(models)} models ({', '.join(models[:4]) or 'none'}); expected one: leave the other "
+            "columns out of a copy, and import a copy for each"
+        )
+    stated = list(_stated(file, lines))
+    return ForeignRun(
+        tool="opencompass",
+        model=models[0],
+        date=file.stem.partition("_")[2] or None,
+        tasks=tuple(_tasks(stated, lines)),
+        samples=(),
+        stated=tuple(stated),
+        files=(file,),
+        shots_known=False,
+    )
+
+
+def _tasks(stated: Sequence[StatedValue], lines: Sequence[Sequence[str]]) -> Iterator[TaskSummaryInput]:
+    versions = {line[0]: line[1] for line in lines if len(line) > 1}
+    for name in dict.fromkeys(one.task for one in stated):
+        metrics = tuple(MetricInput(one.metric) for one in stated if one.task == name)
+        yield TaskSummaryInput(name=name, metrics=metrics, output_type="unknown", version=versions[name])
+
+
+def _stated(file: Path, lines: Sequence[Sequence[str]]) -> Iterator[StatedValue]:
+    for number, line in enumerate(lines, start=2):
+        if len(line) < len(COLUMNS) + 1 or line[4] in {ABSENT, ""}:
+            continue  # a heading between data sets, or a data set that was not evaluated
+        try:
+            value = float(line[4])
+        except ValueError:
+            raise DataError(f"{file}, line {number}: {line[0]} is {line[4]!r:.40}; expected a number or -") from None
+        is_share = line[2] in PER_CENT and 0.0 <= value <= 100.0
+        yield StatedValue(line[0], line[2], value / 100 if is_share else value)

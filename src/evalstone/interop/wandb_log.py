@@ -1,0 +1,81 @@
+"""Logging a run to Weights & Biases, where the user asks for it and has its package: no other code here sends results.
+
+Metrics have lm-eval's names, `task/metric` and `task/metric_stderr`, with the filter after a comma where there is one,
+so that a project's charts go on. Beside them stand the interval's ends and the number of samples.
+Source: lm-evaluation-harness 0.4.13, loggers/wandb_logger.py; https://docs.wandb.ai/ref/python
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from evalstone.errors import UsageError
+from evalstone.records import Estimate, JsonValue
+from evalstone.report.numbers import stated_count
+
+__all__ = ["is_wandb_here", "log_to_wandb"]
+
+DEFAULTS = {"project": "evalstone", "job_type": "eval"}
+COLUMNS = ("task", "metric", "filter", "value", "low", "high", "stderr", "n")
+TABLE = "evaluation/eval_results"
+
+
+def is_wandb_here() -> bool:
+    """Return whether the package is installed; it is not imported."""
+    return find_spec("wandb") is not None
+
+
+def log_to_wandb(
+    estimates: Sequence[Estimate],
+    configuration: Mapping[str, JsonValue],
+    init_args: Mapping[str, Any],
+    config_args: Mapping[str, Any],
+) -> str | None:
+    """Log a run's numbers, and return where they can be seen, if W&B says so.
+
+    Args:
+        estimates: the numbers.
+        configuration: what decides the run's answers.
+        init_args: for `wandb.init`; `step` is the step that the numbers are logged at.
+        config_args: more values for the W&B run's configuration.
+
+    Raises: UsageError where the package is not installed, or W&B does not take the run.
+    """
+    if not is_wandb_here():
+        raise UsageError("wandb is not installed, so nothing is logged to W&B; install it with: pip install wandb")
+    wandb = import_module("wandb")
+    arguments = {**DEFAULTS, **init_args}
+    step = arguments.pop("step", None)
+    try:
+        active = wandb.run  # of the caller's own script, which goes on with it
+        run = active if active is not None else wandb.init(**arguments)
+        run.config.update({**config_args, "evalstone": dict(configuration)}, allow_val_change=True)
+        run.log({**_metrics(estimates), TABLE: wandb.Table(columns=list(COLUMNS), data=_rows(estimates))}, step=step)
+        address = getattr(run, "url", None)
+        if active is None:
+            run.finish()
+    except Exception as error:  # W&B raises many kinds; none of them may lose a run
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise UsageError(
+            f"W&B did not take the results ({first}); they are stored, and the same command again logs them without "
+            "a new request"
+        ) from error
+    return None if address is None else str(address)
+
+
+def _metrics(estimates: Sequence[Estimate]) -> dict[str, float]:
+    """Return the numbers under lm-eval's names."""
+    found: dict[str, float] = {}
+    for one in estimates:
+        after = "" if one.filter in {"none", ""} else f",{one.filter}"
+        values = {"": one.value, "_stderr": one.stderr, "_low": one.low, "_high": one.high, "_n": stated_count(one)}
+        found |= {f"{one.task}/{one.metric}{kind}{after}": value for kind, value in values.items() if value is not None}
+    return found
+
+
+def _rows(estimates: Sequence[Estimate]) -> list[list[Any]]:
+    return [
+        [one.task, one.metric, one.filter, one.value, one.low, one.high, one.stderr, stated_count(one)]
+        for one in estimates
+    ]

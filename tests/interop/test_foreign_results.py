@@ -1,0 +1,353 @@
+"""Results of other tools and of early versions, in small files of those formats: without samples, or with their own."""
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalstone.api.importing import Imported, import_run
+from evalstone.cli.main import main
+from evalstone.store import Store
+from tests.interop.test_other_tools import TOOLS, as_json_log, member
+
+EARLY: dict[str, Any] = {
+    "results": {
+        "arc_challenge": {"acc": 0.42, "acc_stderr": 0.0144, "acc_norm": 0.45, "acc_norm_stderr": 0.0145},
+        "wikitext": {"word_perplexity": 12.5, "bits_per_byte": 0.7},
+    },
+    "versions": {"arc_challenge": 0, "wikitext": 1},
+    "config": {
+        "model": "hf-causal",
+        "model_args": "pretrained=someone/some-model,dtype=float16",
+        "num_fewshot": 25,
+        "no_cache": True,
+        "limit": None,
+        "description_dict": {},
+    },
+}
+BOARD = {  # as the first Open LLM Leaderboard published them
+    "results": {
+        "all": {"acc": 0.5},
+        "harness|arc:challenge|25": {"acc": 0.42, "acc_stderr": 0.0144},
+        "harness|hellaswag|10": {"acc_norm": 0.8, "acc_norm_stderr": 0.004},
+    },
+    "versions": {"all": 0, "harness|arc:challenge|25": 0, "harness|hellaswag|10": 0},
+    "config": {"model_name": "someone/some-model", "model_dtype": "torch.float16"},
+}
+
+
+def imported(folder: Path, path: Path) -> Imported:
+    """Import what lies at a path into a store of the test's folder."""
+    return import_run(str(folder / "store.sqlite"), path)
+
+
+def written(file: Path, content: Any) -> Path:
+    """Write JSON, with the folders above it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(content))
+    return file
+
+
+def refused(capsys: pytest.CaptureFixture[str], folder: Path, path: Path) -> str:
+    """Return the one line with which an import is refused; nothing is stored."""
+    store = str(folder / "refused.sqlite")
+    assert main(["import", str(path), "--store", store]) == 3
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert not Store.exists(store)
+    return line
+
+
+# ------------------------------------------------------------------------------------------- lm-eval before 0.4
+
+
+def test_results_of_0_3_are_imported_without_samples(tmp_path: Path) -> None:
+    """A file of results, versions and config gives model, shots, values and errors; how many samples is not stated."""
+    run = imported(tmp_path, written(tmp_path / "out.json", EARLY)).run
+    assert run.row.plan.model.name == "someone/some-model"
+    estimate = run.estimate("arc_challenge", "acc_norm")
+    assert (estimate.value, estimate.stderr, estimate.n) == (0.45, 0.0145, 0)
+    assert estimate.details["n_shots"] == 25
+    assert estimate.details["unit"] == "proportion"
+    assert run.estimate("wikitext", "bits_per_byte").details["unit"] == "plain"
+    assert not run.estimate("wikitext", "word_perplexity").higher_is_better
+    assert run.row.n_requests == 0
+
+
+def test_a_folder_with_a_file_for_each_task_is_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Files of one model join; a task that two of them have is refused with both names."""
+    results = EARLY["results"]
+    for name in results:
+        written(tmp_path / "model" / f"{name}.json", {**EARLY, "results": {name: results[name]}})
+    run = imported(tmp_path, tmp_path / "model").run
+    assert {one.task for one in run.estimates} == {"arc_challenge", "wikitext"}
+    written(tmp_path / "model" / "again.json", EARLY)
+    assert "import them one by one" in refused(capsys, tmp_path, tmp_path / "model")
+
+
+def test_a_boards_file_gives_the_shots_of_each_task(tmp_path: Path) -> None:
+    """In the Open LLM Leaderboard's files a task's name ends with its shots; its mean over everything is left out."""
+    run = imported(tmp_path, written(tmp_path / "results_2023-07-01.json", BOARD)).run
+    shots = {one.task: one.details["n_shots"] for one in run.estimates}
+    assert shots == {"harness|arc:challenge|25": 25, "harness|hellaswag|10": 10}
+    assert run.row.plan.model.name == "someone/some-model"
+    assert run.row.plan.model.dtype == "float16"
+
+
+def test_a_number_of_0_3_that_is_none_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Text in place of a number is refused with file, key and value."""
+    file = written(tmp_path / "out.json", {**EARLY, "results": {"arc_challenge": {"acc": "high"}}})
+    assert "results.arc_challenge.acc is 'high'; expected a number or null" in refused(capsys, tmp_path, file)
+
+
+# ---------------------------------------------------------------------------------------------------- Inspect
+
+
+def header(task: str = "capitals") -> dict[str, Any]:
+    """Return the header of a real log."""
+    found: dict[str, Any] = member(next(TOOLS["inspect"].glob(f"*_{task}_*")), "header.json")
+    return found
+
+
+def test_a_folder_of_inspects_json_logs_is_read(tmp_path: Path) -> None:
+    """JSON logs in a folder are one run, as .eval files are."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for task in ("capitals", "sums"):
+        as_json_log(folder, task, model="mockllm/model", first={"choice": {"value": "C"}})
+    run = imported(tmp_path, folder).run
+    assert {one.task for one in run.estimates} == {"capitals", "sums"}
+    assert len(run.samples("capitals")) == 6
+
+
+@pytest.mark.parametrize("without", ["samples absent", "samples null", "archive"])
+def test_an_inspect_log_without_samples_shows_its_totals(tmp_path: Path, without: str) -> None:
+    """A log that holds only its header gives its values with n, and says that they cannot be compared."""
+    file = tmp_path / "log.json"
+    if without == "archive":
+        file = tmp_path / "log.eval"
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("header.json", json.dumps(header()))
+    else:
+        written(file, {**header(), **({"samples": None} if "null" in without else {})})
+    found = imported(tmp_path, file)
+    (estimate,) = found.run.estimates
+    stated = header()["results"]["scores"][0]["metrics"]["accuracy"]["value"]
+    assert (estimate.value, estimate.n) == (stated, 6)
+    assert estimate.low is not None
+    assert any("holds no samples" in note for note in found.notes)
+
+
+def test_version_1_of_inspects_logs_is_read(tmp_path: Path) -> None:
+    """The first version named its one scorer and its metrics apart, and gave each sample one score."""
+    old = {
+        "version": 1,
+        "status": "success",
+        "eval": {"task": "old", "model": "mockllm/model", "created": "2024-05-01T10:00:00", "config": {},
+                 "dataset": {"name": "questions", "samples": 2}},
+        "plan": {"name": "plan", "steps": []},
+        "results": {"scorer": {"name": "match", "params": {}},
+                    "metrics": {"accuracy": {"name": "accuracy", "value": 0.5, "options": {}}}},
+        "samples": [
+            {"id": number, "epoch": 1, "input": f"{number} + 1?", "target": "2", "score": {"value": grade},
+             "messages": [{"role": "user", "content": f"{number} + 1?"}],
+             "output": {"choices": [{"message": {"role": "assistant", "content": "2"}, "stop_reason": "stop"}]}}
+            for number, grade in ((1, "C"), (2, "I"))
+        ],
+    }  # fmt: skip
+    found = imported(tmp_path, written(tmp_path / "old.json", old))
+    assert found.notes == ()
+    estimate = found.run.estimate("old", "match")
+    assert (estimate.value, estimate.n) == (0.5, 2)
+    assert [record.outputs[0].text for record in found.run.samples("old")] == ["2", "2"]
+
+
+def test_a_log_of_a_run_that_broke_off_is_read(tmp_path: Path) -> None:
+    """An archive without a header has its start and its samples, and the import says that it may not be whole."""
+    file = tmp_path / "broken.eval"
+    source = next(TOOLS["inspect"].glob("*_capitals_*"))
+    with zipfile.ZipFile(source) as read:
+        names = sorted(name for name in read.namelist() if name.startswith("samples/"))[:3]
+    start = {key: header()[key] for key in ("version", "eval", "plan")}
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("_journal/start.json", json.dumps(start))
+        for name in names:
+            archive.writestr(name, json.dumps(member(source, name)))
+    found = imported(tmp_path, file)
+    assert found.run.estimate("capitals", "choice").n == 3
+    assert any("status started" in note for note in found.notes)
+
+
+def two_logs(folder: Path, **changes: Any) -> None:
+    """Write two logs of one task, the second with another spec."""
+    folder.mkdir()
+    as_json_log(folder, "capitals", model="mockllm/model", first={"choice": {"value": "I"}})
+    (folder / "capitals.json").rename(folder / "first.json")
+    second = json.loads((folder / "first.json").read_text())
+    second["eval"] = {**second["eval"], "created": "2027-01-01T00:00:00", **changes.pop("eval", {})}
+    (folder / "second.json").write_text(json.dumps({**second, **changes}))
+
+
+def test_two_logs_of_one_task_with_other_arguments_are_two_tasks(tmp_path: Path) -> None:
+    """The same task with other arguments, data or limits does not replace the first; the names tell them apart."""
+    two_logs(tmp_path / "logs", eval={"task_args": {"level": "hard"}})
+    found = imported(tmp_path, tmp_path / "logs")
+    names = {one.task for one in found.run.estimates}
+    assert names == {"capitals (level=null)", "capitals (level=hard)"}
+    assert all(len(found.run.samples(name)) == 6 for name in names)
+
+
+def test_of_a_retried_log_the_completed_one_counts(tmp_path: Path) -> None:
+    """Of two logs of the same evaluation the completed one counts although it is older, and the other is named."""
+    two_logs(tmp_path / "logs", status="error")
+    found = imported(tmp_path, tmp_path / "logs")
+    assert {one.task for one in found.run.estimates} == {"capitals"}
+    assert any("second.json (status error) is left out" in note for note in found.notes)
+
+
+# ----------------------------------------------------------------------------- EvalScope, AlpacaEval, OpenCompass
+
+
+def report(model: str = "some-model") -> dict[str, Any]:
+    """Return a report in EvalScope's layout."""
+    subsets = [{"name": "easy", "score": 0.75, "num": 20}, {"name": "hard", "score": 0.25, "num": 20}]
+    category = {"name": ["default"], "num": 40, "score": 0.5, "macro_score": 0.5, "subsets": subsets}
+    return {
+        "name": f"{model}@arc", "dataset_name": "arc", "dataset_pretty_name": "ARC", "dataset_description": "...",
+        "model_name": model, "score": 0.5,
+        "metrics": [{"name": "mean_acc", "num": 40, "score": 0.5, "macro_score": 0.5, "categories": [category]}],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("named", ["", "reports", "reports/some-model", "reports/some-model/arc.json"])
+def test_evalscopes_reports_are_read(tmp_path: Path, named: str) -> None:
+    """A report gives its metric and its subsets with their numbers of samples, from any of its folders."""
+    place = tmp_path / "outputs"
+    written(place / "reports" / "some-model" / "arc.json", report())
+    run = imported(tmp_path, place / named).run
+    assert {one.task: (one.value, one.n) for one in run.estimates} == {
+        "arc": (0.5, 40), "arc/easy": (0.75, 20), "arc/hard": (0.25, 20),
+    }  # fmt: skip
+    assert run.row.plan.model.name == "some-model"
+    assert all(one.low is not None and one.details["n_shots"] is None for one in run.estimates)
+
+
+def annotation(number: int, preference: float | None) -> dict[str, Any]:
+    """Return an annotation in AlpacaEval's layout."""
+    return {
+        "instruction": f"Write {number}.", "dataset": "helpful_base", "output_1": "one", "generator_1": "reference",
+        "output_2": f"two {number}", "generator_2": "some-model", "annotator": "judge", "preference": preference,
+    }  # fmt: skip
+
+
+def alpaca(folder: Path, preferences: tuple[float | None, ...]) -> Path:
+    """Write AlpacaEval's two files."""
+    folder.mkdir()
+    written(folder / "annotations.json", [annotation(i, one) for i, one in enumerate(preferences)])
+    (folder / "leaderboard.csv").write_text(
+        ",win_rate,standard_error,n_wins,n_wins_base,n_draws,n_total,discrete_win_rate,mode,avg_length,"
+        "length_controlled_winrate,lc_standard_error\n"
+        "some-model,62.5,23.9,2,1,1,4,62.5,community,300,55.0,1.5\nother,10.0,1.0,0,4,0,4,10.0,community,200,9.0,1.0\n"
+    )
+    return folder
+
+
+def test_alpaca_evals_annotations_are_samples(tmp_path: Path) -> None:
+    """Each comparison is a sample, a draw is half a win, and the leaderboard's win rate comes out of them again."""
+    found = imported(tmp_path, alpaca(tmp_path / "run", (2, 1, 1.5, 2)))
+    assert found.notes == ()
+    estimate = found.run.estimate("alpaca_eval", "win_rate")
+    assert (estimate.value, estimate.n) == (0.625, 4)
+    controlled = found.run.estimate("alpaca_eval", "length_controlled_winrate")
+    assert (controlled.value, controlled.stderr, controlled.n) == (0.55, 0.015, 4)
+    assert controlled.details["unit"] == "proportion"
+    assert [record.outputs[0].text for record in found.run.samples("alpaca_eval")] == [f"two {i}" for i in range(4)]
+
+
+def test_a_comparison_without_a_preference_failed(tmp_path: Path) -> None:
+    """Where the annotator gave no preference the sample is counted as failed, not as lost."""
+    folder = alpaca(tmp_path / "run", (2, None, 1))
+    (folder / "leaderboard.csv").unlink()
+    estimate = imported(tmp_path, folder).run.estimate("alpaca_eval", "win_rate")
+    assert (estimate.value, estimate.n, estimate.n_failed) == (0.5, 2, 1)
+
+
+def test_a_leaderboard_of_several_models_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The leaderboard alone, with several models, is not made one run."""
+    file = alpaca(tmp_path / "run", (2,)) / "leaderboard.csv"
+    (file.parent / "annotations.json").unlink()
+    assert "logs of 2 models (other, some-model)" in refused(capsys, tmp_path, file)
+
+
+SUMMARY = """dataset,version,metric,mode,some-model-hf
+--------- Exam ---------,-,-,-,-
+ceval,-,naive_average,gen,52.31
+ARC-c,1e0de5,accuracy,gen,62.71
+lambada,-,-,-,-
+bleu_task,abc123,bleu,gen,0.9
+"""
+
+
+def test_opencompasss_summary_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Lines with a value become numbers, an accuracy as per cent of samples; other models' columns are refused."""
+    file = tmp_path / "20240601_100000" / "summary" / "summary_20240601_100000.csv"
+    file.parent.mkdir(parents=True)
+    file.write_text(SUMMARY)
+    run = imported(tmp_path, tmp_path / "20240601_100000").run
+    assert {one.task: (one.metric, one.value, one.n) for one in run.estimates} == {
+        "ceval": ("naive_average", 52.31, 0),
+        "ARC-c": ("accuracy", pytest.approx(0.6271), 0),
+        "bleu_task": ("bleu", 0.9, 0),
+    }
+    assert main(["show", "last", "--store", str(tmp_path / "store.sqlite")]) == 0
+    assert "62.7%" in capsys.readouterr().out
+    file.write_text(SUMMARY.replace("some-model-hf", "a,b"))
+    assert "has 2 models (a, b); expected one" in refused(capsys, tmp_path, file)
+
+
+# ------------------------------------------------------------------------------------------------ other formats
+
+
+def other_json(folder: Path) -> Path:
+    """Write JSON of no tool."""
+    return written(folder / "scores.json", {"model": "x", "score": 3})
+
+
+def other_list(folder: Path) -> Path:
+    """Write a JSON list."""
+    return written(folder / "answers.json", [{"question": "?", "answer": "!"}])
+
+
+def other_csv(folder: Path) -> Path:
+    """Write a table of no tool."""
+    (folder / "scores.csv").write_text("model,score\nx,3\n")
+    return folder / "scores.csv"
+
+
+def other_folder(folder: Path) -> Path:
+    """Make a folder with files of no tool."""
+    (folder / "run").mkdir()
+    (folder / "run" / "notes.txt").write_text("nothing")
+    return folder / "run"
+
+
+@pytest.mark.parametrize("made", [other_json, other_list, other_csv, other_folder])
+def test_what_is_not_read_is_told_which_formats_are(
+    made: Callable[[Path], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file of no known format is one line with all formats that are read and what to do instead."""
+    line = refused(capsys, tmp_path, made(tmp_path))
+    assert "is of no format that is read here" in line
+    for tool in ("lm-eval", "lighteval", "Inspect", "HELM", "simple-evals", "EvalScope", "OpenCompass", "AlpacaEval"):
+        assert tool in line
+    assert '"results": {"TASK": {"acc": 0.5' in line
+
+
+def test_the_form_that_the_error_names_is_imported(tmp_path: Path) -> None:
+    """What the line says to write for another tool is what the import takes."""
+    content = {"results": {"TASK": {"acc": 0.5, "acc_stderr": 0.01}}, "config": {"model": "NAME"}}
+    run = imported(tmp_path, written(tmp_path / "mine.json", content)).run
+    assert run.estimate("TASK", "acc").value == 0.5
+    assert run.row.plan.model.name == "NAME"
