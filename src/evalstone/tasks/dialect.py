@@ -150,7 +150,7 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
         filters=filters,
         alias=reader.get("task_alias"),
         description=reader.get("description") or "",
-        num_fewshot=reader.get("num_fewshot") if prompt.turns is None else 0,
+        num_fewshot=_num_fewshot(reader) if prompt.turns is None else 0,
         repeats=_repeats(reader),
         generation_kwargs=reader.get("generation_kwargs"),
         generation_by=_generation_by(reader),
@@ -291,6 +291,13 @@ def _repeats(reader: _Reader) -> int:
     if repeats < 1:
         raise reader.fail("repeats", repeats, "a whole number from 1")
     return repeats
+
+
+def _num_fewshot(reader: _Reader) -> int | None:
+    shots: int | None = reader.get("num_fewshot")
+    if shots is not None and shots < 0:
+        raise reader.fail("num_fewshot", shots, "a whole number from 0")
+    return shots
 
 
 def _or(value: Any, otherwise: Any) -> Any:

@@ -5,9 +5,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from evalstone.errors import DataError, UnknownName
+from evalstone.limits.yaml_documents import load_yaml
 from evalstone.prompts.presets import PromptPreset
 from evalstone.registry import nearest
 from evalstone.tasks.catalog import LIBRARY
@@ -81,8 +80,8 @@ def _pair(spec: Mapping[str, Any], key: str, where: str) -> tuple[str, str]:
 
 def _mapping(path: Path) -> Mapping[str, Any]:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, RecursionError, yaml.YAMLError) as error:
+        content = load_yaml(path.read_bytes())
+    except (OSError, DataError) as error:
         raise DataError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(content, Mapping):
         raise DataError(f"{path} holds {type(content).__name__}; expected keys and values")
