@@ -21,10 +21,10 @@ def opened(folder: Path, name: str, text: str) -> tuple[BoundTask, str]:
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("question,A,B,answer\nIs ice cold?,yes,no,A\nIs fire?,yes,no,\n", "row 2 has nothing in column 'answer'"),
-        ("question,A,B,answer\nIs ice cold?,,no,B\n", "row 1 has nothing in column 'A'"),
-        ("question,answer\n,4\n", "row 1 has nothing in column 'question'"),
-        ("question,answer\n2+2?,4.0\n3+3?,nan\n", "row 2 has nothing in column 'answer'"),
+        ("question,A,B,answer\nIs ice cold?,yes,no,A\nIs fire?,yes,no,\n", "line 3 has nothing in column 'answer'"),
+        ("question,A,B,answer\nIs ice cold?,,no,B\n", "line 2 has nothing in column 'A'"),
+        ("question,answer\n,4\n", "line 2 has nothing in column 'question'"),
+        ("question,answer\n2+2?,4.0\n3+3?,nan\n", "line 3 has nothing in column 'answer'"),
     ],
 )
 def test_a_row_that_lacks_something_is_refused(tmp_path: Path, text: str, place: str) -> None:

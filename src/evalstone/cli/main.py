@@ -90,7 +90,7 @@ class LazyGroup(click.Group):
 )
 @click.version_option(package_name="evalstone", message="evalstone %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error; may stand anywhere on the line.")
-def cli(debug: bool) -> None:  # noqa: ARG001 - taken from the words by `main`, here for the help
+def cli(debug: bool) -> None:
     """Standardised evaluation of language models. lm-evaluation-harness's flags work on `run`."""
 
 

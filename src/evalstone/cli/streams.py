@@ -42,7 +42,7 @@ def stdout_failure() -> OSError | None:
 
 
 def discard_output() -> None:
-    """Send standard output, and standard error if it fails, to the null device: the interpreter flushes both at exit."""
+    """Send standard output, and standard error if it fails, to the null device: both are flushed at the exit."""
     streams = [(sys.stdout, STANDARD_OUTPUT)]
     try:
         sys.stderr.flush()

@@ -49,8 +49,9 @@ def check_config(folder: Path, weights: Sequence[Path]) -> None:
     config = files.read_json_object(path)
     stored = None
     for name, value in _shape_values(config):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise ModelUnavailable(f"{path}: {name} is {value!r:.80}; expected a positive whole number")
+        least = int(name.rpartition(".")[2] in LAYERS)  # a size may be 0 for what a model does not have (num_experts)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ModelUnavailable(f"{path}: {name} is {value!r:.80}; expected a whole number, {least} or more")
         stored = stored or _stored_shapes(weights)
         _refuse_excess(path, name, value, stored)
 
@@ -67,7 +68,9 @@ def whole_number(config: Mapping[str, Any], *names: str) -> int:
 def _shape_values(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield name and value of what decides shapes, of parts such as text_config too; lists (one per layer) are not."""
     parts = [("", config)]
-    parts += [(f"{name}.", part) for name, part in config.items() if name.endswith("_config") and isinstance(part, dict)]
+    parts += [
+        (f"{name}.", part) for name, part in config.items() if name.endswith("_config") and isinstance(part, dict)
+    ]
     for prefix, part in parts:
         for name in (*LAYERS, *SIZES):
             value = part.get(name)

@@ -6,7 +6,6 @@ names a run (content, dtype, positions, template) is read from configuration fil
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -88,8 +87,8 @@ def resolve_max_length(folders: ModelFolders, arguments: LocalArguments) -> int:
         if isinstance(value, int):
             if value < 1:
                 raise ModelUnavailable(
-                    f"{folders.model / 'config.json'}: {name} is {value}; expected the positions of a prompt: name them "
-                    "with max_length="
+                    f"{folders.model / 'config.json'}: {name} is {value}; expected a "
+                    "number of positions, 1 or more: name it with max_length="
                 )
             return value
     # The file is silent: the class may have a default, or keep the length under a name of its own (RWKV's

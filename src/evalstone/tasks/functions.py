@@ -40,8 +40,8 @@ def load_function(function: FunctionRef, trusted: Sequence[Path]) -> Callable[..
     if not any(real.is_relative_to(folder.resolve()) for folder in trusted):
         if function.file is None:
             raise UsageError(
-                f"!function {function.path} names an installed module ({real}); only functions of files beside the task "
-                "file may be named: import what is needed in a .py file there"
+                f"!function {function.path} names an installed module ({real}); only functions of files beside the "
+                "task file may be named: import what is needed in a .py file there"
             )
         raise UsageError(
             f"!function {function.path} is in {real.parent}, which was not named; "

@@ -20,7 +20,7 @@ class _TaskLoader(SafeLoader):
 
 def _function(loader: Any, node: Any) -> FunctionRef:
     path = str(loader.construct_scalar(node))
-    module, _, name = path.rpartition(".")
+    module = path.rpartition(".")[0]
     if not all(part.isidentifier() for part in path.split(".")) or not module:
         raise DataError(f"!function {path!r}; expected <module>.<function>, for example utils.process_docs")
     file = loader.place / f"{module.replace('.', '/')}.py"
