@@ -149,8 +149,8 @@ def _shots_of_the_test(task: Checked) -> Iterator[Finding]:
     if is_drawn or own.split:
         yield Finding(
             "warning" if is_drawn else "note",
-            f"{task.name}: {key} is the test split '{drawn_from}': {'shots are' if is_drawn else 'shots would be'} drawn "
-            "from the rows that are evaluated, and show answers of the test; name another split",
+            f"{task.name}: {key} is the test split '{drawn_from}': {'shots are' if is_drawn else 'shots would be'} "
+            "drawn from the rows that are evaluated, and show answers of the test; name another split",
         )
 
 

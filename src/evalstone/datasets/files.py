@@ -160,7 +160,12 @@ def named_files(spec: DatasetSpec) -> dict[str, list[Path]] | None:
         return None
     named = kwargs["data_files"]
     by_split = named if isinstance(named, Mapping) else {"train": named}
-    places = {split: [files] if isinstance(files, str) else list(files) for split, files in by_split.items()}
+    places = {split: [files] if isinstance(files, str) else files for split, files in by_split.items()}
+    for files in places.values():
+        if not isinstance(files, list | tuple) or not all(
+            isinstance(place, str) and "\0" not in place for place in files
+        ):
+            raise DataError(f"data_files is {named!r:.120}; expected a file, a list of files, or split -> files")
     if any("://" in place for files in places.values() for place in files):
         return None
     return {split: [path for place in files for path in _expand(place, spec.base)] for split, files in places.items()}

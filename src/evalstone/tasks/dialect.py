@@ -257,6 +257,8 @@ def _fewshot(reader: _Reader, prompt: PromptSpec) -> FewshotSpec:
     if isinstance(sampler, str) and sampler not in {"default", "first_n"}:
         raise reader.fail("fewshot_config.sampler", sampler, "default, first_n or !function <module>.<Sampler>")
     samples = config.get("samples")
+    if isinstance(samples, list) and not all(isinstance(row, Mapping) for row in samples):
+        raise reader.fail("fewshot_config.samples", samples, "a list of rows, each with columns and values")
     shot_prompt = PromptSpec(
         text=_or(config.get("doc_to_text"), prompt.text),
         turns=prompt.turns,

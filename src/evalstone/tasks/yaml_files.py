@@ -116,9 +116,9 @@ def _merged(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     for include in includes if isinstance(includes, list) else [includes]:
         if not isinstance(include, str):
             raise DataError(f"{path}: include is {include!r}; expected a file name or a list of them")
-        place = (path.parent / include).resolve()
-        if not place.is_file():
-            raise DataError(f"{path}: include names '{include}', and there is no file {place}")
+        place = None if "\0" in include else (path.parent / include).resolve()
+        if place is None or not place.is_file():
+            raise DataError(f"{path}: include names '{include}', and there is no file {place or 'of such a name'}")
         merged.update({key: value for key, value in _merged(place, (*above, path)).items() if key != "task_list"})
     merged.update(own)
     return merged
