@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "limits": {"errors"},
     "stopping": set(),
     # pure middle: each part takes records and gives records, and can be tested alone
-    "datasets": {"errors", "settings", "records", "hub_access"},
+    "datasets": {"errors", "settings", "records", "hub_access", "limits"},
     "prompts": {"errors", "records", "randomness", "limits"},
     "scoring": {"errors", "records", "settings", "registry", "limits"},
     "statistics": {"errors", "randomness"},

@@ -48,16 +48,26 @@ def test_the_test_is_the_unpaired_one(run: Run, tmp_path: Path) -> None:
 
 
 def test_what_is_not_the_same_is_listed(run: Run, tmp_path: Path) -> None:
-    """Other shots, fewer samples and what the claim leaves out stand under the verdict."""
+    """Fewer samples and what the claim leaves out stand under the verdict."""
     store = str(tmp_path / "store.sqlite")
     (found,) = compare_published(store, run.id, ["demo_who acc=0.3 shots=25 n=1000"])
-    n_shots = run.row.plan.tasks[0].num_fewshot
-    assert found.set_up == (
-        f"shots: {n_shots} in this run, 25 in the claim",
-        "samples: 20 in this run, 1,000 in the claim",
-    )
+    assert found.set_up == ("samples: 20 in this run, 1,000 in the claim",)
     (found,) = compare_published(store, run.id, ["demo_who acc=0.3"])
     assert any("does not say; taken for the whole split" in line for line in found.set_up)
+
+
+def test_other_shots_are_not_comparable(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A figure at other shots is called not comparable before anything else, and no p is shown for it."""
+    store = str(tmp_path / "store.sqlite")
+    claim = "demo_who acc=0.3 shots=25 n=1000"
+    assert main(["compare", run.id, "--published", claim, "--store", store]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("not comparable: shots 0 against 25: demo_who acc is ")
+    assert "p =" not in said
+    assert main(["compare", run.id, "--published", claim, "--store", store, "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["p"] is None
+    assert found["not_comparable"] == "shots 0 against 25"
 
 
 def test_claims_are_kept_with_the_run(run: Run, tmp_path: Path) -> None:

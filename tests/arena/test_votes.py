@@ -10,6 +10,7 @@ from evalstone.arena.vote_files import read_votes, votes_in
 from evalstone.arena.votes import Votes
 from evalstone.datasets.rows import Rows
 from evalstone.errors import DataError, UnknownName, UsageError
+from tests.conftest import ROOT
 
 VOTE: dict[str, Any] = {"model_a": "x", "model_b": "y", "winner": "model_a"}
 
@@ -126,3 +127,59 @@ def test_votes_without_style_are_left_out_of_a_controlled_rating() -> None:
     """A vote whose answers' length is unknown is not taken for one of equal lengths."""
     rows = [{**VOTE, "tokens_a": 5, "tokens_b": tokens} for tokens in (7, None)]
     assert len(read(rows, style=True).with_style().battles) == 1
+
+
+ANNOTATED = {"idx": 7, "cmp_key": "x-7b_y-7b", "response1": "a", "response2": "bb", "annotator1": "1"}
+
+
+def test_a_column_for_each_annotator_is_a_vote_each() -> None:
+    """PandaLM's rows give one vote for each annotator, in which 0 is a tie, with prompt, judge and answers."""
+    votes = read([{**ANNOTATED, "annotator2": "2", "annotator3": 0}], style=True)
+    assert votes.models == ("x-7b", "y-7b")
+    assert [float(one) for one in votes.battles.outcome] == [1.0, 0.0, 0.5]
+    assert votes.labels["prompt"].tolist() == [0, 0, 0]
+    assert len(set(votes.labels["judge"].tolist())) == 3
+    assert votes.styles["length"].tolist() == [[1.0, 2.0]] * 3
+    with pytest.raises(DataError, match="row 1 has the cmp_key 'x_y_z'"):
+        read([{**ANNOTATED, "cmp_key": "x_y_z"}])
+
+
+def test_preferences_between_two_generators() -> None:
+    """AlpacaEval's preference is 1 for the first, 2 for the second; in between the nearer one wins, 0 and 1.5 tie."""
+    given = [1.0, 2.0, 1.2, 1.9, 1.5, 0.0, None]
+    votes = read([{"generator_1": "x", "generator_2": "y", "preference": one} for one in given])
+    assert [float(one) for one in votes.battles.outcome] == [1.0, 0.0, 1.0, 0.0, 0.5, 0.5]
+    assert votes.left_out == {"without a verdict": 1}
+    assert "nearer" in votes.columns.told()
+
+
+def test_verdicts_in_both_orders() -> None:
+    """MT-bench's g1_winner and g2_winner are a win where they agree, a tie where not, and no verdict on an error."""
+    pairs = [("model_1", "model_1"), ("model_2", "model_2"), ("model_1", "model_2"), ("tie", "tie"), ("error", "tie")]
+    rows = [{"model_1": "x", "model_2": "y", "g1_winner": one, "g2_winner": two} for one, two in pairs]
+    votes = read(rows)
+    assert [float(one) for one in votes.battles.outcome] == [1.0, 0.0, 0.5, 0.5]
+    assert votes.left_out == {"without a verdict": 1}
+
+
+def test_columns_of_other_names_are_named_by_the_user(tmp_path: Path) -> None:
+    """`--columns` says what is what in a file that is not recognised, separated by semicolons; a wrong name is told."""
+    path = tmp_path / "votes.csv"
+    path.write_text("erste;zweite;urteil;frage\nx;y;a;1\nx;y;B;1\n", encoding="utf-8")
+    columns = {"model_a": "erste", "model_b": "zweite", "winner": "urteil", "prompt": "frage"}
+    votes = read_votes(path, columns=columns)
+    assert [float(one) for one in votes.battles.outcome] == [1.0, 0.0]
+    assert votes.labels["prompt"].tolist() == [0, 0]
+    with pytest.raises(DataError, match="--columns model_a="):
+        read_votes(path)
+    with pytest.raises(UnknownName, match="nearest: urteil"):
+        read_votes(path, columns={**columns, "winner": "urtiel"})
+
+
+def test_real_votes_of_pandalm_are_recognised() -> None:
+    """PandaLM's published test set gives 999 x 3 votes between five models."""
+    path = ROOT.parent / "shared" / "data" / "WeOpenML" / "PandaLM_testset_v1" / "default" / "test.parquet"
+    if not path.is_file():
+        pytest.skip("PandaLM's test set is not here")
+    votes = read_votes(path)
+    assert (len(votes.models), votes.n_rows, len(votes.battles)) == (5, 2997, 2997)

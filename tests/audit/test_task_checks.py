@@ -48,6 +48,31 @@ def test_skewed_golds_are_told_with_what_a_constant_answer_scores(tmp_path: Path
     assert "always answering 'green' scores that" in told
 
 
+def test_a_skewed_key_of_written_answers_is_told(tmp_path: Path) -> None:
+    """Where one written answer is right in most samples, the finding names it and what always giving it scores."""
+    written: Row = {"output_type": "generate_until", "doc_to_choice": ..., "metric_list": ...}
+    told = findings(tmp_path, rows(right=2), doc_to_target="{{choices[answer]}}", **written)
+    assert "the answer key is skewed: 'green' is right in 100% of samples" in told
+    assert findings(tmp_path, rows(), doc_to_target="{{choices[answer]}}", **written) == ""
+
+
+def test_shots_from_the_test_split_are_told(tmp_path: Path) -> None:
+    """A fewshot_split that is the test split is a warning where shots are drawn, and a note where none are."""
+    for shots, level in ((2, "warning"), (0, "note")):
+        told = [one for one in check_requests(checked(tmp_path, rows(), None, shots, fewshot_split="test"))
+                if "is the test split 'test'" in one.text]  # fmt: skip
+        assert [one.level for one in told] == [level]
+
+
+def test_notes_are_not_called_warnings(tmp_path: Path) -> None:
+    """What was guessed about a file of rows is a note."""
+    lines = "".join(f"Lamp {i}?,{'AB'[i % 2]},red,blue\n" for i in range(8))
+    (tmp_path / "mine.csv").write_text("question,answer,A,B\n" + lines, encoding="utf-8")
+    found = check_task(str(tmp_path / "mine.csv"))
+    assert [one.level for one in found.findings if "multiple choice by letter" in one.text] == ["note"]
+    assert "warning" not in {one.level for one in found.findings}
+
+
 def test_golds_of_tasks_with_different_numbers_of_choices_count_together(tmp_path: Path) -> None:
     """Always the first of two, three or four choices is a skew too."""
     uneven = [{**row, "choices": row["choices"][: 2 + i % 3], "answer": 0} for i, row in enumerate(rows())]

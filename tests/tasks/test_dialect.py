@@ -8,7 +8,7 @@ import pytest
 from evalstone.errors import DataError
 from evalstone.tasks.dialect import task_from_spec
 from evalstone.tasks.task import FilterStep, FunctionRef, Task
-from tests.tasks.folders import task_spec
+from tests.tasks.folders import bound, task_spec
 
 HERE = Path("/tasks/sums.yaml")
 
@@ -138,3 +138,19 @@ def test_a_conversation_has_turns_and_nothing_beside_them() -> None:
             read(doc_to_turns="said", **{**turns, key: value})
     with pytest.raises(DataError, match="output_type is 'multiple_choice'"):
         read(doc_to_turns="said", doc_to_text=...)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_fewshot": -3}, "num_fewshot is -3; expected a whole number from 0"),
+        ({"fewshot_config": {"samples": [None]}}, r"fewshot_config\.samples is \[None\]; expected a list of rows"),
+        ({"dataset_kwargs": {"data_files": [None]}}, r"data_files is \[None\]; expected a file"),
+        ({"include": "a\0b"}, "include names 'a\0b', and there is no file"),
+        ({"tag": 5}, "tag is 5; expected text or list"),
+    ],
+)
+def test_values_that_cannot_be_are_named(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    """A negative number of shots, shots that are no rows, and names of files that are none are errors of the file."""
+    with pytest.raises(DataError, match=message):
+        bound(tmp_path, **changes)

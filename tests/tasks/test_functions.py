@@ -169,3 +169,16 @@ def test_a_modules_own_generator_begins_anew(tmp_path: Path) -> None:
         [request.prompt for request in bound(tmp_path, process_docs="!function mix.mixed").requests()] for _ in range(2)
     )
     assert first == second
+
+
+@pytest.mark.parametrize("name", ["os.system", "sys.exit", "subprocess.run", "shutil.rmtree", "builtins.exec"])
+def test_installed_modules_are_no_task_code(tmp_path: Path, name: str) -> None:
+    """A function of an installed or built-in module is refused: only files beside the task are code of a task."""
+    with pytest.raises((DataError, UsageError), match="only functions of files beside"):
+        bound(tmp_path, process_docs=f"!function {name}")
+
+
+def test_a_functions_name_is_no_path(tmp_path: Path) -> None:
+    """Dots that would lead out of the folder are refused when the file is read."""
+    with pytest.raises(DataError, match=r"expected <module>\.<function>"):
+        bound(tmp_path, process_docs="!function ..outside.f")

@@ -21,10 +21,10 @@ def opened(folder: Path, name: str, text: str) -> tuple[BoundTask, str]:
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("question,A,B,answer\nIs ice cold?,yes,no,A\nIs fire?,yes,no,\n", "row 2 has nothing in column 'answer'"),
-        ("question,A,B,answer\nIs ice cold?,,no,B\n", "row 1 has nothing in column 'A'"),
-        ("question,answer\n,4\n", "row 1 has nothing in column 'question'"),
-        ("question,answer\n2+2?,4.0\n3+3?,nan\n", "row 2 has nothing in column 'answer'"),
+        ("question,A,B,answer\nIs ice cold?,yes,no,A\nIs fire?,yes,no,\n", "line 3 has nothing in column 'answer'"),
+        ("question,A,B,answer\nIs ice cold?,,no,B\n", "line 2 has nothing in column 'A'"),
+        ("question,answer\n,4\n", "line 2 has nothing in column 'question'"),
+        ("question,answer\n2+2?,4.0\n3+3?,nan\n", "line 3 has nothing in column 'answer'"),
     ],
 )
 def test_a_row_that_lacks_something_is_refused(tmp_path: Path, text: str, place: str) -> None:
@@ -124,3 +124,71 @@ def test_unknown_shapes_are_refused(tmp_path: Path, name: str, text: str, messag
     """Columns that fit nothing are listed with what is expected."""
     with pytest.raises(DataError, match=message):
         opened(tmp_path, name, text)
+
+
+@pytest.mark.parametrize("sign", [",", ";", "\t", "|"])
+def test_the_delimiter_is_found(tmp_path: Path, sign: str) -> None:
+    """Commas, semicolons, tabs and bars separate the columns, whatever the cells hold."""
+    rows = [["prompt", "option_a", "option_b", "gold"], ['"Hot, cold; or | so?"', "yes", '"n,o"', "B"]]
+    task, note = opened(tmp_path, "my.csv", "\n".join(sign.join(row) for row in rows) + "\n")
+    (request,) = task.requests()
+    assert request.prompt == "Hot, cold; or | so?\nA. yes\nB. n,o\nAnswer:"
+    assert request.target == "1"
+    assert "choices option_a, option_b, 'gold' is a letter" in note
+
+
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("prompt,option_a,option_b,gold", "Q,red,blue,B"),
+        ("Question,Choice1,Choice2,Correct_Answer", "Q,red,blue,blue"),
+        ("question,opa,opb,label", "Q,red,blue,1"),
+        ("stem,option_1,option_2,answerKey", "Q,red,blue,2"),
+    ],
+)
+def test_names_of_options_that_are_recognised(tmp_path: Path, header: str, row: str) -> None:
+    """Options may be lettered or numbered under several names, the answer a letter, number or text."""
+    task, _ = opened(tmp_path, "my.csv", f"{header}\n{row}\n")
+    (request,) = task.requests()
+    assert (request.prompt, request.target) == ("Q\nA. red\nB. blue\nAnswer:", "1")
+
+
+def test_ignored_columns_are_named(tmp_path: Path) -> None:
+    """Columns that nothing is read from are listed in the note."""
+    _, note = opened(tmp_path, "my.csv", "id,question,answer,the source\n1,Q,A,x\n")
+    assert note.endswith("ignored columns: id, the source")
+
+
+def test_all_faults_are_listed_with_their_lines(tmp_path: Path) -> None:
+    """Short and long lines, empty cells, answers that are no option and NULs are named at once, in the file's order."""
+    lines = [
+        "question,A,B,answer",
+        "Q1,x,y,A",
+        "Q2,x,y",
+        '"Q3',
+        'more",x,,B',
+        "Q4,x,y,E",
+        "Q5,x,y,A,z",
+        "Q6,x\0,y,A",
+        "",
+    ]
+    with pytest.raises(DataError) as caught:
+        opened(tmp_path, "my.csv", "\n".join(lines))
+    told = str(caught.value).partition(": ")[2]
+    assert told == (
+        "line 3: 3 cells, but the header has 4; line 4 has nothing in column 'B'; "
+        "line 6: 'E' in column 'answer' is no letter from A to B; line 7: 5 cells, but the header has 4; "
+        "line 8: the character NUL, which no text has; correct them, or write a task file"
+    )
+
+
+def test_many_faults_are_counted(tmp_path: Path) -> None:
+    """Of more than 20 faults the first are listed and the others counted."""
+    with pytest.raises(DataError, match=r"line 21 has nothing in column 'answer'; and 5 more; correct them"):
+        opened(tmp_path, "my.csv", "question,answer\n" + "Q,\n" * 25)
+
+
+def test_lines_of_json_at_fault_are_listed(tmp_path: Path) -> None:
+    """All lines of a JSONL file that are no objects are named at once."""
+    with pytest.raises(DataError, match=r"line 2: .*; line 4 is 5, no object"):
+        opened(tmp_path, "my.jsonl", '{"question": "a", "answer": "b"}\n{"x": \n\n5\n')

@@ -1,5 +1,6 @@
 """The arena as a user calls it: a file of votes in, ratings out."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from evalstone.arena.vote_files import read_votes
 from evalstone.arena.votes import Votes
 from evalstone.errors import UsageError
 
-__all__ = ["RatedVotes", "anchor_of", "rate_votes"]
+__all__ = ["RatedVotes", "anchor_of", "columns_of", "rate_votes"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +46,12 @@ class RatedVotes:
 
 
 def rate_votes(
-    file: str | Path, settings: RatingSettings | None = None, *, language: str | None = None, anchor: str | None = None
+    file: str | Path,
+    settings: RatingSettings | None = None,
+    *,
+    language: str | None = None,
+    anchor: str | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> RatedVotes:
     """Rate the models of a file of votes.
 
@@ -54,6 +60,7 @@ def rate_votes(
         settings: what goes together, what is controlled for, which intervals.
         language: only votes in it.
         anchor: a model and its rating as `MODEL=1000`, over that of `settings`.
+        columns: `model_a`, `model_b`, `winner`, `prompt`, `judge` or `language` -> column, where it is not recognised.
 
     Raises: as `read_votes` and `rate`; UsageError for an anchor that is no such pair, or a confidence out of range.
     """
@@ -62,7 +69,7 @@ def rate_votes(
         chosen = replace(chosen, anchor=anchor_of(anchor))
     if not 0.0 < chosen.confidence < 1.0:
         raise UsageError(f"the confidence is {chosen.confidence:g}; expected a share above 0 and below 1, such as 0.95")
-    votes = read_votes(Path(file), language=language, style=chosen.style)
+    votes = read_votes(Path(file), language=language, style=chosen.style, columns=columns)
     return RatedVotes(votes, rate(votes, chosen))
 
 
@@ -81,3 +88,17 @@ def anchor_of(text: str) -> tuple[str, float]:
     if not abs(value) < float("inf"):
         raise UsageError(f"the anchor is '{text}'; expected a model and its rating, such as MODEL=1000")
     return name, value
+
+
+def columns_of(texts: Sequence[str]) -> dict[str, str]:
+    """Return what -> column of texts such as `model_a=first,model_b=second`.
+
+    Raises: UsageError for a text that is no such list.
+    """
+    found = {}
+    for pair in (pair for text in texts for pair in text.split(",") if pair.strip()):
+        what, equals, column = pair.partition("=")
+        if not equals or not column:
+            raise UsageError(f"--columns has '{pair}'; expected model_a=COLUMN,model_b=COLUMN,winner=COLUMN")
+        found[what.strip()] = column.strip()
+    return found

@@ -1,8 +1,8 @@
 """A run against a figure that somebody published: the same number within what chance allows, or not?
 
-Only the total of the other side is known, so nothing can be paired and the test is the unpaired one; where the set-up
-is not the same (shots, number of samples) a difference says little, so that is listed with every verdict. Claims are
-kept with the run, with their source.
+Only the total of the other side is known, so nothing can be paired and the test is the unpaired one. With other shots
+the figures are not comparable, and no p is shown; what else differs (number of samples) is listed. Claims are kept with
+the run, with their source.
 """
 
 from collections.abc import Sequence
@@ -41,11 +41,17 @@ class ClaimResult:
     value: float  # the run's
     comparison: UnpairedComparison  # run minus claim
     set_up: tuple[str, ...]  # what is not the same
+    obstacle: str | None = None  # why the two say nothing of each other (other shots); then no p is shown
 
     @property
     def verdict(self) -> str:
         """What came of it, in one sentence."""
         one, claim = self.comparison, self.claim
+        if self.obstacle:
+            return (
+                f"not comparable: {self.obstacle}: {claim.task} {claim.metric} is {self.value:.1%} of {one.n_b:,} in "
+                f"this run and {claim.value:.1%} of {one.n_a:,} as published"
+            )
         differs = one.p < ALPHA
         said = "differs from" if differs else "agrees with"
         end = " within chance" if not differs else ""
@@ -134,13 +140,19 @@ def _against(claim: Claim, estimate: Estimate, plan: TaskPlan | None, n_whole: i
         compared = compare_with_claim(ours, claim.value, n_claimed)
     except DataError as error:
         raise UsageError(f"{claim.task} {claim.metric} cannot be compared with the claim: {error}") from error
-    return ClaimResult(claim, value, compared, tuple(_differences(claim, estimate, plan, n_claimed)))
+    set_up = tuple(_differences(claim, estimate, n_claimed))
+    return ClaimResult(claim, value, compared, set_up, _obstacle(claim, plan))
 
 
-def _differences(claim: Claim, estimate: Estimate, plan: TaskPlan | None, n_claimed: int) -> list[str]:
+def _obstacle(claim: Claim, plan: TaskPlan | None) -> str | None:
+    """Return how the shots differ, None where they do not or nobody says."""
+    if claim.shots is None or plan is None or plan.num_fewshot == claim.shots:
+        return None
+    return f"shots {plan.num_fewshot} against {claim.shots}"
+
+
+def _differences(claim: Claim, estimate: Estimate, n_claimed: int) -> list[str]:
     lines = []
-    if claim.shots is not None and plan is not None and plan.num_fewshot != claim.shots:
-        lines.append(f"shots: {plan.num_fewshot} in this run, {claim.shots} in the claim")
     if claim.shots is None:
         lines.append("shots: the claim does not say")
     if claim.n is None:
@@ -159,6 +171,8 @@ def claims_to_json(results: Sequence[ClaimResult]) -> JsonValue:
             "claim": asdict(one.claim),
             "value": one.value,
             **asdict(one.comparison),
+            **({} if one.obstacle is None else {"p": None}),
+            "not_comparable": one.obstacle,
             "set_up": list(one.set_up),
             "verdict": one.verdict,
         }

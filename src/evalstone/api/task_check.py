@@ -43,7 +43,7 @@ def check_task(
     found = TaskCheck()
     selection = Catalog.open([Path(folder) for folder in include_path]).select(split_names(name))
     options = BindOptions(num_fewshot=num_fewshot, data_dir=data_folder(data_dir), limit=float(CHECKED_SAMPLES))
-    found.findings += [Finding("warning", note) for note in selection.notes]
+    found.findings += [Finding("note", note) for note in selection.notes]
     model = create_model("hf", model_args) if model_args else None
     for task in selection.tasks:
         try:

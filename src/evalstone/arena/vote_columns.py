@@ -1,20 +1,26 @@
 """Which column of a file of votes holds what: the names that published votes use, and what their verdicts mean."""
 
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from evalstone.datasets.rows import Rows
-from evalstone.errors import DataError
+from evalstone.errors import DataError, UnknownName
+from evalstone.registry import nearest
 
 __all__ = ["VoteColumns", "find_columns", "outcome_of", "verdicts_in"]
 
-SIDES = (("model_a", "model_b"), ("left", "right"))
-PROMPTS = ("prompt_id", "question_id", "prompt", "question", "instruction")
+NUMBERED = (("model_1", "model_2"), ("generator_1", "generator_2"))  # MT-bench's and PandaLM's; AlpacaEval's
+SIDES = (("model_a", "model_b"), ("left", "right"), *NUMBERED)
+PROMPTS = ("prompt_id", "question_id", "instruction_idx", "idx", "prompt", "question", "instruction")
 JUDGES = ("judge", "judge_id", "voter", "worker", "annotator", "user")
 LANGUAGES = ("language", "lang")
 ONE_HOT = ("winner_model_a", "winner_model_b", "winner_tie")  # a column for each verdict, with 0 and 1
+BOTH_ORDERS = ("g1_winner", "g2_winner")  # MT-bench: the judge's verdicts with the answers in either order
+PREFERENCE = "preference"  # AlpacaEval: from 1, the first is preferred, to 2, the second; 0 and 1.5 are ties
+CHOOSABLE = ("model_a", "model_b", "winner", "prompt", "judge", "language")
 FIRST_WON = {"model_a", "a", "left"}
 SECOND_WON = {"model_b", "b", "right"}
 TIED = re.compile(r"tie( \(.+\))?|both_?bad")
@@ -26,7 +32,7 @@ class VoteColumns:
 
     first: str
     second: str
-    winner: str | None  # None: one column for each verdict
+    winner: str | None  # None: one column for each verdict, or for each order of the answers
     prompt: str | None = None
     judge: str | None = None
     language: str | None = None
@@ -36,34 +42,83 @@ class VoteColumns:
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         shown = {"first": "model_a", "second": "model_b"}
         read = {shown.get(what, what): column for what, column in named.items() if column}
-        return ", ".join(f"{what} from '{column}'" for what, column in read.items() if what != column)
+        nearer = " (a value between the two sides counts for the nearer one)" if self.winner == PREFERENCE else ""
+        return ", ".join(f"{what} from '{column}'" for what, column in read.items() if what != column) + nearer
 
 
-def find_columns(names: Sequence[str]) -> VoteColumns:
+def find_columns(names: Sequence[str], chosen: Mapping[str, str] | None = None) -> VoteColumns:
     """Return which columns hold what.
 
-    Raises: DataError where there are no two models or no verdict.
+    Args:
+        names: the file's columns.
+        chosen: what the caller says: `model_a`, `model_b`, `winner`, `prompt`, `judge`, `language` -> column.
+
+    Raises: DataError where there are no two models or no verdict; UnknownName for a column that is not there.
     """
-    sides = next((pair for pair in SIDES if set(pair) <= set(names)), None)
-    if sides is None or ("winner" not in names and not set(ONE_HOT) <= set(names)):
+    chosen = chosen or {}
+    for what, column in chosen.items():
+        if what not in CHOOSABLE:
+            raise UnknownName("part of a vote", what, nearest(what, CHOOSABLE), f"known: {', '.join(CHOOSABLE)}")
+        if column not in names:
+            raise UnknownName(f"column for {what}", column, nearest(column, names), f"columns: {', '.join(names)}")
+    pair = next((pair for pair in SIDES if set(pair) <= set(names)), (None, None))
+    first, second = chosen.get("model_a", pair[0]), chosen.get("model_b", pair[1])
+    winner = chosen.get("winner") or _first_of(("winner", *([PREFERENCE] if pair in NUMBERED else [])), names)
+    if first is None or second is None or not (winner or _several(names)):
         raise DataError(
-            f"the file has columns {', '.join(names) or '(none)'}; expected model_a, model_b (or left, right) and "
-            f"winner (or {', '.join(ONE_HOT)}): rename its columns"
+            f"the file has columns {', '.join(names) or '(none)'}; expected model_a, model_b (or left, right; model_1, "
+            f"model_2; generator_1, generator_2) and winner (or preference; {', '.join(ONE_HOT)}): name them with "
+            "--columns model_a=...,model_b=...,winner=..."
         )
-    winner = "winner" if "winner" in names else None
-    return VoteColumns(*sides, winner, *(_first_of(known, names) for known in (PROMPTS, JUDGES, LANGUAGES)))
+    labels = zip(("prompt", "judge", "language"), (PROMPTS, JUDGES, LANGUAGES), strict=True)
+    return VoteColumns(first, second, winner, *(chosen.get(what) or _first_of(known, names) for what, known in labels))
+
+
+def _several(names: Sequence[str]) -> tuple[str, ...] | None:
+    return next((columns for columns in (ONE_HOT, BOTH_ORDERS) if set(columns) <= set(names)), None)
 
 
 def verdicts_in(rows: Rows, columns: VoteColumns) -> list[Any]:
-    """Return each row's verdict as it is written; None where there is none."""
+    """Return each row's verdict in the words of `outcome_of`, or as it is written; None where there is none."""
+    is_numbered = columns.first.endswith("1") and columns.second.endswith("2")
+    sides = {columns.first: "model_a", columns.second: "model_b"} if is_numbered else {}
     if columns.winner is not None:
-        return rows[columns.winner]
+        return [_numbered(value, sides) if is_numbered else value for value in rows[columns.winner]]
+    several = _several(rows.column_names) or ONE_HOT
+    values = zip(*(rows[name] for name in several), strict=True)
+    return [_agreed(one, sides) if several == BOTH_ORDERS else _marked(one) for one in values]
+
+
+def _marked(values: Sequence[Any]) -> str | None:
     words = ("model_a", "model_b", "tie")
-    found: list[Any] = []
-    for values in zip(*(rows[name] for name in ONE_HOT), strict=True):
-        marked = [word for word, value in zip(words, values, strict=True) if str(value).lower() in {"1", "1.0", "true"}]
-        found.append(" and ".join(marked) or None)
-    return found
+    marked = [word for word, value in zip(words, values, strict=True) if str(value).lower() in {"1", "1.0", "true"}]
+    return " and ".join(marked) or None
+
+
+def _agreed(values: Sequence[Any], sides: Mapping[str, str]) -> Any:
+    """Return the verdict of both orders; MT-bench counts two that differ as a tie, and an error as none."""
+    if any(value is None or value == "error" for value in values):
+        return None
+    one, other = (_numbered(value, sides) for value in values)
+    return one if one == other else "tie (inconsistent)"
+
+
+def _numbered(value: Any, sides: Mapping[str, str]) -> Any:
+    """Return a verdict on sides that are numbered: 1, 2, a preference from 1 to 2, or a side's column.
+
+    Ratings take wins and ties only, so a preference in between counts for the side that it is nearer to.
+    """
+    if value in sides:
+        return sides[value]
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return value
+    if math.isnan(number):
+        return None
+    if number in {0.0, 1.5}:
+        return "tie"
+    return value if not 1.0 <= number <= 2.0 else "model_a" if number < 1.5 else "model_b"
 
 
 def outcome_of(verdict: Any, first: str, second: str) -> float | str | None:

@@ -1,7 +1,7 @@
 """Files of votes: read by column, checked, and counted where a row is no vote."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from evalstone.arena.style import styles_in
 from evalstone.arena.vote_columns import VoteColumns, find_columns, outcome_of, verdicts_in
+from evalstone.arena.vote_layouts import one_vote_a_row
 from evalstone.arena.votes import By, Votes
+from evalstone.datasets.csv_files import sniff_delimiter
 from evalstone.datasets.files import read_files
 from evalstone.datasets.rows import Rows
 from evalstone.errors import DataError, UnknownName
@@ -22,38 +24,47 @@ __all__ = ["read_votes", "votes_in"]
 Ints = NDArray[np.int64]
 
 
-def read_votes(path: Path, *, language: str | None = None, style: bool = False) -> Votes:
-    """Return the votes of a CSV, JSON lines, JSON or Parquet file.
+def read_votes(
+    path: Path, *, language: str | None = None, style: bool = False, columns: Mapping[str, str] | None = None
+) -> Votes:
+    """Return the votes of a CSV (separated by `,` `;` tab or `|`), JSON lines, JSON or Parquet file.
 
     Raises: DataError as `votes_in`, or where the file cannot be read; UnknownName for a language it lacks.
     """
-    return votes_in(read_files([path]), language=language, style=style)
+    is_csv = bool({".csv", ".tsv"} & set(path.suffixes)) and path.is_file() and path.stat().st_size > 0
+    rows = read_files([path], {"delimiter": sniff_delimiter(path)} if is_csv else None)
+    return votes_in(rows, language=language, style=style, columns=columns)
 
 
-def votes_in(rows: Rows, *, language: str | None = None, style: bool = False) -> Votes:
+def votes_in(
+    rows: Rows, *, language: str | None = None, style: bool = False, columns: Mapping[str, str] | None = None
+) -> Votes:
     """Return the votes that rows hold, those of one language if it is given, with the answers' style if it is asked.
 
     Rows without a verdict or a model, and battles of a model with itself, are left out and counted. A verdict that is
     not known refuses the file: to leave out one spelling of "B won" would turn the board.
 
-    Raises: DataError for missing columns, an unknown verdict, or no vote at all; UnknownName for a language.
+    `columns` names columns that have other names (`model_a` -> column, see `find_columns`).
+
+    Raises: DataError for missing columns, an unknown verdict, or no vote at all; UnknownName for a language or column.
     """
-    columns = find_columns(rows.column_names)
-    wanted = range(len(rows)) if language is None else _in_language(rows, columns, language)
-    sides = [[_name(model) for model in rows[column]] for column in (columns.first, columns.second)]
-    verdicts = verdicts_in(rows, columns)
+    rows = rows if columns else one_vote_a_row(rows)
+    found = find_columns(rows.column_names, columns)
+    wanted = range(len(rows)) if language is None else _in_language(rows, found, language)
+    sides = [[_name(model) for model in rows[column]] for column in (found.first, found.second)]
+    verdicts = verdicts_in(rows, found)
     used, outcomes, left_out = _usable(wanted, sides, verdicts)
     models, battles = _battles([sides[0][place] for place in used], [sides[1][place] for place in used], outcomes)
-    named: tuple[tuple[By, str | None], ...] = (("prompt", columns.prompt), ("judge", columns.judge))
+    named: tuple[tuple[By, str | None], ...] = (("prompt", found.prompt), ("judge", found.judge))
     kept = np.array(used)
     return Votes(
         models,
         battles,
         {by: _labels(rows[column])[kept] for by, column in named if column},
         {name: values[kept] for name, values in styles_in(rows).items()} if style else {},
-        columns,
+        found,
         n_rows=len(wanted),
-        n_repeated=_n_repeated(rows, used) if columns.prompt and columns.judge else None,
+        n_repeated=_n_repeated(rows, used) if found.prompt and found.judge else None,
         left_out=dict(left_out),
     )
 

@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 
 from evalstone.audit.calibration import CalibrationAudit
+from evalstone.audit.verdicts import CALIBRATION_METHODS, calibration_verdict
 from evalstone.report.cells import plain_table
 from evalstone.report.console import Text
 from evalstone.report.numbers import shown_p
@@ -20,7 +21,7 @@ ABOUT = (
 
 
 def calibration_table(audits: Sequence[CalibrationAudit]) -> RenderableType:
-    """Return a summary over tasks and each task's reliability curve."""
+    """Return what was found in one sentence, a summary over tasks, and each task's reliability curve."""
     summary = plain_table()
     summary.add_column("task", overflow="fold")
     for header in ("n", "accuracy", "confidence", "error", "if calibrated", "p"):
@@ -31,7 +32,10 @@ def calibration_table(audits: Sequence[CalibrationAudit]) -> RenderableType:
                         _share(error.value), f"{_share(error.null_value)} (≤{_share(error.null_high)})",
                         shown_p(error.p))  # fmt: skip
     curves = [_curve(audit) for audit in audits]
-    return Group(Padding(summary, (0, 1)), Padding(Text(ABOUT, style="dim"), (1, 1)), *curves)
+    opening = Group(Text(calibration_verdict(audits), style="bold"), Text(CALIBRATION_METHODS, style="dim"))
+    return Group(
+        Padding(opening, (0, 1, 1, 1)), Padding(summary, (0, 1)), Padding(Text(ABOUT, style="dim"), (1, 1)), *curves
+    )
 
 
 def _curve(audit: CalibrationAudit) -> RenderableType:

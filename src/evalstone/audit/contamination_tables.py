@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 
 from evalstone.audit.contamination import ContaminationTest
+from evalstone.audit.verdicts import METHODS, contamination_methods, contamination_verdict, was_run
 from evalstone.records import JsonValue
 from evalstone.report.cells import plain_table
 from evalstone.report.console import Text
@@ -17,10 +18,16 @@ __all__ = ["contamination_json", "contamination_table"]
 
 
 def contamination_table(tests: Sequence[ContaminationTest]) -> RenderableType:
-    """Return one table per test over the tasks, and under it what the test does not show."""
-    parts: list[RenderableType] = []
-    for name in dict.fromkeys(test.test for test in tests):
-        own = [test for test in tests if test.test == name]
+    """Return what was found in one sentence, one table per test over the tasks, and what each test does not show.
+
+    Tests that could not be run are in the sentence, with the reason, and in no table.
+    """
+    methods = contamination_methods(tests)
+    opening = [Text(contamination_verdict(tests), style="bold"), *([Text(methods, style="dim")] if methods else [])]
+    parts: list[RenderableType] = [Padding(Group(*opening), (0, 1, 1, 1))]
+    run = [test for test in tests if was_run(test)]
+    for name in dict.fromkeys(test.test for test in run):
+        own = [test for test in run if test.test == name]
         table = plain_table()
         table.add_column(name, overflow="fold")
         table.add_column("statistic", no_wrap=True)
@@ -45,7 +52,7 @@ def _cells(test: ContaminationTest, *, with_control: bool) -> list[str]:
 
 def _statistic(test: ContaminationTest) -> str:
     if test.statistic is None:
-        return f"{NOTHING} not tested"
+        return NOTHING
     if test.test == "overlap":
         return f"{test.statistic:.1%} {test.statistic_name.removeprefix('share ')}"
     sign = "-" if test.statistic < 0 else ""
@@ -54,7 +61,10 @@ def _statistic(test: ContaminationTest) -> str:
 
 def contamination_json(tests: Sequence[ContaminationTest]) -> list[dict[str, Any]]:
     """Return every test with stable names; `items` holds each sample's value."""
-    return [{**asdict(test), "not_shown": test.not_shown, "items": _items(test)} for test in tests]
+    return [
+        {**asdict(test), "method": METHODS[test.test], "not_shown": test.not_shown, "items": _items(test)}
+        for test in tests
+    ]
 
 
 def _items(test: ContaminationTest) -> list[JsonValue]:

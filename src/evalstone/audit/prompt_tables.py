@@ -7,6 +7,7 @@ from rich.padding import Padding
 
 from evalstone.audit.option_orders import OptionOrders
 from evalstone.audit.prompts import FormScore, PromptAudit, RankChange
+from evalstone.audit.verdicts import PROMPT_METHODS, prompts_verdict
 from evalstone.report.cells import Sized, plain_table
 from evalstone.report.console import Text
 from evalstone.report.numbers import short_model_name, shown_p
@@ -24,8 +25,9 @@ ABOUT = (
 
 
 def prompts_table(audits: Sequence[PromptAudit], changes: Sequence[RankChange] = ()) -> RenderableType:
-    """Return each model's and task's forms, systems and orders, and how models change places."""
-    parts: list[RenderableType] = []
+    """Return the result in one sentence, each model's and task's forms, systems and orders, and how ranks change."""
+    opening = [Text(prompts_verdict(audits), style="bold"), Text(PROMPT_METHODS, style="dim")]
+    parts: list[RenderableType] = [Padding(Group(*opening), (0, 1, 1, 1))] if audits else []
     for audit in audits:
         title = Text(f"{short_model_name(audit.model)} on {audit.task}", style="bold")
         shots = f", {audit.num_fewshot} shots" if audit.num_fewshot else ", no shots"

@@ -19,6 +19,7 @@ __all__ = ["Checked", "Finding", "check_requests", "check_tokens"]
 
 SKEW_P = 0.001  # golds this unlikely under an even spread are told
 FEWEST_EXPECTED = 5.0  # samples per place that a chi-square needs
+FEWEST_TARGETS = 20  # written answers of which half being equal is a skew
 TOKENISED = 200  # samples whose choices are tokenised
 LONGEST_LABEL = 3  # characters up to which a choice is a label: A, (b), yes
 _BRACES = re.compile(r"\{\{-?\s*(\w+)[^{}]*\}\}")
@@ -30,7 +31,7 @@ SPACES = " \u2581Ġ"  # what tokenizers write for a space
 class Finding:
     """One thing worth knowing before the run."""
 
-    level: str  # error | warning
+    level: str  # error | warning | note
     text: str
 
 
@@ -57,6 +58,8 @@ def check_requests(task: Checked) -> Iterator[Finding]:
     yield from _repeated_rows(task)
     yield from _absent_golds(task)
     yield from _gold_places(task)
+    yield from _same_targets(task)
+    yield from _shots_of_the_test(task)
     yield from _choices(task)
     yield from _unrendered(task)
     yield from _leaks(task)
@@ -118,9 +121,37 @@ def _gold_places(task: Checked) -> Iterator[Finding]:
         "a constant answer scores that where options are listed, and ties go to early places"
     )  # fmt: skip
     yield _warning(
-        f"{task.name}: the right choice is number {place + 1} in {count / n:.0%} of samples, {expected[place] / n:.0%} "
-        f"were even; {what}"
+        f"{task.name}: the answer key is skewed: the right choice is number {place + 1} in {count / n:.0%} of "
+        f"samples, {expected[place] / n:.0%} were even; {what}"
     )
+
+
+def _same_targets(task: Checked) -> Iterator[Finding]:
+    """Report a written answer that is right in most samples."""
+    if task.bound.task.output_type != "generate_until" or len(task.requests) < FEWEST_TARGETS:
+        return
+    target, count = Counter(request.target for request in task.requests).most_common(1)[0]
+    if target.strip() and 2 * count >= len(task.requests):
+        yield _warning(
+            f"{task.name}: the answer key is skewed: {target!r:.60} is right in {count / len(task.requests):.0%} of "
+            "samples; always answering it scores that"
+        )
+
+
+def _shots_of_the_test(task: Checked) -> Iterator[Finding]:
+    """Report shots that are drawn from the split that is evaluated."""
+    own, splits = task.bound.task.fewshot, task.bound.task.splits
+    drawn_from = own.split or (splits.training or splits.validation or splits.test if own.samples is None else None)
+    if drawn_from is None or drawn_from != splits.evaluated:
+        return
+    key = "fewshot_split" if own.split else "no fewshot_split is given, so it"
+    is_drawn = task.bound.plan.num_fewshot > 0
+    if is_drawn or own.split:
+        yield Finding(
+            "warning" if is_drawn else "note",
+            f"{task.name}: {key} is the test split '{drawn_from}': {'shots are' if is_drawn else 'shots would be'} "
+            "drawn from the rows that are evaluated, and show answers of the test; name another split",
+        )
 
 
 def _texts(request: Request) -> tuple[str, ...]:

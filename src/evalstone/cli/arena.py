@@ -23,6 +23,12 @@ def arena() -> None:
 @click.option("--style", is_flag=True, help="Control for length, headers, lists and bold text of the answers.")
 @click.option("--side", is_flag=True, help="Control for the side an answer stood on; needs sides as they were shown.")
 @click.option("--language", metavar="NAME", help="Only votes in this language.")
+@click.option(
+    "--columns",
+    multiple=True,
+    metavar="model_a=COLUMN,...",
+    help="Columns that are not recognised: model_a, model_b, winner, prompt, judge, language.",
+)
 @click.option("--anchor", metavar="MODEL=1000", help="Fix one model's rating (default: the mean is 1000).")
 @click.option(
     "--interval",
@@ -40,15 +46,16 @@ def rate(votes: str, *, as_csv: bool, markdown: bool, as_json: bool, **given: An
 
     VOTES is a CSV, JSON lines, JSON or Parquet file with columns model_a, model_b (or left, right) and winner
     (model_a, model_b, tie, `tie (bothbad)`, or the winner's name); if there, prompt_id, judge, language, tokens_a and
-    tokens_b, response_a and response_b are used too.
+    tokens_b, response_a and response_b are used too. Files of MT-bench, AlpacaEval and PandaLM are recognised.
     """
-    from evalstone.api.arena import rate_votes
+    from evalstone.api.arena import columns_of, rate_votes
     from evalstone.arena.ratings import RatingSettings
 
     if as_csv + markdown + as_json > 1:
         raise UsageError("--json, --csv and --markdown are three ways to print; choose one")
+    columns = columns_of(given.pop("columns"))
     language, anchor = given.pop("language"), given.pop("anchor")
-    rated = rate_votes(votes, RatingSettings(**given), language=language, anchor=anchor)
+    rated = rate_votes(votes, RatingSettings(**given), language=language, anchor=anchor, columns=columns)
     if as_json:
         print_json(rated.to_json())
     elif as_csv:

@@ -1,12 +1,14 @@
 """The door: which commands there are, and how whatever goes wrong is told.
 
 Commands are imported when they are called, so `evalstone --help` stays quick. An error of ours is one line and its
-exit code; Ctrl-C is 130, SIGTERM 143; anything else is a fault in this program and shows its traceback.
+exit code; Ctrl-C is 130, SIGTERM 143; anything else is a fault in this program: one line as well, exit code 1, and
+its traceback with `--debug`.
 """
 
-import os
 import sys
+import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import ClassVar
 
@@ -15,11 +17,12 @@ import click
 from evalstone.cli.output import echo
 from evalstone.cli.refused import line_of
 from evalstone.cli.signals import Terminated, heeding_signals
-from evalstone.cli.spelling import normalise, with_command
+from evalstone.cli.spelling import normalise, with_command, without_debug
+from evalstone.cli.streams import discard_output, prepare_streams, stdout_failure
 from evalstone.drafts import remove_leftovers
 from evalstone.errors import EvalstoneError
-from evalstone.report.plain_text import printable
 
+MESSAGE_CHARACTERS = 500  # of an unexpected exception, which may quote any amount of data
 AS_TYPED = frozenset({"lm-eval"})  # commands whose words are another program's
 OF_LM_EVAL = {"validate": "evalstone task check TASK|FILE", "eval": "evalstone run"}  # its commands, and ours
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -90,41 +93,74 @@ class LazyGroup(click.Group):
     epilog="Example: evalstone run --model hf --model_args pretrained=DIR --tasks arc_challenge --num_fewshot 25",
 )
 @click.version_option(package_name="evalstone", message="evalstone %(version)s")
-def cli() -> None:
+@click.option("--debug", is_flag=True, help="Show the traceback of an error; may stand anywhere on the line.")
+def cli(debug: bool) -> None:
     """Standardised evaluation of language models. lm-evaluation-harness's flags work on `run`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    remove_leftovers()
+    prepare_streams()
+    words, is_debug = without_debug(sys.argv[1:] if argv is None else argv, AS_TYPED)
     try:
+        remove_leftovers()
         with heeding_signals():
             result = cli.main(args=with_command(words, list(COMMANDS)), prog_name="evalstone", standalone_mode=False)
             sys.stdout.flush()
     except click.exceptions.Abort:
         return _stopped()
     except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
+        with suppress(OSError):
+            error.show()
         return error.exit_code
     except click.ClickException as error:
-        echo(f"error: {line_of(error)}", err=True)
+        _say(f"error: {line_of(error)}")
         return error.exit_code
     except KeyboardInterrupt:
         return _stopped()
     except Terminated as end:
         return _stopped(end.code)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit does not complain again
+        discard_output()  # so that the exit does not complain again
         return 141
-    except EvalstoneError as error:
-        echo(f"error: {printable(str(error))}", err=True)
-        return error.exit_code
+    except Exception as error:  # noqa: BLE001 - the last place that can turn it into a line
+        return _failed(error, words, is_debug=is_debug)
     return result if isinstance(result, int) else 0
 
 
+def _failed(error: Exception, words: Sequence[str], *, is_debug: bool) -> int:
+    """Print an error in one line, or with its traceback, and return the exit code."""
+    if isinstance(error, OSError) and (failure := stdout_failure()):
+        discard_output()
+        _say(f"error: cannot write to standard output: {failure.strerror or failure}")
+        return 1
+    if is_debug:
+        _say("".join(traceback.format_exception(error)).rstrip("\n"))
+    text = " ".join(str(error).split())[:MESSAGE_CHARACTERS]
+    if isinstance(error, EvalstoneError):
+        _say(f"error: {error}")
+        return error.exit_code
+    if isinstance(error, OSError):
+        _say(f"error: {text or type(error).__name__}")
+    elif isinstance(error, MemoryError):
+        _say(f"error: out of memory {text}".rstrip())
+    else:
+        whose = "error in lm-eval" if words and words[0] in AS_TYPED else "internal error"
+        hint = "" if is_debug else "; run again with --debug for the traceback, and report it"
+        _say(f"{whose}: {type(error).__name__}: {text}{hint}")
+    return 1
+
+
+def _say(text: str) -> None:
+    """Print on standard error; where that cannot be written either, only the exit code is left."""
+    try:
+        echo(text, err=True)
+    except OSError:
+        discard_output()
+
+
 def _stopped(code: int = 130) -> int:
-    echo("\nstopped; what was answered is stored: run the same command again to go on", err=True)
+    _say("\nstopped; what was answered is stored: run the same command again to go on")
     return code
 
 

@@ -1,6 +1,7 @@
 """How commands print: JSON for programs, tables for people, one width for both terminals and files."""
 
 import json
+import sys
 from typing import Any
 
 import click
@@ -24,6 +25,10 @@ def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
 def print_json(value: Any) -> None:
     """Print a value as JSON; undefined is null, never NaN, and what is not printable is a JSON escape."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str, allow_nan=False)
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:  # JSON's own escapes: those of the stream are not JSON
+        text = json.dumps(value, indent=2, default=str, allow_nan=False)
     click.echo(escape_unprintable(text, lambda code: f"\\u{code:04x}"))
 
 

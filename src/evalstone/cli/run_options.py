@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from evalstone.errors import UsageError
+from evalstone.errors import DataError, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 TRUE = {"true", "1", "yes"}
@@ -251,13 +251,12 @@ def read_config(path: Path | None, known: set[str]) -> dict[str, Any]:
     """
     if path is None:
         return {}
-    import yaml
-
+    from evalstone.limits.yaml_documents import load_yaml
     from evalstone.registry import nearest
 
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
+        content = load_yaml(path.read_bytes())
+    except (OSError, DataError) as error:
         raise UsageError(f"--config {path}: cannot be read ({error})") from None
     if not isinstance(content, dict):
         raise UsageError(f"--config {path}: expected a mapping of options, such as 'tasks: [arc_easy]'")

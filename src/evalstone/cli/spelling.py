@@ -4,7 +4,7 @@ Its users type `--tasks a b c`, `--model_args a=1 b=2`, a bare `--apply_chat_tem
 of this is settled here, on the list of words, so that the commands themselves stay plain.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 # options that take several words; they are joined with commas
 SEVERAL = {
@@ -48,6 +48,18 @@ def normalise(words: Sequence[str]) -> list[str]:
         else:
             result.append(word)
     return result
+
+
+def without_debug(words: Sequence[str], as_typed: Collection[str]) -> tuple[list[str], bool]:
+    """Return the words without `--debug`, and whether it was among them.
+
+    It may stand anywhere before `--`, but behind a command of `as_typed` it belongs to another program.
+    """
+    end = next((i for i, word in enumerate(words) if word == "--"), len(words))
+    first = next((i for i, word in enumerate(words[:end]) if not is_option(word)), end)
+    end = first if first < end and words[first] in as_typed else end
+    kept = [word for word in words[:end] if word != "--debug"]
+    return [*kept, *words[end:]], len(kept) < end
 
 
 def with_command(words: Sequence[str], commands: Sequence[str]) -> list[str]:

@@ -39,5 +39,6 @@ def check(
             echo(f"{fact:<22} {value}")
         for finding in found.findings:
             echo(f"{finding.level}: {finding.text}")
-        echo("nothing to complain about" if not found.findings else "")
+        if all(finding.level == "note" for finding in found.findings):
+            echo("no errors or warnings")
     return 3 if any(finding.level == "error" for finding in found.findings) else 0

@@ -3,17 +3,22 @@
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from evalstone.datasets.csv_files import read_csv
 from evalstone.datasets.dataset import DatasetSpec, LoadedDataset, Splits
 from evalstone.datasets.digests import combined_digest, file_digest
 from evalstone.datasets.rows import ClassLabel, Row, Rows
 from evalstone.errors import DataError
+from evalstone.limits.nesting import parse_json
 
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
-PACKED = 30  # how many times larger a gzipped file of text is at most, where it matters
+MOST_FAULTS = 20  # of a file, that a message lists
+# by json, gzip and pyarrow
+_UNREADABLE = (OSError, ValueError, LookupError, EOFError, TypeError, OverflowError, NotImplementedError, zlib.error)
 READABLE = (".parquet", ".jsonl", ".json", ".csv", ".tsv", ".jsonl.gz", ".json.gz", ".csv.gz")
 
 
@@ -31,9 +36,9 @@ def read_files(paths: Sequence[Path], options: Mapping[str, Any] | None = None) 
         if kind == "parquet":
             return _read_parquet(paths)
         if kind in {"csv", "tsv"}:
-            return _read_csv(paths, options, "\t" if kind == "tsv" else ",")
+            return read_csv(paths, options, "\t" if kind == "tsv" else ",")
         return Rows.of([row for path in paths for row in _read_json(path, options.get("field"))])
-    except (OSError, ValueError, KeyError, EOFError, RecursionError) as error:
+    except _UNREADABLE as error:
         names = ", ".join(str(path) for path in paths)
         raise DataError(f"cannot read {names}: {error}; expected {kind}") from error
 
@@ -70,7 +75,10 @@ def class_labels(metadata: Mapping[bytes, bytes]) -> dict[str, ClassLabel]:
     """Return the columns that the Hub's own metadata calls class labels."""
     if b"huggingface" not in metadata:
         return {}
-    features = json.loads(metadata[b"huggingface"]).get("info", {}).get("features") or {}
+    try:
+        features = json.loads(metadata[b"huggingface"])["info"]["features"] or {}
+    except (ValueError, KeyError, TypeError, RecursionError):  # not the Hub's
+        return {}
     return {
         name: ClassLabel(tuple(feature["names"]))
         for name, feature in features.items()
@@ -89,66 +97,57 @@ def _read_json(path: Path, field: str | None) -> list[Row]:
     text = _text(path)
     if not text.strip():
         return []
-    if field is None and not text.lstrip().startswith("["):
-        rows = [json.loads(line) for line in text.split("\n") if line.strip()] if _is_lines(text) else json.loads(text)
-    else:
-        rows = json.loads(text)
-        rows = rows[field] if field is not None else rows
+    if field is None and not text.lstrip().startswith("[") and _is_lines(text):
+        return _read_lines(text)
+    rows = parse_json(text)
+    if field is not None:
+        if not isinstance(rows, dict) or field not in rows:
+            raise ValueError(f"{path} has no field {field!r:.80}")
+        rows = rows[field]
     if isinstance(rows, Mapping):  # columns
+        if not all(isinstance(values, list) for values in rows.values()):
+            raise ValueError("an object whose values are not all lists; expected rows, or a list for each column")
         rows = [dict(zip(rows, values, strict=True)) for values in zip(*rows.values(), strict=True)]
+    if not isinstance(rows, list):
+        raise ValueError(f"{type(rows).__name__} in place of rows")  # noqa: TRY004 - the file is wrong
     bad = next((i for i, row in enumerate(rows) if not isinstance(row, dict)), None)
     if bad is not None:
         raise ValueError(f"row {bad} is {rows[bad]!r:.60}, no object")
-    return cast("list[Row]", rows)
+    return rows
+
+
+def _read_lines(text: str) -> list[Row]:
+    """Return the rows of JSON lines. Raises: ValueError that names all lines at fault."""
+    rows, faults = [], []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = parse_json(line)
+        except (ValueError, RecursionError) as error:
+            faults.append(f"line {number}: {error}")
+            continue
+        if isinstance(row, dict):
+            rows.append(row)
+        else:
+            faults.append(f"line {number} is {row!r:.60}, no object")
+    if faults:
+        raise ValueError(at_most(faults))
+    return rows
+
+
+def at_most(faults: Sequence[str], most: int = MOST_FAULTS) -> str:
+    """Return faults of a file in one text, the first of them, and how many more there are."""
+    return "; ".join(faults[:most]) + (f"; and {len(faults) - most:,} more" if len(faults) > most else "")
 
 
 def _is_lines(text: str) -> bool:
     first = next((line for line in text.split("\n") if line.strip()), "")
     try:
-        json.loads(first)
+        parse_json(first)
     except ValueError:
         return False
     return True
-
-
-def _read_csv(paths: Sequence[Path], options: Mapping[str, Any], separator: str) -> Rows:
-    import pyarrow as pa
-    from pyarrow import csv
-
-    has_header = "column_names" not in options and options.get("header", 0) is not None
-    skip = 1 if "column_names" in options and options.get("header") == 0 else 0
-    read = csv.ReadOptions(
-        block_size=_whole(paths),
-        column_names=options.get("column_names"),
-        autogenerate_column_names=not has_header and "column_names" not in options,
-        skip_rows=skip,
-    )
-    parse = csv.ParseOptions(
-        delimiter=options.get("sep") or options.get("delimiter") or separator, newlines_in_values=True
-    )
-    convert = csv.ConvertOptions(strings_can_be_null=True, null_values=[""])  # "N/A" and "null" are texts
-    tables = [csv.read_csv(path, read_options=read, parse_options=parse, convert_options=convert) for path in paths]
-    for path, table in zip(paths, tables, strict=True):
-        _refuse_bytes(path, table)
-    return Rows.of_table(pa.concat_tables(tables, promote_options="permissive"))
-
-
-def _whole(paths: Sequence[Path]) -> int:
-    """Return a size of blocks within which each file is one: no cell lies across two, and types are told from all."""
-    largest = max(path.stat().st_size * (PACKED if path.suffix == ".gz" else 1) for path in paths)
-    return min(largest + 1, 2**31 - 1)
-
-
-def _refuse_bytes(path: Path, table: Any) -> None:
-    """Raise ValueError where a column is no text in UTF-8: pyarrow would hand on its bytes."""
-    import pyarrow as pa
-
-    columns = [field.name for field in table.schema if pa.types.is_binary(field.type)]
-    if columns:
-        raise ValueError(
-            f"{path}: column {', '.join(columns)} is not UTF-8; save the file as UTF-8 "
-            f"(for example: iconv -f latin1 -t utf-8 {path.name})"
-        )
 
 
 def named_files(spec: DatasetSpec) -> dict[str, list[Path]] | None:
@@ -161,7 +160,12 @@ def named_files(spec: DatasetSpec) -> dict[str, list[Path]] | None:
         return None
     named = kwargs["data_files"]
     by_split = named if isinstance(named, Mapping) else {"train": named}
-    places = {split: [files] if isinstance(files, str) else list(files) for split, files in by_split.items()}
+    places = {split: [files] if isinstance(files, str) else files for split, files in by_split.items()}
+    for files in places.values():
+        if not isinstance(files, list | tuple) or not all(
+            isinstance(place, str) and "\0" not in place for place in files
+        ):
+            raise DataError(f"data_files is {named!r:.120}; expected a file, a list of files, or split -> files")
     if any("://" in place for files in places.values() for place in files):
         return None
     return {split: [path for place in files for path in _expand(place, spec.base)] for split, files in places.items()}

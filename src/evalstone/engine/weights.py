@@ -77,7 +77,7 @@ def load_model(path_or_model: Any, settings: EngineSettings) -> LoadedModel:
 
 _UNLOADABLE = (
     *(OSError, ValueError, ImportError, KeyError, RuntimeError, AttributeError, TypeError),
-    *(EOFError, pickle.UnpicklingError),
+    *(EOFError, pickle.UnpicklingError, AssertionError, IndexError, ArithmeticError),
 )
 
 

@@ -7,7 +7,9 @@ torch or transformers.
 
 import hashlib
 import json
+import operator
 import re
+import struct
 import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -18,6 +20,7 @@ from typing import Any, cast
 
 from evalstone.errors import ModelUnavailable
 from evalstone.hub_access import hub_or_cache
+from evalstone.limits.nesting import parse_json
 from evalstone.settings import cache_folder
 
 CONFIGURATION = ("config.json", "generation_config.json", "adapter_config.json")
@@ -173,12 +176,42 @@ def read_json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        value = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise ModelUnavailable(
             f"{path} cannot be read as JSON: {error}; restore the file from where the model came from"
         ) from error
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object that a file must hold.
+
+    Raises: ModelUnavailable if it is absent, not JSON, or another value than an object with keys.
+    """
+    value = read_json(path)
+    if not value:
+        raise ModelUnavailable(
+            f"{path} holds no JSON object with keys; restore the file from where the model came from"
+        )
+    return value
+
+
+def safetensors_header(path: Path) -> Mapping[str, Any]:
+    """Return name -> {dtype, shape} of a safetensors file.
+
+    Raises: ModelUnavailable if it is none, or cut short.
+    """
+    try:
+        with path.open("rb") as file:
+            (size,) = struct.unpack("<Q", file.read(8))
+            header = parse_json(file.read(min(size, path.stat().st_size)).decode("utf-8"))
+        header.pop("__metadata__", None)
+        for extent in (extent for entry in header.values() for extent in entry.get("shape", ())):
+            operator.index(extent)
+    except (OSError, ValueError, TypeError, AttributeError, struct.error) as error:
+        raise ModelUnavailable(f"{path} is not a readable safetensors file ({error}); fetch the model again") from error
+    return cast("Mapping[str, Any]", header)
 
 
 class Digests:

@@ -7,15 +7,13 @@ are what `ACCEPT_ENCODING` asks for.
 """
 
 import json
-import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from evalstone.errors import MalformedAnswer
+from evalstone.limits.nesting import is_deeper
 from evalstone.models.http_failures import HttpFailure
 from evalstone.models.key_hiding import NO_KEYS, KeyHider
 
@@ -25,8 +23,6 @@ ACCEPT_ENCODING = "gzip, deflate"
 MIB = 1 << 20
 QUOTED_BYTES = 64 * 1024  # of the body of an error, which is only quoted
 GZIP = zlib.MAX_WBITS | 16
-# Possessive, and with an optional closing quote: one pass over any text, however hostile.
-NOT_BRACKETS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[^"\[\]{}]++', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +117,7 @@ def parse_json(content: bytes, limits: ResponseLimits, keys: KeyHider = NO_KEYS)
     Raises: HttpFailure for one that is nested deeper than the limit, or is no JSON.
     """
     text = content.decode(json.detect_encoding(content), "replace")
-    if _is_deeper(text, limits.max_depth):
+    if is_deeper(text, limits.max_depth):
         raise HttpFailure(
             MalformedAnswer,
             f"the response is nested deeper than {limits.max_depth} levels; more are accepted with max_response_depth=",
@@ -135,12 +131,3 @@ def parse_json(content: bytes, limits: ResponseLimits, keys: KeyHider = NO_KEYS)
         return found, False
     without = keys.value(found)
     return without, without != found
-
-
-def _is_deeper(text: str, limit: int) -> bool:
-    """Return whether brackets are nested deeper than `limit`, without recursion."""
-    if text.count("[") + text.count("{") <= limit:
-        return False
-    brackets = np.frombuffer(NOT_BRACKETS.sub("", text).encode("ascii"), dtype=np.uint8)
-    steps = np.where((brackets == ord("[")) | (brackets == ord("{")), np.int8(1), np.int8(-1))
-    return bool(np.cumsum(steps, dtype=np.int32).max(initial=0) > limit)

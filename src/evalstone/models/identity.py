@@ -6,8 +6,6 @@ names a run (content, dtype, positions, template) is read from configuration fil
 
 import json
 import re
-import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 from evalstone.errors import MissingExtra, ModelUnavailable
 from evalstone.models import files
 from evalstone.models.arguments import DTYPES, LocalArguments
+from evalstone.models.config_check import check_config
 from evalstone.models.handed_on import check_handed_on
 from evalstone.records import ModelIdentity
 from evalstone.settings import cache_folder
@@ -69,7 +68,7 @@ def places_of(name: str) -> dict[str, str]:
 
 def _tokenizer_length(folder: Path) -> int | None:
     value = files.read_json(folder / "tokenizer_config.json").get("model_max_length")
-    if value is None or int(value) == UNSET_TOKENIZER_LENGTH:
+    if not isinstance(value, int | float) or not 1 <= value < UNSET_TOKENIZER_LENGTH:  # infinity and NaN are not
         return None
     return int(value)
 
@@ -86,8 +85,14 @@ def resolve_max_length(folders: ModelFolders, arguments: LocalArguments) -> int:
     nested = config.get("text_config")
     values = {**(nested if isinstance(nested, dict) and nested else config), **arguments.model_kwargs}
     for name in LENGTH_NAMES:
-        if isinstance(values.get(name), int):
-            return int(values[name])
+        value = values.get(name)
+        if isinstance(value, int):
+            if value < 1:
+                raise ModelUnavailable(
+                    f"{folders.model / 'config.json'}: {name} is {value}; expected a "
+                    "number of positions, 1 or more: name it with max_length="
+                )
+            return value
     # The file is silent: the class may have a default, or keep the length under a name of its own (RWKV's
     # context_length), so transformers is asked once and its answer kept.
     if config:
@@ -156,32 +161,17 @@ def _stored_dtype(folder: Path, arguments: LocalArguments) -> str | None:
     """Return the dtype of the first floating tensor, from a safetensors file's header."""
     for path in files.weight_files(folder, arguments.model_kwargs.get("gguf_file")):
         if path.suffix == ".safetensors":
-            for entry in _safetensors_header(path).values():
+            for entry in files.safetensors_header(path).values():
                 if entry.get("dtype") in SAFETENSORS_DTYPES:
                     return SAFETENSORS_DTYPES[entry["dtype"]]
     return None
-
-
-def _safetensors_header(path: Path) -> Mapping[str, Any]:
-    """Return name -> {dtype, shape} of a safetensors file.
-
-    Raises: ModelUnavailable if it is none, or cut short.
-    """
-    try:
-        with path.open("rb") as file:
-            (size,) = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(min(size, path.stat().st_size)))
-    except (OSError, ValueError, struct.error) as error:
-        raise ModelUnavailable(f"{path} is not a readable safetensors file ({error}); fetch the model again") from error
-    header.pop("__metadata__", None)
-    return dict(header)
 
 
 def count_parameters(folder: Path) -> int | None:
     """Return the number of stored parameters, from safetensors headers; None where there are none."""
     total = 0
     for path in files.matching(folder, ("*.safetensors",)):
-        for entry in _safetensors_header(path).values():
+        for entry in files.safetensors_header(path).values():
             size = 1
             for extent in entry.get("shape", ()):
                 size *= int(extent)
@@ -217,6 +207,8 @@ def identify(arguments: LocalArguments, folders: ModelFolders, kind: str = "hf")
     weights = files.weight_files(folders.model, gguf)
     if not weights:
         raise ModelUnavailable(f"no weights in {folders.model}; expected *.safetensors or pytorch_model*.bin")
+    if gguf is None:
+        check_config(folders.model, weights)
     tokenizer_files = files.matching(folders.tokenizer, files.TOKENIZER)
     template_files = files.matching(folders.tokenizer, files.TEMPLATE)
     code = files.matching(folders.model, files.CODE) if arguments.trust_remote_code else []

@@ -11,6 +11,7 @@ from evalstone.engine.trie import plan_trie
 from evalstone.models import files
 from evalstone.models.asked_spans import Asked, Span, span_batch
 from evalstone.models.asked_texts import AskedText
+from evalstone.models.config_check import whole_number
 from evalstone.records import ModelIdentity, WorkEstimate
 
 BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -71,11 +72,11 @@ def _written(texts: Sequence[AskedText]) -> int:
 def _cache_bytes(folder: Path | None, depth: int, element_size: int) -> int:
     """Return the size of keys and values of a path of `depth` tokens, 0 where the shape is not told."""
     config = files.read_json(folder / "config.json") if folder else {}
-    layers = int(config.get("num_hidden_layers") or config.get("n_layer") or 0)
-    heads = int(config.get("num_attention_heads") or config.get("n_head") or 1)
-    groups = int(config.get("num_key_value_heads") or heads)
-    width = int(config.get("hidden_size") or config.get("n_embd") or 0)
-    head_width = int(config.get("head_dim") or width // heads)
+    layers = whole_number(config, "num_hidden_layers", "n_layer")
+    heads = whole_number(config, "num_attention_heads", "n_head") or 1
+    groups = whole_number(config, "num_key_value_heads") or heads
+    width = whole_number(config, "hidden_size", "n_embd")
+    head_width = whole_number(config, "head_dim") or width // heads
     return 2 * layers * groups * head_width * depth * element_size
 
 

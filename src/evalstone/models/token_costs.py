@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from evalstone.models.config_check import whole_number
+
 __all__ = ["TokenCosts"]
 
 ATTENTION = 1.5  # time of an operation of attention beside one of the products (measured: benchmarks/RESULTS.md)
@@ -23,9 +25,9 @@ class TokenCosts:
     @classmethod
     def of(cls, config: Mapping[str, Any], n_parameters: int | None) -> "TokenCosts":
         """Return the costs of a model by its config.json; embeddings are looked up and cost nothing."""
-        layers = int(config.get("num_hidden_layers") or config.get("n_layer") or 0)
-        width = int(config.get("hidden_size") or config.get("n_embd") or 0)
-        words = width * int(config.get("vocab_size") or 0)
+        layers = whole_number(config, "num_hidden_layers", "n_layer")
+        width = whole_number(config, "hidden_size", "n_embd")
+        words = width * whole_number(config, "vocab_size")
         n_tables = 1 if config.get("tie_word_embeddings", True) else 2
         body = (n_parameters or 0) - n_tables * words
         if body <= 0 or not layers or not width:

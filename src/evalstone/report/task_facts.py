@@ -18,6 +18,7 @@ from evalstone.tasks.bound import BoundTask
 from evalstone.tasks.functions import load_function
 from evalstone.tasks.spec_hash import file_of
 from evalstone.tasks.task import FunctionRef, Group, MetricSpec, Selection, Task
+from evalstone.tasks.yaml_files import read_card
 
 
 def facts_of(selection: Selection, bound: Sequence[BoundTask] = ()) -> dict[str, JsonValue]:
@@ -152,10 +153,7 @@ def _card(task: Task) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=256)
 def _read_card(path: Path) -> Mapping[str, Any]:
-    import yaml
-
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return content if isinstance(content, Mapping) else {}
+    return read_card(path)
 
 
 def plain_spec(value: Any) -> JsonValue:

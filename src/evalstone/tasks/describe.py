@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from evalstone.errors import DataError, EvalstoneError
 from evalstone.records import (
     AskKind,
@@ -26,6 +24,7 @@ from evalstone.records import (
 from evalstone.tasks.bound import BoundTask, Render
 from evalstone.tasks.catalog import LIBRARY
 from evalstone.tasks.task import FilterSpec, FunctionRef, Task
+from evalstone.tasks.yaml_files import read_card
 
 REQUEST_TYPES: dict[str, str] = {
     "multiple_choice": "one log-likelihood per choice, given the same context (or one context per choice)",
@@ -167,10 +166,7 @@ def find_card_named(task: str, holders: Sequence[str], beside: Path) -> Mapping[
         names.append(stem)
     for name in names:
         for place in _card_places(name, beside):
-            card = yaml.safe_load(place.read_text(encoding="utf-8"))
-            if not isinstance(card, Mapping):
-                raise DataError(f"{place}: a card holds keys and values; seen {type(card).__name__}")
-            return card
+            return read_card(place)
     return None
 
 

@@ -150,7 +150,7 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
         filters=filters,
         alias=reader.get("task_alias"),
         description=reader.get("description") or "",
-        num_fewshot=reader.get("num_fewshot") if prompt.turns is None else 0,
+        num_fewshot=_num_fewshot(reader) if prompt.turns is None else 0,
         repeats=_repeats(reader),
         generation_kwargs=reader.get("generation_kwargs"),
         generation_by=_generation_by(reader),
@@ -257,6 +257,8 @@ def _fewshot(reader: _Reader, prompt: PromptSpec) -> FewshotSpec:
     if isinstance(sampler, str) and sampler not in {"default", "first_n"}:
         raise reader.fail("fewshot_config.sampler", sampler, "default, first_n or !function <module>.<Sampler>")
     samples = config.get("samples")
+    if isinstance(samples, list) and not all(isinstance(row, Mapping) for row in samples):
+        raise reader.fail("fewshot_config.samples", samples, "a list of rows, each with columns and values")
     shot_prompt = PromptSpec(
         text=_or(config.get("doc_to_text"), prompt.text),
         turns=prompt.turns,
@@ -291,6 +293,13 @@ def _repeats(reader: _Reader) -> int:
     if repeats < 1:
         raise reader.fail("repeats", repeats, "a whole number from 1")
     return repeats
+
+
+def _num_fewshot(reader: _Reader) -> int | None:
+    shots: int | None = reader.get("num_fewshot")
+    if shots is not None and shots < 0:
+        raise reader.fail("num_fewshot", shots, "a whole number from 0")
+    return shots
 
 
 def _or(value: Any, otherwise: Any) -> Any:

@@ -34,10 +34,16 @@ def load_function(function: FunctionRef, trusted: Sequence[Path]) -> Callable[..
         if function.module.split(".")[0] == "lm_eval":
             raise _lacking_lm_eval(f"!function {function.path}", function.module)
         raise DataError(
-            f"!function {function.path}: no file {function.module.replace('.', '/')}.py beside the task file"
+            f"!function {function.path}: no file {function.module.replace('.', '/')}.py beside the task file; only "
+            "functions of files beside it may be named"
         )
     real = file.resolve()
     if not any(real.is_relative_to(folder.resolve()) for folder in trusted):
+        if function.file is None:
+            raise UsageError(
+                f"!function {function.path} names an installed module ({real}); only functions of files beside the "
+                "task file may be named: import what is needed in a .py file there"
+            )
         raise UsageError(
             f"!function {function.path} is in {real.parent}, which was not named; "
             f"to run its code name that folder: --include_path {real.parent}"

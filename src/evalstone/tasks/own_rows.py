@@ -1,7 +1,8 @@
 """A CSV or JSONL file as a task: the columns say what is asked, and what was guessed is said.
 
-Known shapes: `question,A,B,C,D,answer` (a choice by letter), `question,choices,answer`, `question,answer` and
-`prompt,reference` (a written answer, compared exactly), `text` (its perplexity). Names may be upper or lower case.
+Known shapes: `question,A,B,C,D,answer` and `prompt,option_a,option_b,gold` (a choice by letter),
+`question,choices,answer`, `question,answer` and `prompt,reference` (a written answer, compared exactly), `text` (its
+perplexity). Names may be upper or lower case (`row_columns`); CSV may be separated by `,` `;` tab or `|`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,14 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from evalstone.datasets import Rows
+from evalstone.datasets.csv_files import sniff_delimiter
 from evalstone.datasets.files import READABLE, read_files
 from evalstone.errors import DataError
 from evalstone.tasks.dialect import task_from_spec
+from evalstone.tasks.row_columns import (
+    LETTERS,
+    QuestionColumns,
+    answer_kind,
+    find_columns,
+    refuse_faulty_lines,
+    refuse_faulty_rows,
+)
 from evalstone.tasks.task import Task
-
-_QUESTIONS = ("question", "prompt", "input", "query", "problem", "instruction")
-_ANSWERS = ("answer", "reference", "target", "output", "label", "solution", "gold")
-_LETTERS = "ABCDEFGHIJ"
 
 
 def is_rows_file(path: Path) -> bool:
@@ -29,66 +35,72 @@ def task_from_rows(path: Path) -> tuple[Task, list[str]]:
 
     Raises: DataError if the columns fit no known shape.
     """
-    rows = read_files([path])
+    is_csv = bool({".csv", ".tsv"} & set(path.suffixes))
+    kind = "parquet" if path.suffix == ".parquet" else "csv" if is_csv else "json"
+    options: dict[str, Any] = {}
+    places: list[str] = []
+    if is_csv and path.stat().st_size:
+        delimiter = sniff_delimiter(path)
+        places = refuse_faulty_lines(path, delimiter)
+        options = {"delimiter": delimiter} if delimiter != "," else {}
+    rows = read_files([path], options)
     if not rows:
         raise DataError(f"{path} has no rows")
     unfit = [name for name in rows.column_names if not name.strip().isidentifier()]
     columns = {name.strip().lower(): name for name in rows.column_names if name not in unfit}
-    kind = "parquet" if path.suffix == ".parquet" else "csv" if {".csv", ".tsv"} & set(path.suffixes) else "json"
-    shape, said = _shape(columns, rows, path)
+    shape, said, used = _shape(columns, rows, path, places)
     spec = {
         "task": path.name.split(".")[0],
         "dataset_path": kind,
-        "dataset_kwargs": {"data_files": {"test": path.name}},
+        "dataset_kwargs": {"data_files": {"test": path.name}, **options},
         "test_split": "test",
         "fewshot_split": "test",  # the sample itself is left out of its shots
         "metadata": {"version": "1.0"},
         **shape,
     }
-    return task_from_spec(spec, path, "user"), [f"{path.name}: {said}"]
+    notes = [f"{path.name}: {said}"]
+    if ignored := [name for name in rows.column_names if name not in used]:
+        notes[0] += f"; ignored columns: {', '.join(ignored)}"
+    return task_from_spec(spec, path, "user"), notes
 
 
-def _shape(columns: Mapping[str, str], rows: Rows, path: Path) -> tuple[dict[str, Any], str]:
-    question = next((columns[name] for name in _QUESTIONS if name in columns), None)
-    answer = next((columns[name] for name in _ANSWERS if name in columns), None)
-    letters = [letter for letter in _LETTERS if letter.lower() in columns]
-    if question and answer:
-        asked = [question, answer, *(columns[letter.lower()] for letter in letters if len(letters) >= 2)]
-        _refuse_empty(rows, asked, path)
-        if len(letters) >= 2 and letters == list(_LETTERS[: len(letters)]):
-            return _by_letter(question, answer, [columns[letter.lower()] for letter in letters], rows)
-        if "choices" in columns and isinstance(rows[0][columns["choices"]], list):
-            return _by_text(question, answer, columns["choices"], rows[0][answer])
-        return _written(question, answer)
+def _shape(
+    columns: Mapping[str, str], rows: Rows, path: Path, places: Sequence[str]
+) -> tuple[dict[str, Any], str, tuple[str, ...]]:
+    """Return the keys of the task file, what was guessed, and the columns that are used."""
+    found = find_columns(columns)
+    if found:
+        is_list = found.choices is not None and isinstance(rows[0][found.choices], list)
+        found = found if is_list else QuestionColumns(found.question, found.answer, found.options)
+        refuse_faulty_rows(path, rows, found, places)
+        if found.options:
+            return *_by_letter(found, rows), found.used
+        if found.choices:
+            return *_by_text(found.question, found.answer, found.choices, rows[0][found.answer]), found.used
+        return *_written(found.question, found.answer), found.used
     if "text" in columns:
-        spec = {"output_type": "loglikelihood_rolling", "doc_to_text": "", "doc_to_target": columns["text"]}
-        return spec, f"column '{columns['text']}' is read as text whose perplexity is measured"
+        text = columns["text"]
+        spec = {"output_type": "loglikelihood_rolling", "doc_to_text": "", "doc_to_target": text}
+        return spec, f"column '{text}' is read as text whose perplexity is measured", (text,)
     raise DataError(
         f"{path}: its columns are {', '.join(rows.column_names)}; expected question,A,B,C,D,answer or "
-        "question,choices,answer or question,answer or prompt,reference or text; else write a task file"
+        "prompt,option_a,option_b,gold or question,choices,answer or question,answer or prompt,reference or text; else "
+        "write a task file"
     )
 
 
-def _refuse_empty(rows: Rows, columns: Sequence[str], path: Path) -> None:
-    """Raise DataError for a row without a question, an answer or an option: it would be put as the word None."""
-    for number, row in enumerate(rows, start=1):
-        empty = next((column for column in columns if row[column] is None or row[column] != row[column]), None)
-        if empty is not None:
-            raise DataError(
-                f"{path}: row {number} has nothing in column '{empty}'; fill it in, take the row out, "
-                "or write a task file"
-            )
-
-
-def _by_letter(question: str, answer: str, options: list[str], rows: Rows) -> tuple[dict[str, Any], str]:
-    letters = list(_LETTERS[: len(options)])
+def _by_letter(columns: QuestionColumns, rows: Rows) -> tuple[dict[str, Any], str]:
+    question, answer, options = columns.question, columns.answer, columns.options
+    letters = list(LETTERS[: len(options)])
     lines = "\n".join(f"{letter}. {{{{{column}}}}}" for letter, column in zip(letters, options, strict=True))
-    given = rows[answer]
-    if all(isinstance(value, int) for value in given):
-        from_one = min(given) >= 1 and max(given) == len(options)
-        target = f"{{{{{answer} - 1}}}}" if from_one else answer
-        means = f"a number from {int(from_one)}"
-    elif all(isinstance(value, str) and value.strip().upper() in letters for value in given):
+    kind = answer_kind(rows[answer], len(options))
+    if kind.startswith("number"):
+        first = int(kind == "number from 1")
+        is_text = not all(isinstance(value, int) for value in rows[answer])
+        number = f"({answer} | trim | int)" if is_text else answer
+        target = f"{{{{{number} - 1}}}}" if first else f"{{{{{number}}}}}" if is_text else answer
+        means = f"a {kind}"
+    elif kind == "letter":
         target, means = f"{{{{{letters}.index({answer}.strip().upper())}}}}", "a letter"
     else:
         target, means = f"{{{{[{', '.join(options)}].index({answer})}}}}", "the text of a choice"

@@ -5,9 +5,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from evalstone.errors import DataError, UnknownName
+from evalstone.limits.yaml_documents import load_yaml
 from evalstone.prompts.presets import PromptPreset
 from evalstone.registry import nearest
 from evalstone.tasks.catalog import LIBRARY
@@ -60,6 +59,9 @@ def preset_from(spec: Mapping[str, Any], where: str) -> PromptPreset:
             raise DataError(f"{where}: '{key}' is missing; a preset needs name, user, assistant and opening")
     if "system" not in spec and "system_in_user" not in spec:
         raise DataError(f"{where}: neither system nor system_in_user; expected [before, after] of a system text")
+    stop = spec.get("stop") or ()
+    if not isinstance(stop, list | tuple):
+        raise DataError(f"{where}: stop is {stop!r:.80}; expected a list of texts")
     return PromptPreset(
         name=str(spec["name"]),
         around={role: _pair(spec, role, where) for role in _ROLES if role in spec},
@@ -67,7 +69,7 @@ def preset_from(spec: Mapping[str, Any], where: str) -> PromptPreset:
         system_in_user=_pair(spec, "system_in_user", where) if "system_in_user" in spec else None,
         default_system=None if spec.get("default_system") is None else str(spec["default_system"]),
         trim=bool(spec.get("trim", False)),
-        stop=tuple(str(text) for text in spec.get("stop") or ()),
+        stop=tuple(map(str, stop)),
         source=str(spec.get("source", "")),
     )
 
@@ -81,8 +83,8 @@ def _pair(spec: Mapping[str, Any], key: str, where: str) -> tuple[str, str]:
 
 def _mapping(path: Path) -> Mapping[str, Any]:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, RecursionError, yaml.YAMLError) as error:
+        content = load_yaml(path.read_bytes())
+    except (OSError, DataError) as error:
         raise DataError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(content, Mapping):
         raise DataError(f"{path} holds {type(content).__name__}; expected keys and values")

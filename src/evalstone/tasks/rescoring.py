@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from evalstone.errors import PlanError, UnknownName, UsageError
+from evalstone.errors import DataError, PlanError, UnknownName, UsageError
+from evalstone.limits.yaml_documents import load_yaml
 from evalstone.records import LoglikelihoodAsk, Output, Request, Sample, Score
 from evalstone.registry import nearest
 from evalstone.tasks.bound import layout_of
@@ -37,8 +36,8 @@ def read_item(text: str, option: str) -> str | Mapping[str, Any]:
     if not is_file and not text.lstrip().startswith("{"):
         return text
     try:
-        content = yaml.safe_load(Path(text).read_text(encoding="utf-8") if is_file else text)
-    except (OSError, UnicodeDecodeError, RecursionError, yaml.YAMLError) as error:
+        content = load_yaml(Path(text).read_bytes() if is_file else text)
+    except (OSError, DataError) as error:
         raise UsageError(f"{option} {text!r:.120} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(content, Mapping):
         raise UsageError(f"{option} {text!r:.120} holds no mapping; expected an item as in a task file's list")

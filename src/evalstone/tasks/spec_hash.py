@@ -112,7 +112,8 @@ def _installed(parts: list[str]) -> Path | None:
     if found is None:
         return None
     if not rest:
-        return Path(found.origin) if found.origin else None
+        file = Path(found.origin or "")
+        return file if file.is_file() else None  # the origin of sys and os is a word: built-in, frozen
     for folder in found.submodule_search_locations or ():
         for place in (Path(folder, *rest).with_suffix(".py"), Path(folder, *rest) / "__init__.py"):
             if place.is_file():

@@ -18,6 +18,8 @@ Within = Literal["mean", "weighted"]
 PerSample = Literal["1/choices", "gold/choices"]
 Chance = float | PerSample | None
 
+LARGEST = 1e100  # of a weight or the end of a range
+
 _KEYS = {
     "name", "aliases", "version", "title", "profile", "members", "normalise", "clip", "missing", "group_by",
     "aggregate", "column_weights", "reproduced", "unshown", "note",
@@ -118,7 +120,7 @@ def suite_from(spec: Mapping[str, Any], source: Path | None = None) -> Suite:
         members=members,
         spec=dict(spec),
         version=str(spec.get("version", "1")),
-        aliases=tuple(map(str, spec.get("aliases") or ())),
+        aliases=tuple(map(str, _listed(spec, "aliases", where))),
         normalise=_one_of(spec, "normalise", "none", get_args(Normalise), where),
         clip=_boolean(spec, "clip", where),
         aggregate=_one_of(spec, "aggregate", "mean", get_args(Aggregate), where),
@@ -139,25 +141,42 @@ def _member(spec: Any, where: str) -> Member:
     where = f"{where}, member {spec['task']}"
     _refuse_strange(spec, _MEMBER_KEYS, where)
     metric, shots, span = spec["metric"], spec.get("shots"), spec.get("range", [0, 1])
-    if shots is not None and (not isinstance(shots, int) or shots < 0):
+    if shots is not None and (not isinstance(shots, int) or isinstance(shots, bool) or shots < 0):
         raise DataError(f"{where}: shots is {shots!r}; expected 0 or more, or null for the task's own")
-    if not isinstance(span, Sequence) or len(span) != 2 or not span[0] < span[1]:
-        raise DataError(f"{where}: range is {span!r}; expected [lowest, highest]")
-    weight = float(spec.get("weight", 1))
-    if weight <= 0:
-        raise DataError(f"{where}: weight is {weight:g}; expected more than 0")
+    if not isinstance(span, list | tuple) or len(span) != 2 or not all(map(_is_number, span)) or span[0] >= span[1]:
+        raise DataError(f"{where}: range is {span!r:.80}; expected [lowest, highest]")
+    weight = spec.get("weight", 1)
+    if not _is_number(weight) or weight <= 0:
+        raise DataError(f"{where}: weight is {weight!r:.80}; expected a number above 0")
+    metrics = (metric,) if isinstance(metric, str) else metric
+    if not isinstance(metrics, list | tuple) or not all(isinstance(name, str) for name in metrics):
+        raise DataError(f"{where}: metric is {metric!r:.80}; expected a name or a list of names")
+    if not isinstance(spec.get("questions"), str | None):
+        raise DataError(f"{where}: questions is {spec['questions']!r:.80}; expected a name")
     return Member(
         task=spec["task"],
         column=str(spec.get("column") or spec["task"]),
-        metrics=(metric,) if isinstance(metric, str) else tuple(metric),
+        metrics=tuple(metrics),
         filter=str(spec.get("filter", "none")),
         shots=shots,
-        weight=weight,
+        weight=float(weight),
         chance=_chance(spec.get("chance"), where),
         within=_one_of(spec, "within", "mean", get_args(Within), where),
         range=(float(span[0]), float(span[1])),
         questions=spec.get("questions"),
     )
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value is a finite number; the integers of a file may be larger than any float."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
+
+
+def _listed(spec: Mapping[str, Any], key: str, where: str) -> Sequence[Any]:
+    value = spec.get(key) or ()
+    if not isinstance(value, list | tuple):
+        raise DataError(f"{where}: {key} is {value!r:.80}; expected a list")
+    return value
 
 
 def _chance(value: Any, where: str) -> Chance:
@@ -166,7 +185,7 @@ def _chance(value: Any, where: str) -> Chance:
         return value  # type: ignore[no-any-return]
     try:
         number = float(Fraction(str(value)))
-    except (ValueError, ZeroDivisionError):
+    except (ValueError, ZeroDivisionError, OverflowError):
         number = -1.0
     if not 0 <= number < 1:
         raise DataError(
@@ -204,8 +223,11 @@ def _check_weights(suite: Suite, where: str) -> None:
                 f"{where}: aggregate is weighted; expected `column_weights` with {', '.join(suite.columns)}"
             )
         return
-    if set(weights) != set(suite.columns) or not all(isinstance(w, int | float) and w > 0 for w in weights.values()):
-        raise DataError(f"{where}: column_weights is {dict(weights)}; expected more than 0 for each of {suite.columns}")
+    fits = isinstance(weights, Mapping) and set(weights) == set(suite.columns)
+    if not fits or not all(_is_number(weight) and weight > 0 for weight in weights.values()):
+        raise DataError(
+            f"{where}: column_weights is {weights!r:.200}; expected a number above 0 for each of {suite.columns}"
+        )
 
 
 def _check_chance(suite: Suite, where: str) -> None:

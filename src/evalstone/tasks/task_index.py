@@ -96,7 +96,7 @@ def _indexed(root: Path) -> Iterable[IndexedFile]:
 def describe_file(spec: Mapping[str, Any], place: str) -> IndexedFile | None:
     """Return what a file's mapping names: a task, a group, or nothing (a template that others include)."""
     tag = spec.get("tag")
-    tags = (tag,) if isinstance(tag, str) else tuple(str(part) for part in tag or ())
+    tags = (tag,) if isinstance(tag, str) else tuple(map(str, tag)) if isinstance(tag, list) else ()
     if "class" not in spec and isinstance(spec.get("group"), str):
         members = spec.get("task")
         count = len(members) if isinstance(members, list) else 0

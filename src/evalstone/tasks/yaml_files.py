@@ -1,6 +1,6 @@
 """Reading one task file: YAML, `include`, and `!function` left as a name. No meaning is given to keys here."""
 
-import re
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -8,12 +8,11 @@ from typing import Any
 import yaml
 
 from evalstone.errors import DataError
+from evalstone.limits.yaml_documents import SafeLoader, load_yaml
 from evalstone.tasks.task import FunctionRef
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times faster, the results are equal
 
-
-class _TaskLoader(_Loader):  # type: ignore[misc]
+class _TaskLoader(SafeLoader):
     """YAML's safe loader, and one tag."""
 
     place: Path  # folder of the file that is parsed
@@ -21,8 +20,8 @@ class _TaskLoader(_Loader):  # type: ignore[misc]
 
 def _function(loader: Any, node: Any) -> FunctionRef:
     path = str(loader.construct_scalar(node))
-    module, _, name = path.rpartition(".")
-    if not module or not name.isidentifier():
+    module = path.rpartition(".")[0]
+    if not all(part.isidentifier() for part in path.split(".")) or not module:
         raise DataError(f"!function {path!r}; expected <module>.<function>, for example utils.process_docs")
     file = loader.place / f"{module.replace('.', '/')}.py"
     return FunctionRef(path, file if file.is_file() else None)
@@ -40,17 +39,14 @@ def parse_yaml(path: Path) -> dict[str, Any]:
         data = path.read_bytes()
     except OSError as error:
         raise DataError(f"cannot read task file {path}: {error.strerror or error}") from error
-    try:
-        loader = _TaskLoader(data)
+
+    def make_loader(text: bytes) -> _TaskLoader:
+        loader = _TaskLoader(text)
         loader.place = path.parent
-        try:
-            content = loader.get_single_data()
-        finally:
-            loader.dispose()
-    except yaml.reader.ReaderError as error:
-        raise DataError(f"{path}: a character that YAML does not take, at {error.position}; expected UTF-8") from error
-    except yaml.YAMLError as error:
-        raise DataError(f"{path}: not valid YAML: {_one_line(error)}") from error
+        return loader
+
+    try:
+        content = load_yaml(data, make_loader)
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
     if not isinstance(content, dict):
@@ -59,6 +55,22 @@ def parse_yaml(path: Path) -> dict[str, Any]:
     if wrong is not None:
         raise DataError(f"{path}: key {wrong!r} is no text; expected a key such as `task`")
     return content
+
+
+def read_card(path: Path) -> Mapping[str, Any]:
+    """Return the keys and values of a task's card (`<task>.card.yaml`).
+
+    Raises: DataError naming the file.
+    """
+    try:
+        card = load_yaml(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"cannot read card {path}: {error.strerror or error}") from error
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    if not isinstance(card, Mapping):
+        raise DataError(f"{path}: a card holds keys and values; seen {type(card).__name__}")
+    return card
 
 
 def repeated_keys(path: Path) -> list[str]:
@@ -84,12 +96,6 @@ def repeated_keys(path: Path) -> list[str]:
     return lines
 
 
-def _one_line(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or re.sub(r"\s+", " ", str(error))
-    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else str(problem)
-
-
 def read_task_file(path: Path) -> dict[str, Any]:
     """Return the mapping of a task file with everything it includes; its own keys win over included ones.
 
@@ -110,9 +116,9 @@ def _merged(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     for include in includes if isinstance(includes, list) else [includes]:
         if not isinstance(include, str):
             raise DataError(f"{path}: include is {include!r}; expected a file name or a list of them")
-        place = (path.parent / include).resolve()
-        if not place.is_file():
-            raise DataError(f"{path}: include names '{include}', and there is no file {place}")
+        place = None if "\0" in include else (path.parent / include).resolve()
+        if place is None or not place.is_file():
+            raise DataError(f"{path}: include names '{include}', and there is no file {place or 'of such a name'}")
         merged.update({key: value for key, value in _merged(place, (*above, path)).items() if key != "task_list"})
     merged.update(own)
     return merged

@@ -1,0 +1,144 @@
+"""CSV files: read as a whole by pyarrow; looked over line by line before, where a user's own file is made a task."""
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalstone.datasets.rows import Rows
+from evalstone.errors import DataError
+
+__all__ = ["CsvLine", "csv_lines", "read_csv", "sniff_delimiter"]
+
+DELIMITERS = ",;\t|"
+PACKED = 30  # how many times larger a gzipped file of text is at most, where it matters
+SNIFFED = 1 << 20  # characters in which the header is looked for
+LARGEST_CELL = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class CsvLine:
+    """One record: the line of the file that it begins in, counted from 1, and its cells."""
+
+    number: int
+    cells: tuple[str, ...]
+
+
+def sniff_delimiter(path: Path) -> str:
+    """Return which of `,` `;` tab `|` the header's columns are separated by: the one that gives most columns.
+
+    Raises: DataError for a file that cannot be read or is not UTF-8.
+    """
+    with _opened(path) as stream:
+        beginning = _decoded(path, lambda: stream.read(SNIFFED))
+    counts = {sign: len(next(_records(io.StringIO(beginning, newline=""), sign), ())) for sign in DELIMITERS}
+    return max(DELIMITERS, key=lambda sign: counts[sign])  # the comma where none separates anything
+
+
+def csv_lines(path: Path, delimiter: str) -> Iterator[CsvLine]:
+    """Yield the records of a file, the header first, without empty lines.
+
+    Raises: DataError for a file that cannot be read or is not UTF-8.
+    """
+    with _opened(path) as stream:
+        reader = _records(stream, delimiter)
+        while True:
+            number = reader.line_num + 1
+            cells = _decoded(path, lambda: next(reader, None))
+            if cells is None:
+                return
+            if cells:
+                yield CsvLine(number, tuple(cells))
+
+
+def _records(stream: Any, delimiter: str) -> Any:
+    csv.field_size_limit(LARGEST_CELL)
+    return csv.reader(stream, delimiter=delimiter)
+
+
+def _opened(path: Path) -> Any:
+    try:
+        if path.suffix == ".gz":
+            return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+        return path.open(encoding="utf-8-sig", newline="")
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _decoded(path: Path, read: Any) -> Any:
+    try:
+        return read()
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path} is not UTF-8: line {_undecodable_line(path)}, byte {error.object[error.start]:#04x}; save the "
+            f"file as UTF-8 (for example: iconv -f latin1 -t utf-8 {path.name})"
+        ) from error
+    except (OSError, EOFError, csv.Error, zlib.error) as error:
+        raise DataError(f"cannot read {path}: {error}") from error
+
+
+def _undecodable_line(path: Path) -> int:
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return data.count(b"\n", 0, error.start) + 1
+    return 1
+
+
+def read_csv(paths: Sequence[Path], options: Mapping[str, Any], separator: str) -> Rows:
+    """Return the rows of some files, one after another.
+
+    Args:
+        paths: the files.
+        options: `sep` or `delimiter`, `header`, `column_names`, as `datasets` takes them.
+        separator: the delimiter where the options name none.
+
+    Raises: OSError, ValueError as pyarrow; ValueError for text that is not UTF-8, or an option that cannot be.
+    """
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    names, delimiter = options.get("column_names"), options.get("sep") or options.get("delimiter") or separator
+    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        raise ValueError(f"column_names is {names!r:.80}; expected a list of names")
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii():
+        raise ValueError(f"the delimiter is {delimiter!r:.80}; expected one character")
+    has_header = "column_names" not in options and options.get("header", 0) is not None
+    skip = 1 if "column_names" in options and options.get("header") == 0 else 0
+    read = arrow_csv.ReadOptions(
+        block_size=_whole(paths),
+        column_names=names,
+        autogenerate_column_names=not has_header and "column_names" not in options,
+        skip_rows=skip,
+    )
+    parse = arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    convert = arrow_csv.ConvertOptions(strings_can_be_null=True, null_values=[""])  # "N/A" and "null" are texts
+    tables = [
+        arrow_csv.read_csv(path, read_options=read, parse_options=parse, convert_options=convert) for path in paths
+    ]
+    for path, table in zip(paths, tables, strict=True):
+        _refuse_bytes(path, table)
+    return Rows.of_table(pa.concat_tables(tables, promote_options="permissive"))
+
+
+def _whole(paths: Sequence[Path]) -> int:
+    """Return a size of blocks within which each file is one: no cell lies across two, and types are told from all."""
+    largest = max(path.stat().st_size * (PACKED if path.suffix == ".gz" else 1) for path in paths)
+    return min(largest + 1, 2**31 - 1)
+
+
+def _refuse_bytes(path: Path, table: Any) -> None:
+    """Raise ValueError where a column is no text in UTF-8: pyarrow would hand on its bytes."""
+    import pyarrow as pa
+
+    columns = [field.name for field in table.schema if pa.types.is_binary(field.type)]
+    if columns:
+        raise ValueError(
+            f"{path}: column {', '.join(columns)} is not UTF-8; save the file as UTF-8 "
+            f"(for example: iconv -f latin1 -t utf-8 {path.name})"
+        )

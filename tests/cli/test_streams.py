@@ -1,0 +1,96 @@
+"""Standard streams that are closed, full or of a narrow encoding, and exceptions that nobody foresaw."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from evalstone.cli import main as door
+from evalstone.cli.main import main
+from evalstone.cli.spelling import without_debug
+
+needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+
+
+def shell(line: str, **environment: str) -> tuple[int, str, str]:
+    """Run a line of shell in which `$E` is the command, and return exit code, standard output and error."""
+    variables = {**os.environ, "E": f"{sys.executable} -m evalstone", **environment}
+    done = subprocess.run(["/bin/sh", "-c", line], env=variables, capture_output=True, check=False, timeout=120)
+    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+
+@needs_full
+def test_a_full_device_is_one_line() -> None:
+    """Output that cannot be written is exit code 1 and one line; with standard error full as well, exit code 1."""
+    code, _, said = shell("$E ls suites >/dev/full")
+    assert (code, said) == (1, "error: cannot write to standard output: No space left on device\n")
+    assert shell("$E ls suites >/dev/full 2>/dev/full")[0] == 1
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_stop_nothing(closed: str, tmp_path: Path) -> None:
+    """With closed streams a run is carried out and stored, and no file takes the place of standard output."""
+    store = tmp_path / "store.db"
+    line = f"$E run --model fake --tasks demo_who --limit 2 --store {store} {closed}"
+    code, _, said = shell(line)
+    assert code == 0, said
+    assert "Traceback" not in said
+    code, listed, said = shell(f"$E verify --store {store}")
+    assert (code, said) == (0, "")
+    assert "everything fits" in listed
+
+
+def test_an_encoding_that_lacks_characters(tmp_path: Path) -> None:
+    """In ASCII tables have escapes in place of other characters, and JSON is JSON."""
+    code, shown, said = shell(
+        f"$E run --model fake --tasks demo_who --limit 3 --store {tmp_path}/s.db", PYTHONIOENCODING="ascii"
+    )
+    assert code == 0, said
+    assert shown.isascii()
+    code, shown, said = shell(f"$E show last --store {tmp_path}/s.db --json", PYTHONIOENCODING="ascii")
+    assert code == 0, said
+    assert shown.isascii()
+    json.loads(shown)
+
+
+@pytest.mark.parametrize("words", [["boom"], ["--debug", "boom"], ["boom", "--debug"]])
+def test_an_unforeseen_exception_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    """It is exit code 1 and says how to see the traceback; with --debug, anywhere on the line, it is shown."""
+
+    @click.command()
+    def boom() -> None:
+        raise ZeroDivisionError("a fault\nof ours")
+
+    monkeypatch.setitem(door.COMMANDS, "boom", ("tests.cli.test_streams:boom", "Fail."))
+    monkeypatch.setattr(sys.modules[__name__], "boom", boom, raising=False)
+    assert main(words) == 1
+    said = capsys.readouterr().err
+    if "--debug" in words:
+        assert "Traceback" in said
+        assert said.endswith("internal error: ZeroDivisionError: a fault of ours\n")
+    else:
+        assert said == (
+            "internal error: ZeroDivisionError: a fault of ours; run again with --debug for the traceback, and "
+            "report it\n"
+        )
+
+
+def test_debug_shows_where_an_expected_error_comes_from(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """With --debug an error of ours has its traceback too, and keeps its exit code."""
+    assert main(["--debug", "show", "last", "--store", str(tmp_path / "none.db")]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert said.splitlines()[-1].startswith("error: ")
+
+
+def test_debug_behind_another_programs_command_is_its_own() -> None:
+    """`evalstone lm-eval --debug` hands the word on; before the command it is ours."""
+    assert without_debug(["lm-eval", "--debug"], {"lm-eval"}) == (["lm-eval", "--debug"], False)
+    assert without_debug(["--debug", "lm-eval", "x"], {"lm-eval"}) == (["lm-eval", "x"], True)
+    assert without_debug(["run", "--", "--debug"], {"lm-eval"}) == (["run", "--", "--debug"], False)
