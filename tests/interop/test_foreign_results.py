@@ -333,7 +333,13 @@ def other_folder(folder: Path) -> Path:
     return folder / "run"
 
 
-@pytest.mark.parametrize("made", [other_json, other_list, other_csv, other_folder])
+def folder_called_json(folder: Path) -> Path:
+    """Make a folder in which another folder is named like a file."""
+    (folder / "run" / "results.d.json").mkdir(parents=True)
+    return folder / "run"
+
+
+@pytest.mark.parametrize("made", [other_json, other_list, other_csv, other_folder, folder_called_json])
 def test_what_is_not_read_is_told_which_formats_are(
     made: Callable[[Path], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -343,6 +349,12 @@ def test_what_is_not_read_is_told_which_formats_are(
     for tool in ("lm-eval", "lighteval", "Inspect", "HELM", "simple-evals", "EvalScope", "OpenCompass", "AlpacaEval"):
         assert tool in line
     assert '"results": {"TASK": {"acc": 0.5' in line
+
+
+def test_a_table_that_cannot_be_parsed_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A CSV with a field beyond what can be parsed is refused in one line."""
+    (tmp_path / "huge.csv").write_text("x" * 200_000 + ",y\n")
+    assert "huge.csv cannot be read: field larger than field limit" in refused(capsys, tmp_path, tmp_path / "huge.csv")
 
 
 def test_the_form_that_the_error_names_is_imported(tmp_path: Path) -> None:

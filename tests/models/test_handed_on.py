@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from evalstone.engine.options import EngineSettings
 from evalstone.errors import ModelUnavailable, UnknownName, UsageError
 from evalstone.models import files
 from evalstone.models.arguments import local_arguments
 from evalstone.models.create import arguments_of, create_model
+from evalstone.models.loaded import loaded_arguments
 from evalstone.models.local import LocalModel
 from evalstone.records import Output
 from tests.models.test_generation import folder
@@ -150,3 +152,32 @@ def test_the_token_goes_to_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for name in ("a/model", "b/tokenizer"):
         files.folder_of(name, "1" * 40, hub=hub)
     assert seen == [("a/model", "hf_secret"), ("b/tokenizer", "hf_secret")]
+
+
+def test_a_loaded_model_takes_no_setting_of_its_configuration() -> None:
+    """On a model that is loaded already rope_scaling would be ignored, so it is refused by name, as is a token."""
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(folder("stories260K"))
+    with pytest.raises(UnknownName, match="option of a loaded model 'rope_scaling'"):
+        loaded_arguments(model, {"rope_scaling": SCALING})
+    with pytest.raises(UsageError, match="token cannot be changed on a model that is loaded already"):
+        loaded_arguments(model, {"token": "hf_secret"})
+
+
+def test_rope_settings_of_each_kind_of_layer_are_not_guessed(tmp_path: Path) -> None:
+    """Where a model has rope settings for each kind of layer, rope_scaling is refused; other settings still work."""
+    from transformers import Gemma3ForCausalLM, Gemma3TextConfig
+
+    from evalstone.engine.weights import load_model
+
+    config = Gemma3TextConfig(
+        vocab_size=64, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=8, layer_types=["sliding_attention", "full_attention"],
+    )  # fmt: skip
+    Gemma3ForCausalLM(config).save_pretrained(tmp_path)
+    settings = EngineSettings(device="cpu", model_kwargs={"rope_scaling": SCALING})
+    with pytest.raises(UsageError, match="rope settings for each kind of layer"):
+        load_model(str(tmp_path), settings)
+    loaded = load_model(str(tmp_path), EngineSettings(device="cpu", model_kwargs={"sliding_window": 7}))
+    assert loaded.inner.config.sliding_window == 7

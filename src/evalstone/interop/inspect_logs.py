@@ -46,7 +46,8 @@ class InspectLog:
 def inspect_logs(path: Path) -> list[Path]:
     """Return the logs at a path: the file itself, or all in a folder; none where it is not Inspect's."""
     if path.is_dir():
-        return sorted([*path.glob("*.eval"), *(file for file in path.glob("*.json") if _is_json_log(file))])
+        logged = (file for file in path.glob("*.json") if file.is_file() and _is_json_log(file))
+        return sorted([*path.glob("*.eval"), *logged])
     if path.suffix == ".eval":
         return [path]
     return [path] if path.suffix == ".json" and path.is_file() and _is_json_log(path) else []

@@ -53,7 +53,10 @@ def read_imported(path: str | Path) -> ImportedRun:
     place = Path(path)
     if not place.exists():
         raise DataError(f"there is nothing at {place}; expected a file or folder that an evaluation tool wrote")
-    reader = next((read for is_theirs, read in READERS if is_theirs(place)), None)
+    try:
+        reader = next((read for is_theirs, read in READERS if is_theirs(place)), None)
+    except (OSError, csv.Error) as error:
+        raise DataError(f"{place} cannot be read: {error}; expected what an evaluation tool wrote") from error
     if reader is None and not _is_lm_eval(place):
         raise DataError(
             f"{place} is of no format that is read here{_seen(place)}; these are: {'; '.join(FORMATS)}. For another "
