@@ -110,7 +110,7 @@ def _check_structure(data: bytes | str) -> None:
                 anchors[event.anchor] = _Collection(event.anchor, height=0)
         elif isinstance(event, yaml.AliasEvent):
             _refuse_cycle(open_nodes, event)
-            target = anchors.get(str(event.anchor))
+            target = anchors.get(event.anchor or "")
             if target is not None:  # else the loader says so, with the place
                 n_aliased += target.n_nodes
                 _refuse_expansion(n_aliased, event)
