@@ -12,7 +12,7 @@ EvalstoneError
 
 A message says what happened, the value seen, what was expected, and what to do. A `ModelError` about one request is
 kept on that request's output and the run goes on; a failed request is never a wrong answer. Whatever else escapes is
-a fault of ours and shows its traceback (exit 1).
+a fault of ours (exit 1): one line, and its traceback with `--debug`.
 """
 
 from collections.abc import Iterable

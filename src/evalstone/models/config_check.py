@@ -19,7 +19,7 @@ LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_lay
 SIZES = (
     *("hidden_size", "n_embd", "d_model", "vocab_size", "intermediate_size", "moe_intermediate_size", "ffn_dim"),
     *("n_inner", "d_ff", "ffn_hidden_size", "num_attention_heads", "n_head", "num_heads", "num_key_value_heads"),
-    *("head_dim", "num_experts", "num_local_experts", "n_routed_experts", "n_positions"),
+    *("head_dim", "num_experts", "num_local_experts", "n_routed_experts"),
 )
 MAX_RATIO = 16  # of a configured size to the largest extent of any stored tensor
 LAYERS_PER_TENSOR = 4  # ALBERT has 12 layers on 25 tensors

@@ -147,7 +147,7 @@ def _member(spec: Any, where: str) -> Member:
         raise DataError(f"{where}: range is {span!r:.80}; expected [lowest, highest]")
     weight = spec.get("weight", 1)
     if not _is_number(weight) or weight <= 0:
-        raise DataError(f"{where}: weight is {weight!r:.80}; expected a number above 0")
+        raise DataError(f"{where}: weight is {weight!r:.80}; expected more than 0")
     metrics = (metric,) if isinstance(metric, str) else metric
     if not isinstance(metrics, list | tuple) or not all(isinstance(name, str) for name in metrics):
         raise DataError(f"{where}: metric is {metric!r:.80}; expected a name or a list of names")
@@ -226,7 +226,7 @@ def _check_weights(suite: Suite, where: str) -> None:
     fits = isinstance(weights, Mapping) and set(weights) == set(suite.columns)
     if not fits or not all(_is_number(weight) and weight > 0 for weight in weights.values()):
         raise DataError(
-            f"{where}: column_weights is {weights!r:.200}; expected a number above 0 for each of {suite.columns}"
+            f"{where}: column_weights is {weights!r:.200}; expected more than 0 for each of {suite.columns}"
         )
 
 
