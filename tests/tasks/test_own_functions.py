@@ -21,7 +21,7 @@ def test_the_library_may_name_our_scoring() -> None:
     (task,) = Catalog.open(lm_eval=False).select(["ifeval"]).tasks
     assert loader_of(task)(task.process_results) is process_results
     for path in ("evalstone.store.remove.remove_run", "evalstone.settings.read", "subprocess.run"):
-        with pytest.raises(UsageError, match="was not named"):
+        with pytest.raises(UsageError, match="names an installed module"):
             load_function(FunctionRef(path, None), task.trusted)
 
 
@@ -33,7 +33,7 @@ def test_a_users_file_may_not(tmp_path: Path) -> None:
     )
     (task,) = Catalog.open([tmp_path], lm_eval=False).select(["mine"]).tasks
     assert task.process_results == IFEVAL
-    with pytest.raises(UsageError, match="was not named"):
+    with pytest.raises(UsageError, match="names an installed module"):
         loader_of(task)(task.process_results)
 
 

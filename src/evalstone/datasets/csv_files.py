@@ -35,7 +35,8 @@ def sniff_delimiter(path: Path) -> str:
     """
     with _opened(path) as stream:
         beginning = _decoded(path, lambda: stream.read(SNIFFED))
-    counts = {sign: len(next(_records(io.StringIO(beginning, newline=""), sign), ())) for sign in DELIMITERS}
+    readers = {sign: csv.reader(io.StringIO(beginning, newline=""), delimiter=sign) for sign in DELIMITERS}
+    counts = {sign: len(_next_record(reader) or ()) for sign, reader in readers.items()}
     return max(DELIMITERS, key=lambda sign: counts[sign])  # the comma where none separates anything
 
 
@@ -45,19 +46,23 @@ def csv_lines(path: Path, delimiter: str) -> Iterator[CsvLine]:
     Raises: DataError for a file that cannot be read or is not UTF-8.
     """
     with _opened(path) as stream:
-        reader = _records(stream, delimiter)
+        reader = csv.reader(stream, delimiter=delimiter)
         while True:
             number = reader.line_num + 1
-            cells = _decoded(path, lambda: next(reader, None))
+            cells = _decoded(path, lambda: _next_record(reader))
             if cells is None:
                 return
             if cells:
                 yield CsvLine(number, tuple(cells))
 
 
-def _records(stream: Any, delimiter: str) -> Any:
-    csv.field_size_limit(LARGEST_CELL)
-    return csv.reader(stream, delimiter=delimiter)
+def _next_record(reader: Any) -> list[str] | None:
+    """Return the next record, with large cells; the limit is the whole process's, so it is put back at once."""
+    before = csv.field_size_limit(LARGEST_CELL)
+    try:
+        return next(reader, None)
+    finally:
+        csv.field_size_limit(before)
 
 
 def _opened(path: Path) -> Any:
