@@ -104,10 +104,11 @@ def contamination_methods(tests: Sequence[ContaminationTest]) -> str:
 
 def prompts_verdict(audits: Sequence[PromptAudit]) -> str:
     """Return on how many tasks the wording decides more than chance would, and by how much."""
-    found = [audit for audit in audits if (p := audit.spread.p) is not None and p < ALPHA]
+    found = [audit for audit in audits if audit.spread.p < ALPHA]
     n = len(audits)
     if not found:
-        return f"No sign that the wording decides: in {n} of {n} comparisons the spread is within noise."
+        comparisons = f"{n} comparison{'' if n == 1 else 's'}"
+        return f"No sign that the wording decides: the spread is within noise in each of {comparisons}."
     worst = max(found, key=lambda audit: audit.spread.spread)
     return (
         f"The wording decides beyond noise in {len(found)} of {n} comparisons; most on {worst.task}: "
@@ -117,7 +118,7 @@ def prompts_verdict(audits: Sequence[PromptAudit]) -> str:
 
 def calibration_verdict(audits: Sequence[CalibrationAudit]) -> str:
     """Return on how many tasks the confidences fit the answers within chance."""
-    wrong = [audit for audit in audits if (p := audit.error.p) is not None and p < ALPHA]
+    wrong = [audit for audit in audits if audit.error.p < ALPHA]
     n = len(audits)
     tasks = f"{n} task{'' if n == 1 else 's'}"
     if not wrong:
