@@ -129,7 +129,7 @@ def time_ours(model: Any, requests: Sequence[Any]) -> tuple[float, list[Any]]:
     outputs = list(model.answer(requests))
     seconds = clock() - begin
     model.engine.generate = generate
-    n_kept = reports[-1].n_written - len(outputs)  # the first token of each comes from reading its prompt
+    n_kept = reports[-1].n_generated - len(outputs)  # the first token of each comes from reading its prompt
     print(f"{n_kept} tokens kept of {reports[-1].n_slot_steps} computed in decoding steps")
     return seconds, sorted(outputs, key=lambda each: (int(each.request_id.split("/")[1]), each.repeat))
 
@@ -173,12 +173,12 @@ def arguments() -> argparse.Namespace:
 
 def our_model(given: argparse.Namespace) -> Any:
     """Return our model, warm."""
-    from evalstone.models.local import LocalModel
-    from evalstone.records import GenerateAsk, GenerationSettings, Request
+    from evalstone.models.local.local_model import LocalModel
+    from evalstone.records import GenerateQuery, GenerationSettings, Request
 
     model, tokenizer = ending_model(str(given.models / given.shape))
     ours = LocalModel.from_loaded(model, tokenizer, n_slots=given.slots)
-    list(ours.answer([Request("warm", 0, "", ("A b",), (GenerateAsk(0, GenerationSettings(2)),))]))
+    list(ours.answer([Request("warm", 0, "", ("A b",), (GenerateQuery(0, GenerationSettings(2)),))]))
     return ours
 
 
@@ -197,7 +197,7 @@ def main() -> None:
     use_local_data(given.data)
     import torch
 
-    from evalstone.records import GenerateAsk, GenerationSettings, Request
+    from evalstone.records import GenerateQuery, GenerationSettings, Request
 
     torch.set_num_threads(given.threads)
     load = LOADS[given.load]
@@ -205,8 +205,8 @@ def main() -> None:
         load = replace(load, repeats=given.repeats)
     prompts, until, references = build(load, given.samples)
     drawn: dict[str, Any] = {"do_sample": True, "temperature": 1.0} if load.repeats > 1 else {"do_sample": False}
-    ask = GenerateAsk(0, GenerationSettings(MAX_TOKENS, tuple(until), repeats=load.repeats, **drawn))
-    requests = [Request("load", i, "", (text,), (ask,)) for i, text in enumerate(prompts)]
+    query = GenerateQuery(0, GenerationSettings(MAX_TOKENS, tuple(until), repeats=load.repeats, **drawn))
+    requests = [Request("load", i, "", (text,), (query,)) for i, text in enumerate(prompts)]
     kwargs = {"until": until, "max_gen_toks": MAX_TOKENS, **drawn}
     texts = [prompt for prompt in prompts for _ in range(load.repeats)]
     ours = None if given.only == "lm-eval" else our_model(given)
@@ -247,11 +247,11 @@ def tell_peer(
 
 def tell_ours(ours: Any, outputs: Sequence[Any], references: Sequence[str], seconds: float) -> None:
     """Print how long our answers took, and how long they are beside the reference answers."""
-    n_written = sum(each.n_tokens for each in outputs)
+    n_generated = sum(each.n_tokens for each in outputs)
     reference = sum(len(ours.tokenizer.encode(text)) for text in references) / len(references)
     print(
-        f"{len(outputs)} answers, {n_written / len(outputs):.0f} tokens each (references: {reference:.0f}); "
-        f"ours {seconds:.1f} s, {1e3 * seconds / n_written:.2f} ms a token",
+        f"{len(outputs)} answers, {n_generated / len(outputs):.0f} tokens each (references: {reference:.0f}); "
+        f"ours {seconds:.1f} s, {1e3 * seconds / n_generated:.2f} ms a token",
         flush=True,
     )
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from benchmarks.peak_memory import device_peak_bytes, host_peak_bytes
 from evalstone.engine.trie import plan_trie
-from evalstone.models.asked_spans import span_batch
 from evalstone.models.create import create_model
-from evalstone.records import Ask, LoglikelihoodAsk, Request, RollingAsk
+from evalstone.models.text.spans import span_batch
+from evalstone.records import LoglikelihoodQuery, Query, Request, RollingQuery
 
 
 def requests_of(built: list[list[Any]]) -> tuple[list[Request], list[tuple[str, int]]]:
@@ -24,20 +24,20 @@ def requests_of(built: list[list[Any]]) -> tuple[list[Request], list[tuple[str, 
         held.append(one)
     requests: list[Request] = []
     for (task, doc), held in grouped.items():
-        asks: list[Ask] = []
+        queries: list[Query] = []
         for index, one in enumerate(held):
             if one[2] == "loglikelihood":
-                asks.append(LoglikelihoodAsk(index, one[4], segments=(one[3],)))
+                queries.append(LoglikelihoodQuery(index, one[4], segments=(one[3],)))
             else:
-                asks.append(RollingAsk(index, one[3]))
-        requests.append(Request(task, doc, "", (), tuple(asks)))
+                queries.append(RollingQuery(index, one[3]))
+        requests.append(Request(task, doc, "", (), tuple(queries)))
     return requests, places
 
 
 def needed(model: Any, requests: list[Request]) -> dict[str, Any]:
     """Return what one trie over all requests would hold: the least that must be computed."""
-    asks = model._reader().read(requests)
-    spans = {span.key: span for asked in asks for span in asked.spans}
+    queries = model._reader().read(requests)
+    spans = {span.key: span for asked in queries for span in asked.spans}
     return asdict(plan_trie(span_batch(list(spans.values()))))
 
 
@@ -49,7 +49,7 @@ def main(spec_path: str) -> None:
         "hf",
         {"pretrained": spec["model"], "dtype": spec["dtype"], "device": spec["device"], "n_threads": spec["threads"]},
     )
-    warm = Request("warm", 0, "", ("A b c",), (LoglikelihoodAsk(0, " d"),))
+    warm = Request("warm", 0, "", ("A b c",), (LoglikelihoodQuery(0, " d"),))
     list(model.answer([warm]))  # loading the weights is no part of scoring, for either side
     last: list[Any] = []
     begin = time.perf_counter()

@@ -25,11 +25,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.bench import add_places, make_models
 from evalstone.api.evaluate import prepare_run
 from evalstone.engine.trie import plan_trie
-from evalstone.models.asked_spans import span_batch
 from evalstone.models.create import create_model
-from evalstone.models.local import LocalModel
-from evalstone.models.work_ranges import ranges_of
-from evalstone.records import LoglikelihoodAsk, Request
+from evalstone.models.local.local_model import LocalModel
+from evalstone.models.text.spans import span_batch
+from evalstone.models.workers.ranges import ranges_of
+from evalstone.records import LoglikelihoodQuery, Request
 
 TASKS = "mmlu_high_school_psychology,mmlu_anatomy,mmlu_virology"
 MANY = f"{TASKS},mmlu_professional_law,mmlu_moral_scenarios,mmlu_miscellaneous,mmlu_professional_psychology"
@@ -65,7 +65,7 @@ def opened(arguments: argparse.Namespace, *, workers: int, threads: int) -> Loca
     model = create_model("hf", {**made, "device": "cpu"}, workers=workers)
     if not isinstance(model, LocalModel):
         raise TypeError(type(model).__name__)
-    warm = tuple(LoglikelihoodAsk(i, f" d{i}") for i in range(64))
+    warm = tuple(LoglikelihoodQuery(i, f" d{i}") for i in range(64))
     list(model.answer([Request("warm", 0, "", ("A b c",), warm)]))
     return model
 
@@ -124,8 +124,8 @@ def take_turns(arguments: argparse.Namespace) -> list[Turn]:
 def simulate(arguments: argparse.Namespace) -> Balance:
     """Measure every range alone, and let simulated workers take them."""
     model = opened(arguments, workers=1, threads=1)
-    asks = model._reader().read(requests_of(model, arguments.simulated_tasks, arguments))
-    spans = span_batch(list({span.key: span for asked in asks for span in asked.spans}.values()))
+    queries = model._reader().read(requests_of(model, arguments.simulated_tasks, arguments))
+    spans = span_batch(list({span.key: span for asked in queries for span in asked.spans}.values()))
     parts = ranges_of(spans, arguments.workers, model._token_costs())
     costs = []
     for part in parts:

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from evalstone.api.comparison import comparison_views
 from evalstone.api.demo import run_demo
-from evalstone.report.from_store import run_view
-from evalstone.report.tables import run_table
+from evalstone.report.evidence.from_store import run_view
+from evalstone.report.views.tables import run_table
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "demo.svg"
 WIDTH = 96

@@ -65,7 +65,7 @@ class Sample:
     sha256: str  # of the row's canonical JSON
 
 
-class AskKind(StrEnum):
+class QueryKind(StrEnum):
     """What can be asked of a model."""
 
     LOGLIKELIHOOD = "loglikelihood"
@@ -74,23 +74,23 @@ class AskKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class LoglikelihoodAsk:
+class LoglikelihoodQuery:
     """How probable is `continuation` after the context?"""
 
     index: int  # position among the request's asks; kept when others are already answered
     continuation: str
     segments: tuple[str, ...] | None = None  # a context of its own; None: the request's
     role: Literal["choice", "unconditional"] = "choice"
-    kind: Literal[AskKind.LOGLIKELIHOOD] = AskKind.LOGLIKELIHOOD
+    kind: Literal[QueryKind.LOGLIKELIHOOD] = QueryKind.LOGLIKELIHOOD
 
 
 @dataclass(frozen=True, slots=True)
-class RollingAsk:
+class RollingQuery:
     """How probable is the whole text, from nothing?"""
 
     index: int
     text: str
-    kind: Literal[AskKind.ROLLING] = AskKind.ROLLING
+    kind: Literal[QueryKind.ROLLING] = QueryKind.ROLLING
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +110,15 @@ class GenerationSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class GenerateAsk:
+class GenerateQuery:
     """Write an answer."""
 
     index: int
     settings: GenerationSettings
-    kind: Literal[AskKind.GENERATE] = AskKind.GENERATE
+    kind: Literal[QueryKind.GENERATE] = QueryKind.GENERATE
 
 
-Ask = LoglikelihoodAsk | RollingAsk | GenerateAsk
+Query = LoglikelihoodQuery | RollingQuery | GenerateQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Request:
     sample_index: int
     sample_sha256: str
     segments: tuple[str, ...]
-    asks: tuple[Ask, ...]
+    queries: tuple[Query, ...]
     messages: tuple[Message, ...] = ()
     turn: int = 0
     target: str = ""  # what is logged as the reference, as text
@@ -148,10 +148,10 @@ class Request:
     @property
     def prompt(self) -> str:
         """The context of the first ask: lm-eval's `prompt_hash` is its hash; without text, what its messages say."""
-        first = self.asks[0] if self.asks else None
-        if isinstance(first, LoglikelihoodAsk) and first.segments is not None:
+        first = self.queries[0] if self.queries else None
+        if isinstance(first, LoglikelihoodQuery) and first.segments is not None:
             return "".join(first.segments)
-        if isinstance(first, RollingAsk):
+        if isinstance(first, RollingQuery):
             return first.text
         return "".join(self.segments) or "\n".join(message.text for message in self.messages)
 
@@ -355,7 +355,7 @@ class WorkEstimate:
     """What answering would take (`evalstone plan`)."""
 
     n_requests: int
-    n_asks: int
+    n_queries: int
     n_tokens_asked: int | None  # None: only the server could count them
     n_tokens_distinct: int | None
     memory_bytes: int | None = None

@@ -10,8 +10,8 @@ import pytest
 import evalstone
 from evalstone.api.demo import demo_model
 from evalstone.errors import MalformedSample, ModelUnavailable, UnknownName, UsageError
-from evalstone.models.asked_spans import fingerprint_of
 from evalstone.models.fake import FakeModel
+from evalstone.models.text.spans import fingerprint_of
 from evalstone.records import canonical_json
 
 pytest.importorskip("torch")

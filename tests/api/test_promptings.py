@@ -7,7 +7,7 @@ import pytest
 
 import evalstone
 from evalstone.api.comparison import compare_runs
-from evalstone.api.promptings import evaluate_promptings
+from evalstone.api.prompt_styles import evaluate_promptings
 from evalstone.api.reproduce import reproduce
 from evalstone.api.rescoring import RescoreOptions, rescore_run
 from evalstone.errors import PlanError, UnknownName, UsageError

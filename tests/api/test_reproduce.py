@@ -14,7 +14,7 @@ from evalstone.api.reproduce import compare_with_copy, reproduce
 from evalstone.api.run import Run
 from evalstone.cli.main import main
 from evalstone.errors import UsageError
-from evalstone.report.from_store import label_of
+from evalstone.report.evidence.from_store import label_of
 from evalstone.runner.execute import SCORING_HASH
 from tests.tasks.folders import task_spec, write_task
 

@@ -15,7 +15,7 @@ from evalstone.api.run import Run
 from evalstone.cli.main import main
 from evalstone.errors import PlanError, RunBusy, UnknownName, UsageError
 from evalstone.models.fake import FakeModel
-from evalstone.records import GenerateAsk, Output, Request
+from evalstone.records import GenerateQuery, Output, Request
 from evalstone.runner.execute import score_request
 from evalstone.scoring.run_code import find_sandbox
 from tests.conftest import ROOT
@@ -40,10 +40,10 @@ metric_list: [{metric: exact_match}]
 class Calculator(FakeModel):
     """Writes every sum's result, but after other numbers and without the marks that the strict filter wants."""
 
-    def _compute(self, request: Request, ask: object, repeat: int, key: str) -> Output:
-        assert isinstance(ask, GenerateAsk)
+    def _compute(self, request: Request, query: object, repeat: int, key: str) -> Output:
+        assert isinstance(query, GenerateQuery)
         assert self.n_asked <= 4
-        return Output(request.id, ask.index, repeat, text=f"{request.prompt} is {request.target}", cache_key=key)
+        return Output(request.id, query.index, repeat, text=f"{request.prompt} is {request.target}", cache_key=key)
 
 
 def sums(folder: Path, text: str = SUMS) -> Path:
@@ -196,7 +196,7 @@ def test_a_rescoring_that_is_stopped_leaves_the_run_as_it_was(tmp_path: Path, mo
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-import evalstone.report.from_store as from_store
+import evalstone.report.evidence.from_store as from_store
 from evalstone.api.rescoring import rescore_stored
 from tests.api.test_rescoring import LAST, options
 from_store.save_summary_of = lambda *given: os.kill(os.getpid(), signal.SIGKILL)  # the commit is behind it

@@ -12,7 +12,7 @@ from evalstone.api.evaluate import choose_tasks
 from evalstone.cli.main import main
 from evalstone.errors import DataError, PlanError, UsageError
 from evalstone.models.fake import FakeModel
-from evalstone.records import AskKind
+from evalstone.records import QueryKind
 from tests.tasks.folders import task_spec, write_task
 
 MEMBERS: list[dict[str, Any]] = [
@@ -114,7 +114,7 @@ def test_what_cannot_be_asked_is_refused_in_one_list(folder: Path) -> None:
 class _OnlyChoices(FakeModel):
     """A model that gives log-likelihoods and writes nothing."""
 
-    answers = frozenset({AskKind.LOGLIKELIHOOD})
+    answers = frozenset({QueryKind.LOGLIKELIHOOD})
 
 
 def test_a_metric_that_a_task_lacks_is_named(folder: Path) -> None:

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from evalstone.models.model import OutputCache
 from evalstone.records import (
-    AskKind,
     JsonValue,
-    LoglikelihoodAsk,
+    LoglikelihoodQuery,
     Message,
     ModelIdentity,
     Output,
     Progress,
+    QueryKind,
     Request,
-    RollingAsk,
+    RollingQuery,
     WorkEstimate,
 )
 
@@ -29,7 +29,7 @@ N_CHARACTERS = 128  # of order 0: every character equally likely
 class CountingModel:
     """Answers log-likelihoods of texts by what it has counted."""
 
-    answers = frozenset({AskKind.LOGLIKELIHOOD, AskKind.ROLLING})
+    answers = frozenset({QueryKind.LOGLIKELIHOOD, QueryKind.ROLLING})
 
     def __init__(self, max_length: int | None = 400) -> None:
         self._counts: dict[str, Counter[str]] = defaultdict(Counter)
@@ -80,15 +80,15 @@ class CountingModel:
     ) -> Iterator[Output]:
         """Yield the log-likelihood of every ask."""
         for request in requests:
-            for ask in request.asks:
-                if isinstance(ask, RollingAsk):
-                    nats = self.nats("", ask.text)
-                elif isinstance(ask, LoglikelihoodAsk):
-                    context = "".join(ask.segments if ask.segments is not None else request.segments)
-                    nats = self.nats(context, ask.continuation)
+            for query in request.queries:
+                if isinstance(query, RollingQuery):
+                    nats = self.nats("", query.text)
+                elif isinstance(query, LoglikelihoodQuery):
+                    context = "".join(query.segments if query.segments is not None else request.segments)
+                    nats = self.nats(context, query.continuation)
                 else:
-                    raise TypeError(type(ask))
-                yield Output(request.id, ask.index, total_nats=nats, is_greedy=False)
+                    raise TypeError(type(query))
+                yield Output(request.id, query.index, total_nats=nats, is_greedy=False)
 
     def stream(self, request: Request) -> Iterator[str]:
         """Write nothing."""
@@ -96,7 +96,7 @@ class CountingModel:
 
     def estimate(self, requests: Sequence[Request]) -> WorkEstimate:
         """Return the number of characters."""
-        n = sum(len(ask.text) for request in requests for ask in request.asks if isinstance(ask, RollingAsk))
+        n = sum(len(query.text) for request in requests for query in request.queries if isinstance(query, RollingQuery))
         return WorkEstimate(len(requests), len(requests), n, n)
 
     def split_tokens(self, context: str, continuation: str) -> tuple[list[str], int] | None:

@@ -3,7 +3,7 @@
 import random
 
 from evalstone.audit.items import Item
-from evalstone.records import LoglikelihoodAsk, Request
+from evalstone.records import LoglikelihoodQuery, Request
 
 CONSONANTS, VOWELS = "bdfgklmnprst", "aeiou"
 
@@ -18,8 +18,8 @@ def made_item(draw: random.Random, index: int) -> Item:
     question = f"{' '.join(words(draw, 4))} {draw.randrange(100, 1000)}?"
     options = tuple(words(draw, 4))
     gold = draw.randrange(4)
-    asks = tuple(LoglikelihoodAsk(i, f" {option}") for i, option in enumerate(options))
-    request = Request("made", index, "", (question,), asks)
+    queries = tuple(LoglikelihoodQuery(i, f" {option}") for i, option in enumerate(options))
+    request = Request("made", index, "", (question,), queries)
     return Item(
         index, {"question": question}, request, f"{question} {options[gold]}", question, options, frozenset({gold})
     )

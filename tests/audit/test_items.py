@@ -55,7 +55,7 @@ def test_without_its_question_a_prompt_keeps_options_and_wording(tmp_path: Path)
     blind = without_question(bound, items_of(bound)[0])
     assert blind is not None
     assert blind.prompt == "\nA. red\nB. blue\nC. green\nD. white\nAnswer:"
-    assert [ask.index for ask in blind.asks] == [0, 1, 2, 3]
+    assert [query.index for query in blind.queries] == [0, 1, 2, 3]
 
 
 def test_a_task_without_a_question_in_its_rows_has_none(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from evalstone.audit.items import Item
 from evalstone.audit.likelihoods import Likelihoods
 from evalstone.audit.order_test import OrderSettings, OrderTest, order_test
-from evalstone.models.local import LocalModel
+from evalstone.models.local.local_model import LocalModel
 from evalstone.records import Request
 
 WORDS = [consonant + vowel for consonant in "bdfgklmnprst" for vowel in "aeiou"]

@@ -15,7 +15,7 @@ from evalstone.audit.prompts import OWN, rank_changes
 from evalstone.errors import DataError
 from evalstone.models.fake import FakeModel
 from evalstone.models.model import OutputCache
-from evalstone.records import LoglikelihoodAsk, ModelIdentity, Output, Request
+from evalstone.records import LoglikelihoodQuery, ModelIdentity, Output, Request
 from tests.tasks.folders import task_spec, write_rows, write_task
 
 ROWS = [
@@ -39,19 +39,19 @@ class HabitModel(FakeModel):
     def answer(self, requests: Sequence[Request], *, cache: OutputCache | None = None, **_: Any) -> Iterator[Output]:
         """Yield 0 nats for the pick, -5 for the others."""
         for request in requests:
-            for ask in request.asks:
-                if isinstance(ask, LoglikelihoodAsk):
-                    yield Output(request.id, ask.index, total_nats=0.0 if self._picks(request, ask) else -5.0)
+            for query in request.queries:
+                if isinstance(query, LoglikelihoodQuery):
+                    yield Output(request.id, query.index, total_nats=0.0 if self._picks(request, query) else -5.0)
 
-    def _picks(self, request: Request, ask: LoglikelihoodAsk) -> bool:
+    def _picks(self, request: Request, query: LoglikelihoodQuery) -> bool:
         if self.habit == "first":
-            return ask.index == 0
+            return query.index == 0
         right = ROWS[request.sample_index]["choices"][ROWS[request.sample_index]["answer"]]  # type: ignore[index]
         lines = [line for line in request.prompt.splitlines() if line.endswith(right)]
         lettered = bool(lines) and not lines[0].startswith("- ")
         if lettered:
-            return ask.continuation.strip(" ()") in lines[0].split(right)[0]
-        return ask.index == 0
+            return query.continuation.strip(" ()") in lines[0].split(right)[0]
+        return query.index == 0
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from evalstone.cli.main import main
 from evalstone.errors import PlanError, UnknownName, UsageError
 from evalstone.models.create import create_model
 from evalstone.models.fake import FakeModel
-from evalstone.records import LoglikelihoodAsk, Output, Request
+from evalstone.records import LoglikelihoodQuery, Output, Request
 from evalstone.store import Store
 from tests.tasks.folders import task_spec, write_rows, write_task
 
@@ -153,7 +153,7 @@ def test_shots_stand_in_each_forms_own_wording(task: str) -> None:
     assert by_form["letters: A) instructed"].startswith("Choose the right answer.\n\nWhose is lamp")
     own = next(request for request in model.asked if request.task == "lamps" and request.sample_index == 3)
     assert own.n_shots == 2
-    assert all(ask.continuation.strip() for ask in own.asks if isinstance(ask, LoglikelihoodAsk))
+    assert all(query.continuation.strip() for query in own.queries if isinstance(query, LoglikelihoodQuery))
 
 
 def test_more_shots_than_rows_are_refused_before_anything_is_asked(task: str) -> None:

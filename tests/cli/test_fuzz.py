@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from evalstone.arena.vote_files import read_votes
 from evalstone.cli.run_options import read_config, samples_of
 from evalstone.errors import EvalstoneError
-from evalstone.models.arguments import local_arguments
-from evalstone.models.identity import find_folders, identify
+from evalstone.models.checkpoint.arguments import local_arguments
+from evalstone.models.checkpoint.identity import find_folders, identify
 from evalstone.prompts.templates import compile_template
 from evalstone.tasks.bound import BindOptions, bind
 from evalstone.tasks.catalog import Catalog

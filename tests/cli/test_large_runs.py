@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evalstone.records import Estimate, GenerateAsk, GenerationSettings, Output, Request, Score
+from evalstone.records import Estimate, GenerateQuery, GenerationSettings, Output, Request, Score
 from evalstone.store import Store
 from tests.conftest import ROOT
 from tests.store import examples
@@ -45,7 +45,7 @@ def store_run(store: Store, name: str, n_samples: int) -> None:
     for start in range(0, n_samples, STORED_AT_ONCE):
         samples = [examples.sample(name, index) for index in range(start, min(n_samples, start + STORED_AT_ONCE))]
         requests = [
-            Request(name, each.index, each.sha256, (f"Q: {each.row['question']}\nA:",), (GenerateAsk(0, settings),))
+            Request(name, each.index, each.sha256, (f"Q: {each.row['question']}\nA:",), (GenerateQuery(0, settings),))
             for each in samples
         ]
         store.add_requests(run.run_id, requests, samples)

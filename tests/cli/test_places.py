@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.api.places import check_place
+from evalstone.api.locations import check_place
 from evalstone.cli.main import main
 from evalstone.errors import UsageError
 

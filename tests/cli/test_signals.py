@@ -64,7 +64,7 @@ def serve() -> Iterator[Callable[[float], "subprocess.Popen[str]"]]:
     running: list[subprocess.Popen[str]] = []
 
     def start(seconds: float) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-m", "tests.models.slow_server", str(seconds)]
+        command = [sys.executable, "-m", "tests.models.server.slow_server", str(seconds)]
         running.append(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True))
         return running[-1]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evalstone.interop.lm_eval_files import sanitised_model, write_lm_eval_files
-from evalstone.report.from_store import save_summary
+from evalstone.report.evidence.from_store import save_summary
 from evalstone.store import Store
 
 GROUP = """\

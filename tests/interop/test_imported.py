@@ -11,7 +11,7 @@ from evalstone.api.importing import import_run
 from evalstone.cli.main import main
 from evalstone.errors import DataError
 from evalstone.interop.imported_lm_eval import imported_run
-from evalstone.records import LoglikelihoodAsk
+from evalstone.records import LoglikelihoodQuery
 from evalstone.store import Store
 from tests.interop.test_lm_eval_files import results_in
 from tests.interop.test_read_lm_eval import line_of, written
@@ -46,7 +46,7 @@ def test_prompts_answers_and_hashes_are_kept(both: tuple[Path, Path], tmp_path: 
     for line, record in zip(lines, run.samples("arc_easy"), strict=True):
         assert dict(record.sample.row if record.sample else {}) == line["doc"]
         assert [str(output.total_nats) for output in record.outputs] == [answer[0][0] for answer in line["resps"]]
-        asked = [ask.continuation for ask in record.request.asks if isinstance(ask, LoglikelihoodAsk)]
+        asked = [query.continuation for query in record.request.queries if isinstance(query, LoglikelihoodQuery)]
         assert asked == [one["arg_1"] for one in line["arguments"].values()]
         assert record.request.prompt == line["arguments"]["gen_args_0"]["arg_0"]
     assert run.verify() == []

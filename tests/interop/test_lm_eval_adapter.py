@@ -89,7 +89,7 @@ def test_repeats_are_drawn_apart(shared_dir: Path) -> None:
 
     model = EvalstoneLM(pretrained=str(shared_dir / "models" / "stories260K"), dtype="float32", device="cpu")
 
-    def ask(**settings: Any) -> list[str]:
+    def query(**settings: Any) -> list[str]:
         arguments = ("Once upon a time", {"until": ["\n"], "max_gen_toks": 12, **settings})
         made = [
             Instance(request_type="generate_until", doc={}, arguments=arguments, idx=0, metadata=("t", 0, 3))
@@ -97,8 +97,8 @@ def test_repeats_are_drawn_apart(shared_dir: Path) -> None:
         ]
         return model.generate_until(made, disable_tqdm=True)
 
-    assert len(set(ask(do_sample=False))) == 1
-    assert len(set(ask(do_sample=True, temperature=1.0))) > 1
+    assert len(set(query(do_sample=False))) == 1
+    assert len(set(query(do_sample=True, temperature=1.0))) > 1
 
 
 def test_a_model_without_a_place_is_refused() -> None:

@@ -17,9 +17,9 @@ from evalstone.cli.main import main
 from evalstone.errors import DataError
 from evalstone.interop.log_files import zip_member
 from evalstone.interop.read_imported import read_imported
-from evalstone.report.blocks import Paragraph
-from evalstone.report.document import document_blocks
-from evalstone.report.report_contents import report_contents
+from evalstone.report.documents.blocks import Paragraph
+from evalstone.report.documents.contents import report_contents
+from evalstone.report.documents.document import document_blocks
 from evalstone.store import Store
 
 LOGS = Path(__file__).parent / "logs"

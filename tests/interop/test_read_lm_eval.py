@@ -9,8 +9,8 @@ import pytest
 from evalstone.errors import DataError
 from evalstone.interop.read_lm_eval import read_lm_eval
 from evalstone.records import Estimate
-from evalstone.report.compare import compare_runs
-from evalstone.report.summarise import summarise
+from evalstone.report.comparison.compare import compare_runs
+from evalstone.report.evidence.summarise import summarise
 from tests.interop.test_lm_eval_files import results_in
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from evalstone.records import GenerateAsk, Output
+from evalstone.records import GenerateQuery, Output
 from evalstone.tasks.bound import BindOptions, bind
 from evalstone.tasks.catalog import Catalog
 from tests.library.test_library import module
@@ -30,7 +30,7 @@ def test_each_question_has_a_second_turn(shared_dir: Path) -> None:
         assert second.messages[:1] == request.messages
         assert [message.role for message in second.messages] == ["user", "assistant", "user"]
         assert [message.text for message in second.messages[1:]] == ["An answer.", sample.row["turns"][1]]
-        assert second.asks == request.asks
+        assert second.queries == request.queries
         assert bound.next(second, sample, [answer]) is None
         assert bound.next(request, sample, []) is None
 
@@ -42,9 +42,9 @@ def test_temperatures_are_fastchats(shared_dir: Path) -> None:
     kinds = {sample.index: sample.row["category"] for sample in bound.samples()}
     found = {}
     for request in bound.requests():
-        (ask,) = request.asks
-        assert isinstance(ask, GenerateAsk)
-        found[kinds[request.sample_index]] = (ask.settings.temperature, ask.settings.do_sample, ask.settings.seed)
+        (query,) = request.queries
+        assert isinstance(query, GenerateQuery)
+        found[kinds[request.sample_index]] = (query.settings.temperature, query.settings.do_sample, query.settings.seed)
     cold, warm = (0.0, False, 0), (0.7, True, 0)
     assert found == {
         "writing": warm, "roleplay": warm, "extraction": cold, "math": cold, "coding": cold, "reasoning": cold,
@@ -53,6 +53,6 @@ def test_temperatures_are_fastchats(shared_dir: Path) -> None:
     generation: Any = bound.plan.generation
     assert generation["by"]["category"]["stem"]["temperature"] == 0.1
     greedy = bind(task, BindOptions(data_dir=shared_dir / "data", gen_kwargs={"do_sample": False}, limit=1))
-    (ask,) = next(iter(greedy.requests())).asks
-    assert isinstance(ask, GenerateAsk)
-    assert not ask.settings.do_sample
+    (query,) = next(iter(greedy.requests())).queries
+    assert isinstance(query, GenerateQuery)
+    assert not query.settings.do_sample

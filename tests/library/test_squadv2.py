@@ -34,7 +34,8 @@ def test_prompts_are_those_of_lm_evals_class() -> None:
     for row, request in zip(rows, squad().requests(), strict=True):
         made = theirs.construct_requests(SimpleNamespace(), row, theirs.doc_to_text(None, row), metadata=("", 0, 1))
         expected = [
-            [ask.args[0], ask.args[1]["until"] if isinstance(ask.args[1], dict) else ask.args[1]] for ask in made
+            [query.args[0], query.args[1]["until"] if isinstance(query.args[1], dict) else query.args[1]]
+            for query in made
         ]
         assert asked_of(request) == expected
         assert theirs.doc_to_target(None, row) == f" {request.target}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.records import LoglikelihoodAsk, Request
+from evalstone.records import LoglikelihoodQuery, Request
 from evalstone.scoring.run_code import find_sandbox
 from evalstone.tasks.bound import BindOptions, bind
 from evalstone.tasks.catalog import Catalog
@@ -68,7 +68,7 @@ def test_every_other_task_runs_on_real_rows(shared_dir: Path) -> None:
 
 def asked(request: Request) -> list[list[str]]:
     """Return a request as the golden file has it: its prompt with each continuation."""
-    return [[request.prompt, ask.continuation] for ask in request.asks if isinstance(ask, LoglikelihoodAsk)]
+    return [[request.prompt, query.continuation] for query in request.queries if isinstance(query, LoglikelihoodQuery)]
 
 
 @pytest.mark.parametrize("name", sorted(NOUS))

@@ -18,7 +18,7 @@ from evalstone.limits import regexes
 from evalstone.limits.regex_cost import cost_of
 from evalstone.limits.regexes import RegexTooSlow, findall, sub
 from tests.conftest import ROOT
-from tests.models.hostile_server import HostileServer, completion, hostile
+from tests.models.server.hostile_server import HostileServer, completion, hostile
 
 CATASTROPHIC = [r"(a+)+b", r"(a|a)*b", r"(a|aa)+$", r"(.*a){20}b", r"(?:a*)*b", r"(\w+\s?)*!", r"((a{1,9}){1,9}){1,9}b"]
 TEXTS = (
@@ -117,14 +117,14 @@ def test_many_threads_get_their_own_answers() -> None:
     """The other process is asked by one thread at a time: no answer goes to another's question."""
     wrong: list[str] = []
 
-    def ask(seed: int) -> None:
+    def query(seed: int) -> None:
         draw = random.Random(seed)
         for _ in range(50):
             text = "".join(draw.choices("ab ", k=30))
             if findall(r"(?:ab|ba)+", text) != re.findall(r"(?:ab|ba)+", text):
                 wrong.append(text)
 
-    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(4)]
+    threads = [threading.Thread(target=query, args=(seed,)) for seed in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.models.openai_server import TestServer
+    from tests.models.server.openai_server import TestServer
 
 
 @pytest.fixture(scope="module")
 def running() -> "Iterator[TestServer]":
     """Serve the small demo model."""
-    from tests.models.behind_server import MODEL
-    from tests.models.openai_server import serving
+    from tests.models.server.behind_server import MODEL
+    from tests.models.server.openai_server import serving
 
     with serving(MODEL) as server:
         yield server

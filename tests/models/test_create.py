@@ -4,8 +4,8 @@ import pytest
 
 from evalstone.errors import UnknownName
 from evalstone.models.create import ELSEWHERE, MODELS, create_model
-from evalstone.models.local import LocalModel
-from evalstone.models.openai_compatible import OpenAIModel
+from evalstone.models.local.local_model import LocalModel
+from evalstone.models.server.openai_compatible import OpenAIModel
 
 
 @pytest.mark.parametrize("name", ["hf", "huggingface", "hf-auto", "hf-causal", "hf-causal-experimental"])

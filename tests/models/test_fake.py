@@ -11,22 +11,22 @@ from evalstone.models.create import create_model
 from evalstone.models.fake import FakeModel
 from evalstone.models.model import Model
 from evalstone.records import (
-    GenerateAsk,
+    GenerateQuery,
     GenerationSettings,
-    LoglikelihoodAsk,
+    LoglikelihoodQuery,
     Message,
     Output,
     Progress,
     Request,
-    RollingAsk,
+    RollingQuery,
     TextPart,
 )
 
 
 def requests(n: int = 40) -> list[Request]:
     """Return multiple-choice requests whose target is the index of the right choice."""
-    asks = tuple(LoglikelihoodAsk(i, f" choice {i}") for i in range(4))
-    return [Request("t", i, f"sha{i}", (f"question {i}",), asks, target=str(i % 4)) for i in range(n)]
+    queries = tuple(LoglikelihoodQuery(i, f" choice {i}") for i in range(4))
+    return [Request("t", i, f"sha{i}", (f"question {i}",), queries, target=str(i % 4)) for i in range(n)]
 
 
 def share_right(outputs: list[Output], asked: list[Request]) -> float:
@@ -81,7 +81,7 @@ def test_failures_carry_an_error_and_no_number() -> None:
 
 def test_it_writes_rolls_and_reports() -> None:
     """Repeats give different texts, rolling gives a number, and progress ends at the end."""
-    asked = Request("t", 0, "s", ("hi",), (GenerateAsk(0, GenerationSettings(repeats=3)), RollingAsk(1, "abc")))
+    asked = Request("t", 0, "s", ("hi",), (GenerateQuery(0, GenerationSettings(repeats=3)), RollingQuery(1, "abc")))
     seen: list[Progress] = []
     outputs = list(FakeModel().answer([asked], observe=seen.append))
     assert len({o.text for o in outputs if o.text}) == 3

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evalstone.records import Estimate, ScoreStatus
-from evalstone.report.evidence import MetricInput, ScoreRow, TaskSummaryInput
+from evalstone.report.evidence.records import MetricInput, ScoreRow, TaskSummaryInput
 
 ACC = MetricInput("acc")
 PERPLEXITY = MetricInput("word_perplexity", "weighted_perplexity", higher_is_better=False)

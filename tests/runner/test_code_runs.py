@@ -10,7 +10,7 @@ import pytest
 
 from evalstone.errors import PlanError
 from evalstone.models.fake import FakeModel
-from evalstone.records import GenerateAsk, Output, Request
+from evalstone.records import GenerateQuery, Output, Request
 from evalstone.runner.execute import execute
 from evalstone.runner.plan import PreparedRun, RunOptions, prepare
 from evalstone.scoring.run_code import Unprotected, find_sandbox
@@ -33,10 +33,10 @@ class Author(FakeModel):
         self.write = write
         self.rows = rows  # request id -> row
 
-    def _compute(self, request: Request, ask: Any, repeat: int, key: str) -> Output:
-        assert isinstance(ask, GenerateAsk)
+    def _compute(self, request: Request, query: Any, repeat: int, key: str) -> Output:
+        assert isinstance(query, GenerateQuery)
         text = self.write(self.rows[request.id])
-        return Output(request.id, ask.index, repeat, text=text, finish_reason="stop", cache_key=key + text)
+        return Output(request.id, query.index, repeat, text=text, finish_reason="stop", cache_key=key + text)
 
 
 def prepared(name: str, data: Path, **options: Any) -> PreparedRun:

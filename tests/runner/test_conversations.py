@@ -21,7 +21,7 @@ from evalstone.api.task_check import check_task
 from evalstone.errors import UsageError
 from evalstone.models.create import create_model
 from evalstone.models.fake import FakeModel
-from evalstone.records import Ask, GenerateAsk, Message, Output, Request, TextPart
+from evalstone.records import GenerateQuery, Message, Output, Query, Request, TextPart
 from evalstone.report.console import as_text
 from evalstone.runner.execute import execute
 from evalstone.runner.plan import PreparedRun, RunOptions, prepare
@@ -92,9 +92,9 @@ def test_a_turn_sees_the_answer_before_it(task_file: Path) -> None:
         chat.append(said("user", ROWS[index]["turns"][turn]))
         assert record.request.prompt == model.render(chat)
     last = records[5, 2].request
-    alone = Request("alone", 0, "sha", (last.prompt,), last.asks)
+    alone = Request("alone", 0, "sha", (last.prompt,), last.queries)
     assert [output.text for output in model.answer([alone])] == [records[5, 2].outputs[0].text]
-    assert isinstance(last.asks[0], GenerateAsk)
+    assert isinstance(last.queries[0], GenerateQuery)
     assert [records[0, turn].request.target for turn in (0, 1)] == ["4", "1"]
 
 
@@ -152,10 +152,10 @@ def test_a_conversation_ends_where_no_answer_came(task_file: Path) -> None:
     class Mute(FakeModel):
         """Fails at the first sample's first turn."""
 
-        def _compute(self, request: Request, ask: Ask, repeat: int, key: str) -> Output:
+        def _compute(self, request: Request, query: Query, repeat: int, key: str) -> Output:
             if request.id == "talk/0/0":
-                return Output(request.id, ask.index, repeat, error="nothing came", error_kind="Permanent")
-            return super()._compute(request, ask, repeat, key)
+                return Output(request.id, query.index, repeat, error="nothing came", error_kind="Permanent")
+            return super()._compute(request, query, repeat, key)
 
     model, store = Mute(), Store.open()
     done = execute(prepared_run(model, task_file), model, store)

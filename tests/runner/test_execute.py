@@ -107,7 +107,7 @@ def test_what_failed_is_asked_again_and_scored() -> None:
     again = CountingModel()
     second = execute(prepared_run(again), again, store)
     assert second.status == "finished"
-    assert {ask for _, ask in again.asked} == {1}
+    assert {query for _, query in again.asked} == {1}
     assert len(again.asked) == first.n_failed
     assert stored_scores(store, second.run_id) == stored_scores(whole, expected.run_id)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalstone.statistics.estimate import estimate_mean
-from evalstone.statistics.stated import estimate_stated
+from evalstone.statistics.stated import estimate_reported
 
 
 @given(
@@ -17,7 +17,7 @@ from evalstone.statistics.stated import estimate_stated
 )
 def test_a_proportion_stays_within_its_bounds(value: float, stderr: float | None, n: int) -> None:
     """Whatever a file states, the interval of a proportion lies in [0, 1] and holds its value, or there is none."""
-    found = estimate_stated(value, stderr, n, is_proportion=True)
+    found = estimate_reported(value, stderr, n, is_proportion=True)
     if found.low is None or found.high is None:
         assert n == 0
         return
@@ -32,22 +32,22 @@ def test_the_error_of_a_share_gives_nearly_the_interval_of_its_samples(n: int, r
     assert samples.low is not None
     assert samples.high is not None
     p = right / n
-    found = estimate_stated(p, math.sqrt(p * (1 - p) / (n - 1)), 0, is_proportion=True)
+    found = estimate_reported(p, math.sqrt(p * (1 - p) / (n - 1)), 0, is_proportion=True)
     assert found.low == pytest.approx(samples.low, abs=0.6 / n)
     assert found.high == pytest.approx(samples.high, abs=0.6 / n)
 
 
 def test_at_the_ends_the_number_of_samples_counts() -> None:
     """All right of 30 is no point: its interval is Wilson's of 30 samples, though the stated error is 0."""
-    found = estimate_stated(1.0, 0.0, 30, is_proportion=True)
+    found = estimate_reported(1.0, 0.0, 30, is_proportion=True)
     samples = estimate_mean([1.0] * 30)
     assert found.low == pytest.approx(samples.low)
     assert found.high == 1.0
-    assert estimate_stated(1.0, 0.0, 0, is_proportion=True).low is None
+    assert estimate_reported(1.0, 0.0, 0, is_proportion=True).low is None
 
 
 def test_other_numbers_are_not_bounded() -> None:
     """A perplexity keeps value ± 1.96 stderr."""
-    found = estimate_stated(20.0, 0.5, 10, is_proportion=False)
+    found = estimate_reported(20.0, 0.5, 10, is_proportion=False)
     assert found.low == pytest.approx(19.02, abs=1e-3)
     assert found.high == pytest.approx(20.98, abs=1e-3)

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from evalstone.records import (
-    GenerateAsk,
+    GenerateQuery,
     GenerationSettings,
-    LoglikelihoodAsk,
+    LoglikelihoodQuery,
     ModelIdentity,
     Output,
     Request,
-    RollingAsk,
+    RollingQuery,
     RunPlan,
     Sample,
     Score,
@@ -59,7 +59,7 @@ def requests(task: str = "letters", n_samples: int = 8) -> list[Request]:
             sample_index=row.index,
             sample_sha256=row.sha256,
             segments=(*shots, f"Q: {row.row['question']}\nA:"),
-            asks=tuple(LoglikelihoodAsk(i, letter) for i, letter in enumerate(LETTERS)),
+            queries=tuple(LoglikelihoodQuery(i, letter) for i, letter in enumerate(LETTERS)),
             target=LETTERS[row.row["answer"]],
             n_shots=2,
         )
@@ -73,13 +73,13 @@ def mixed_requests(task: str = "letters") -> list[Request]:
     page = "A page of text that is rolled over, again and again. " * 20
     settings = GenerationSettings(max_tokens=64, stop=("\n", "Q:"), do_sample=True, temperature=0.7, repeats=3)
     own = (
-        LoglikelihoodAsk(0, " was late.", segments=("Shot.\n\n" * 30, "Ann told Bea that Ann")),
-        LoglikelihoodAsk(1, " was late.", segments=("Shot.\n\n" * 30, "Ann told Bea that Bea")),
-        LoglikelihoodAsk(2, " was late.", role="unconditional"),
+        LoglikelihoodQuery(0, " was late.", segments=("Shot.\n\n" * 30, "Ann told Bea that Ann")),
+        LoglikelihoodQuery(1, " was late.", segments=("Shot.\n\n" * 30, "Ann told Bea that Bea")),
+        LoglikelihoodQuery(2, " was late.", role="unconditional"),
     )
     return [
-        Request(task, 0, first.sha256, (), (RollingAsk(0, page),)),
-        Request(task, 1, second.sha256, ("Shot.\n\n" * 30, "Q: 2 + 2?\nA:"), (GenerateAsk(0, settings),), target="4"),
+        Request(task, 0, first.sha256, (), (RollingQuery(0, page),)),
+        Request(task, 1, second.sha256, ("Shot.\n\n" * 30, "Q: 2 + 2?\nA:"), (GenerateQuery(0, settings),), target="4"),
         Request(task, 2, third.sha256, (), own, target="0"),
     ]
 
@@ -87,16 +87,16 @@ def mixed_requests(task: str = "letters") -> list[Request]:
 def outputs_for(request: Request, content: str = "a") -> list[Output]:
     """Return a plausible output to each ask and repeat."""
     answers: list[Output] = []
-    for ask in request.asks:
-        repeats = ask.settings.repeats if isinstance(ask, GenerateAsk) else 1
+    for query in request.queries:
+        repeats = query.settings.repeats if isinstance(query, GenerateQuery) else 1
         for repeat in range(repeats):
-            key = content_hash([content, request.prompt, ask.index, repeat])
-            answer = Output(request.id, ask.index, repeat, n_context_tokens=40, n_tokens=3, cache_key=key)
-            if isinstance(ask, GenerateAsk):
+            key = content_hash([content, request.prompt, query.index, repeat])
+            answer = Output(request.id, query.index, repeat, n_context_tokens=40, n_tokens=3, cache_key=key)
+            if isinstance(query, GenerateQuery):
                 answers.append(replace(answer, text=f"The answer is {repeat}.", finish_reason="stop"))
             else:
-                nats = -(1 + request.sample_index + 0.1 * ask.index) / 3
-                answers.append(replace(answer, total_nats=nats, is_greedy=ask.index == 0))
+                nats = -(1 + request.sample_index + 0.1 * query.index) / 3
+                answers.append(replace(answer, total_nats=nats, is_greedy=query.index == 0))
     return answers
 
 

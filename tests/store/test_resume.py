@@ -54,7 +54,7 @@ def test_what_is_answered_is_not_asked_again(store: Store) -> None:
     store.add(run.run_id, run.attempt_id, [examples.outputs_for(asked[3])[2]])
     left = store.unanswered(run.run_id, asked)
     assert [request.id for request in left] == [request.id for request in asked[3:]]
-    assert [ask.index for ask in left[0].asks] == [0, 1, 3]
+    assert [query.index for query in left[0].queries] == [0, 1, 3]
     assert left[1:] == asked[4:]
 
 
@@ -67,7 +67,7 @@ def test_an_ask_with_a_missing_repeat_is_asked_whole(store: Store) -> None:
         store.add(run.run_id, run.attempt_id, examples.outputs_for(request)[:2])
     left = store.unanswered(run.run_id, asked)
     assert left[0] == asked[1]
-    assert [ask.index for ask in left[1].asks] == [2]
+    assert [query.index for query in left[1].queries] == [2]
     store.add(run.run_id, run.attempt_id, examples.outputs_for(asked[1]))
     store.add(run.run_id, run.attempt_id, examples.outputs_for(asked[2]))
     assert store.unanswered(run.run_id, asked) == []
@@ -95,7 +95,7 @@ def test_only_what_may_succeed_is_retried(store: Store, kind: str, is_asked_agai
     )
     left = store.unanswered(run.run_id, asked)
     expected = [("letters/2/0", 1)] if is_asked_again else []
-    assert [(request.id, ask.index) for request in left for ask in request.asks] == expected
+    assert [(request.id, query.index) for request in left for query in request.queries] == expected
 
 
 def test_a_retried_answer_takes_the_place_of_the_failed_one(store: Store) -> None:

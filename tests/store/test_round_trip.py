@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from evalstone.errors import StoreError
 from evalstone.records import (
-    Ask,
     Estimate,
-    GenerateAsk,
+    GenerateQuery,
     GenerationSettings,
     ImagePart,
-    LoglikelihoodAsk,
+    LoglikelihoodQuery,
     Message,
     ModelIdentity,
     Output,
+    Query,
     Request,
-    RollingAsk,
+    RollingQuery,
     RunPlan,
     Sample,
     Score,
@@ -70,18 +70,18 @@ MESSAGES = st.lists(
 ).map(tuple)
 
 
-def asks(number: int) -> st.SearchStrategy[Ask]:
+def queries(number: int) -> st.SearchStrategy[Query]:
     """Draw the ask at this position."""
     return st.one_of(
         st.builds(
-            LoglikelihoodAsk,
+            LoglikelihoodQuery,
             index=st.just(number),
             continuation=TEXT,
             segments=st.none() | TEXTS,
             role=st.sampled_from(["choice", "unconditional"]),
         ),
-        st.builds(RollingAsk, index=st.just(number), text=TEXT),
-        st.builds(GenerateAsk, index=st.just(number), settings=SETTINGS),
+        st.builds(RollingQuery, index=st.just(number), text=TEXT),
+        st.builds(GenerateQuery, index=st.just(number), settings=SETTINGS),
     )
 
 
@@ -93,7 +93,7 @@ def any_request(draw: st.DrawFn, task: st.SearchStrategy[str] = NAME) -> Request
         sample_index=draw(COUNT),
         sample_sha256=draw(st.just("sha256:" + "0f" * 32) | NAME),
         segments=draw(TEXTS),
-        asks=tuple(draw(asks(number)) for number in range(draw(st.integers(0, 3)))),
+        queries=tuple(draw(queries(number)) for number in range(draw(st.integers(0, 3)))),
         messages=draw(MESSAGES),
         turn=draw(st.integers(0, 5)),
         target=draw(TEXT),

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from evalstone.errors import UnknownName
 from evalstone.report.console import as_text
-from evalstone.report.run_list import run_list_table
+from evalstone.report.views.run_list import run_list_table
 from evalstone.store import Store
 from evalstone.store.run_list import _find
 from tests.store import examples

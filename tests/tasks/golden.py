@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalstone.records import GenerateAsk, LoglikelihoodAsk, Request, RollingAsk
+from evalstone.records import GenerateQuery, LoglikelihoodQuery, Request, RollingQuery
 
 FOLDER = Path(__file__).parent / "goldens"
 N_SAMPLES = 100
@@ -72,8 +72,10 @@ def sha(text: str) -> str:
 
 def digest(samples: Iterable[Asked], *, short: bool) -> dict[str, Any]:
     """Return what is kept of the requests of a task's first samples."""
-    asked = [[[str(part) if isinstance(part, str) else part for part in ask] for ask in asks] for asks in samples]
-    prompts = [sha(asks[0][0]) for asks in asked]
+    asked = [
+        [[str(part) if isinstance(part, str) else part for part in query] for query in queries] for queries in samples
+    ]
+    prompts = [sha(queries[0][0]) for queries in asked]
     return {
         "n": len(asked),
         "prompts": sha("\n".join(prompts)),
@@ -85,17 +87,17 @@ def digest(samples: Iterable[Asked], *, short: bool) -> dict[str, Any]:
 def asked_of(request: Request) -> list[list[Any]]:
     """Return one of our requests in lm-eval's form."""
     asked: list[list[Any]] = []
-    for ask in request.asks:
-        if isinstance(ask, LoglikelihoodAsk):
-            asked.append(["".join(request.segments if ask.segments is None else ask.segments), ask.continuation])
-        elif isinstance(ask, RollingAsk):
-            asked.append([ask.text])
-        elif isinstance(ask, GenerateAsk):
-            asked.append(["".join(request.segments), list(ask.settings.stop)])
+    for query in request.queries:
+        if isinstance(query, LoglikelihoodQuery):
+            asked.append(["".join(request.segments if query.segments is None else query.segments), query.continuation])
+        elif isinstance(query, RollingQuery):
+            asked.append([query.text])
+        elif isinstance(query, GenerateQuery):
+            asked.append(["".join(request.segments), list(query.settings.stop)])
     return asked
 
 
 def differing(each: str, mine: Sequence[Asked]) -> list[int]:
     """Return the samples whose prompt differs from the kept digits."""
     kept = [each[i : i + 12] for i in range(0, len(each), 12)]
-    return [i for i, (digits, asks) in enumerate(zip(kept, mine, strict=False)) if sha(asks[0][0])[:12] != digits]
+    return [i for i, (digits, queries) in enumerate(zip(kept, mine, strict=False)) if sha(queries[0][0])[:12] != digits]

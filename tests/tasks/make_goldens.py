@@ -62,15 +62,15 @@ def made(task: Task, render: Any) -> dict[str, Any]:
         except (AssertionError, ValueError, KeyError, TypeError) as error:
             ways[way.name] = {"refused": f"{type(error).__name__}: {error}"[:200]}
             continue
-        ways[way.name] = golden.digest([[_plain(ask) for ask in asks] for asks in samples], short=way.chat)
+        ways[way.name] = golden.digest([[_plain(query) for query in queries] for queries in samples], short=way.chat)
     return {"rows": label, "data": oracle.digests_of(task, root), "ways": ways}
 
 
-def _plain(ask: tuple[Any, ...]) -> list[Any]:
-    if len(ask) == 2 and isinstance(ask[1], dict):
-        until = ask[1].get("until", [])
-        return [ask[0], [until] if isinstance(until, str) else list(until)]
-    return list(ask)
+def _plain(query: tuple[Any, ...]) -> list[Any]:
+    if len(query) == 2 and isinstance(query[1], dict):
+        until = query[1].get("until", [])
+        return [query[0], [until] if isinstance(until, str) else list(until)]
+    return list(query)
 
 
 def main(families: list[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalstone.errors import DataError, MalformedSample, PlanError
-from evalstone.records import GenerateAsk, LoglikelihoodAsk, Message, Request, RollingAsk
+from evalstone.records import GenerateQuery, LoglikelihoodQuery, Message, Request, RollingQuery
 from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.profiles import PROFILES
 from tests.tasks.folders import ROWS, SHOTS, bound, write_rows
@@ -24,7 +24,7 @@ def test_zero_shot_multiple_choice(tmp_path: Path) -> None:
     task = bound(tmp_path)
     request = next(task.requests())
     assert request.prompt == "What is 1 plus 1?\nAnswer:"
-    assert request.asks == (LoglikelihoodAsk(0, " 2"), LoglikelihoodAsk(1, " 3"))
+    assert request.queries == (LoglikelihoodQuery(0, " 2"), LoglikelihoodQuery(1, " 3"))
     assert (request.id, request.target, request.n_shots) == ("sums/0/0", "0", 0)
     assert (task.n_original, len(task.samples()), task.plan.n_samples) == (8, 8, 8)
 
@@ -125,8 +125,8 @@ def test_near_duplicates_are_no_shots_of_each_other(tmp_path: Path, changes: dic
     )
 
     def shown(request: Request) -> str:
-        ask = request.asks[0]
-        own = ask.segments if isinstance(ask, LoglikelihoodAsk) else None
+        query = request.queries[0]
+        own = query.segments if isinstance(query, LoglikelihoodQuery) else None
         return "".join((own or request.segments)[:-1]).lower()
 
     assert "what is 1 plus 1" in shown(leaky[0])
@@ -177,9 +177,9 @@ def test_contexts_may_be_the_choices(tmp_path: Path) -> None:
         "doc_to_choice": "!function who.starts",
     }
     request = next(bound(tmp_path, BindOptions(num_fewshot=1), **changes).requests())
-    first, second = request.asks
-    assert isinstance(first, LoglikelihoodAsk)
-    assert isinstance(second, LoglikelihoodAsk)
+    first, second = request.queries
+    assert isinstance(first, LoglikelihoodQuery)
+    assert isinstance(second, LoglikelihoodQuery)
     assert first.continuation == second.continuation == " 2"
     assert first.segments is not None
     assert second.segments is not None
@@ -192,23 +192,23 @@ def test_other_output_types(tmp_path: Path) -> None:
     """Log-likelihood, rolling and written answers ask one thing each."""
     plain: dict[str, Any] = {"doc_to_choice": ..., "metric_list": ..., "doc_to_target": "text"}
     one = next(bound(tmp_path, output_type="loglikelihood", **plain).requests())
-    assert one.asks == (LoglikelihoodAsk(0, "2"),)
+    assert one.queries == (LoglikelihoodQuery(0, "2"),)
     rolling = next(bound(tmp_path, output_type="loglikelihood_rolling", **plain).requests())
-    assert rolling.asks == (RollingAsk(0, "2"),)
+    assert rolling.queries == (RollingQuery(0, "2"),)
     assert (rolling.prompt, rolling.segments) == ("2", ())
     task = bound(tmp_path, BindOptions(gen_kwargs={"temperature": 0.5}), output_type="generate_until", **plain)
-    (ask,) = next(task.requests()).asks
-    assert isinstance(ask, GenerateAsk)
-    assert (ask.settings.stop, ask.settings.max_tokens) == (("\n\n",), 256)
+    (query,) = next(task.requests()).queries
+    assert isinstance(query, GenerateQuery)
+    assert (query.settings.stop, query.settings.max_tokens) == (("\n\n",), 256)
     assert task.plan.generation is not None
 
 
 def test_mutual_information_asks_unconditionally(tmp_path: Path) -> None:
     """acc_mutual_info adds each choice after an empty context."""
     request = next(bound(tmp_path, metric_list=[{"metric": "acc_mutual_info"}]).requests())
-    assert request.asks[2:] == (
-        LoglikelihoodAsk(2, " 2", ("",), "unconditional"),
-        LoglikelihoodAsk(3, " 3", ("",), "unconditional"),
+    assert request.queries[2:] == (
+        LoglikelihoodQuery(2, " 2", ("",), "unconditional"),
+        LoglikelihoodQuery(3, " 3", ("",), "unconditional"),
     )
 
 
@@ -222,7 +222,7 @@ def test_chats(tmp_path: Path) -> None:
     assert request.prompt.startswith("<system>Be brief.\n\nSums.</system><user>What is")
     assert request.prompt.endswith("</assistant><user>What is 1 plus 1?\nAnswer:</user><assistant>")
     assert [message.role for message in request.messages] == ["system", "user", "assistant", "user"]
-    assert request.asks[0] == LoglikelihoodAsk(0, "2")
+    assert request.queries[0] == LoglikelihoodQuery(0, "2")
     one = BindOptions(num_fewshot=1, apply_chat_template=True)
     collapsed = next(bound(tmp_path, one).requests(template))
     assert [message.role for message in collapsed.messages] == ["user"]
@@ -236,7 +236,7 @@ def test_a_begun_answer_is_continued(tmp_path: Path) -> None:
     request = next(bound(tmp_path, options, gen_prefix="It is").requests(template))
     assert request.prompt.endswith("</user><assistant>It is")
     assert request.messages[-1] == Message("assistant", request.messages[-1].parts)
-    assert request.asks[0] == LoglikelihoodAsk(0, " 2")
+    assert request.queries[0] == LoglikelihoodQuery(0, " 2")
 
 
 def test_equal_beginnings_of_chats_are_one_object(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from evalstone.errors import DataError
-from evalstone.records import RollingAsk
+from evalstone.records import RollingQuery
 from evalstone.tasks.bound import BindOptions, bind
 from evalstone.tasks.catalog import Catalog
 from evalstone.tasks.describe import made_up_outputs, outline_task, work_sample
@@ -20,7 +20,7 @@ def test_a_library_task_has_card_prompt_and_worked_sample(shared_dir: Path) -> N
     assert outline.card is not None
     assert (worked.n_samples, worked.n_shots, worked.hidden_shots) == (817, 0, 6)
     assert worked.request.prompt.endswith("\nA:")
-    assert len(worked.outputs) == len(worked.request.asks)
+    assert len(worked.outputs) == len(worked.request.queries)
     assert {score.metric for score in worked.scores} >= {"acc"}
     assert worked.failure is None
     assert "log-likelihood per choice" in outline.request_type
@@ -86,6 +86,6 @@ def test_made_up_answers_are_the_same_each_time(tmp_path: Path) -> None:
     )
     (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks
     request = next(bind(task, BindOptions()).requests())
-    assert isinstance(request.asks[0], RollingAsk)
+    assert isinstance(request.queries[0], RollingQuery)
     assert made_up_outputs(request) == made_up_outputs(request)
     assert made_up_outputs(request)[0].total_nats == -0.25

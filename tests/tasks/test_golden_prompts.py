@@ -50,7 +50,7 @@ def rows_of(kept: dict[str, Any], shared_dir: Path) -> Path:
     return root
 
 
-def ask(task: Task, way: golden.Way, data_dir: Path, shared_dir: Path) -> list[golden.Asked]:
+def query(task: Task, way: golden.Way, data_dir: Path, shared_dir: Path) -> list[golden.Asked]:
     """Return what we ask about a task's first samples."""
     options = BindOptions(
         num_fewshot=way.num_fewshot,
@@ -72,7 +72,7 @@ def check(task: Task, kept: dict[str, Any], shared_dir: Path) -> list[str]:
         expected = kept["ways"][way.name]
         if "refused" in expected:
             continue
-        mine = ask(task, way, root, shared_dir)
+        mine = query(task, way, root, shared_dir)
         got = golden.digest(mine, short=way.chat)
         if got != expected:
             samples = golden.differing(expected["each"], mine)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evalstone.errors import DataError
-from evalstone.records import GenerateAsk, LoglikelihoodAsk, RollingAsk
+from evalstone.records import GenerateQuery, LoglikelihoodQuery, RollingQuery
 from evalstone.tasks.bound import BindOptions, BoundTask, bind
 from evalstone.tasks.catalog import Catalog
 
@@ -57,7 +57,7 @@ def test_choices_by_letter(tmp_path: Path, answers: tuple[str, str], said: str) 
     task, note = opened(tmp_path, "my.csv", text)
     first, second = task.requests()
     assert first.prompt == "Grass?\nA. red\nB. green\nAnswer:"
-    assert [ask.continuation for ask in first.asks if isinstance(ask, LoglikelihoodAsk)] == [" A", " B"]
+    assert [query.continuation for query in first.queries if isinstance(query, LoglikelihoodQuery)] == [" A", " B"]
     assert (first.target, second.target) == ("1", "0")
     assert note.startswith("my.csv: multiple choice by letter: 'question', choices A, B")
     assert note.endswith(said)
@@ -70,7 +70,10 @@ def test_choices_by_text(tmp_path: Path) -> None:
     task, note = opened(tmp_path, "my.jsonl", json.dumps(row) + "\n")
     (request,) = task.requests()
     assert request.prompt == "Question: Sky?\nAnswer:"
-    assert [ask.continuation for ask in request.asks if isinstance(ask, LoglikelihoodAsk)] == [" blue", " red"]
+    assert [query.continuation for query in request.queries if isinstance(query, LoglikelihoodQuery)] == [
+        " blue",
+        " red",
+    ]
     assert request.target == "0"
     assert "multiple choice by text" in note
 
@@ -80,7 +83,7 @@ def test_written_answers(tmp_path: Path) -> None:
     task, note = opened(tmp_path, "qa.csv", "Question,Answer\nWho?,Me\n")
     (request,) = task.requests()
     assert request.prompt == "Question: Who?\nAnswer:"
-    assert isinstance(request.asks[0], GenerateAsk)
+    assert isinstance(request.queries[0], GenerateQuery)
     assert "compared with 'Answer'" in note
     task, _ = opened(tmp_path, "raw.jsonl", '{"prompt": "Say hi", "reference": "hi"}\n')
     assert next(task.requests()).prompt == "Say hi"
@@ -89,7 +92,7 @@ def test_written_answers(tmp_path: Path) -> None:
 def test_texts(tmp_path: Path) -> None:
     """A column `text` alone is measured by perplexity."""
     task, note = opened(tmp_path, "t.tsv", "text\tid\nSome words\t1\n")
-    assert next(task.requests()).asks == (RollingAsk(0, "Some words"),)
+    assert next(task.requests()).queries == (RollingQuery(0, "Some words"),)
     assert "perplexity" in note
 
 

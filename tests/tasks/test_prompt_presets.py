@@ -65,7 +65,7 @@ def test_a_preset_puts_the_prompt_and_ends_the_answer(tmp_path: Path) -> None:
     assert request.prompt.startswith("Q:")
     assert request.prompt.endswith(";A:")
     assert request.prompt.count("Q:") == 2
-    assert {ask.continuation[0] for ask in request.asks} == {" "}  # type: ignore[union-attr]
+    assert {query.continuation[0] for query in request.queries} == {" "}  # type: ignore[union-attr]
 
 
 def test_preset_and_template_hash_are_part_of_the_run() -> None:

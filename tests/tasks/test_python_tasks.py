@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evalstone.errors import DataError, MissingExtra, PlanError
-from evalstone.records import GenerateAsk, LoglikelihoodAsk, Output, ScoreStatus
+from evalstone.records import GenerateQuery, LoglikelihoodQuery, Output, ScoreStatus
 from evalstone.tasks.bound import BindOptions, bind
 from evalstone.tasks.catalog import Catalog
 from evalstone.tasks.task import Task
@@ -82,10 +82,10 @@ def test_a_class_asks_and_scores_through_the_adapter(tmp_path: Path) -> None:
     ]
     requests = list(task.requests())
     assert [request.prompt for request in requests] == ["Q0:", "Q1:", "Q2:"]
-    written, likely = requests[1].asks
-    assert isinstance(written, GenerateAsk)
+    written, likely = requests[1].queries
+    assert isinstance(written, GenerateQuery)
     assert written.settings.stop == ("\n",)
-    assert likely == LoglikelihoodAsk(1, " none")
+    assert likely == LoglikelihoodQuery(1, " none")
     outputs = [
         Output(requests[1].id, 0, text="a1"),
         Output(requests[1].id, 1, total_nats=-2.0, is_greedy=False),

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from evalstone.errors import PlanError, UnknownName, UsageError
-from evalstone.records import GenerateAsk, GenerationSettings, LoglikelihoodAsk, Request
+from evalstone.records import GenerateQuery, GenerationSettings, LoglikelihoodQuery, Request
 from evalstone.tasks.catalog import Catalog
 from evalstone.tasks.rescoring import read_item, refuse_inapplicable, with_scoring
 from evalstone.tasks.task import FunctionRef, Task
 
-WRITTEN = GenerateAsk(0, GenerationSettings())
+WRITTEN = GenerateQuery(0, GenerationSettings())
 LAST = {"name": "last", "filter": [{"function": "take_first"}]}
 
 
@@ -21,9 +21,9 @@ def task_named(name: str) -> Task:
     return task
 
 
-def request(*asks: GenerateAsk | LoglikelihoodAsk) -> Request:
+def request(*queries: GenerateQuery | LoglikelihoodQuery) -> Request:
     """Return a stored request with these asks."""
-    return Request("any", 0, "sha256:0", ("prompt",), asks)
+    return Request("any", 0, "sha256:0", ("prompt",), queries)
 
 
 def test_own_names_stand_for_the_tasks_own_items() -> None:
@@ -65,7 +65,7 @@ def test_items_are_read_from_text_and_files(tmp_path: Path) -> None:
 
 def test_the_stored_kind_of_answer_decides() -> None:
     """Written answers give no choice's likelihood; a continuation weighed beside them does not stand in the way."""
-    refuse_inapplicable(task_named("gsm8k"), request(WRITTEN, LoglikelihoodAsk(1, " yes")))
+    refuse_inapplicable(task_named("gsm8k"), request(WRITTEN, LoglikelihoodQuery(1, " yes")))
     with pytest.raises(PlanError, match=r"output_type multiple_choice, and .* the kind generate_until"):
         refuse_inapplicable(task_named("mmlu_anatomy"), request(WRITTEN))
     own = replace(task_named("gsm8k"), python_class=FunctionRef("task.Own", None))

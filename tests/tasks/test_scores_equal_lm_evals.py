@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalstone.records import GenerateAsk, Output, Request, Score
+from evalstone.records import GenerateQuery, Output, Request, Score
 from evalstone.tasks.bound import BindOptions, bind
 from evalstone.tasks.catalog import Catalog
 from tests.tasks import oracle
@@ -34,13 +34,13 @@ N_SAMPLES = 30
 def answers(request: Request, generator: random.Random) -> list[Output]:
     """Return random answers to a request; written ones are right about half of the time."""
     outputs = []
-    for ask in request.asks:
-        if isinstance(ask, GenerateAsk):
+    for query in request.queries:
+        if isinstance(query, GenerateQuery):
             text = generator.choice([request.target, "#### 18", "The answer is 4.", "", f"so {request.target}."])
-            outputs.append(Output(request.id, ask.index, text=text))
+            outputs.append(Output(request.id, query.index, text=text))
         else:
             nats = -20 * generator.random()
-            outputs.append(Output(request.id, ask.index, total_nats=nats, is_greedy=generator.random() < 0.3))
+            outputs.append(Output(request.id, query.index, total_nats=nats, is_greedy=generator.random() < 0.3))
     return outputs
 
 

@@ -23,16 +23,16 @@ def stored_runs(store: str | None, names: Sequence[str]) -> list[Run]:
 
 
 def compare_runs(runs: Sequence[Run], *, strict_prompts: bool = False) -> Any:
-    """Return differences with intervals, tests, flips and a verdict (`evalstone.report.compare.Comparison`).
+    """Return differences with intervals, tests, flips and a verdict (`evalstone.report.comparison.compare.Comparison`).
 
     Each run is compared with the first one: `difference` is second minus first, `gain` is positive where the second
     is better.
 
     Raises: UsageError for fewer than two runs, or runs that asked different questions.
     """
-    from evalstone.report.compare import compare_runs as compare_evidence
-    from evalstone.report.compared import matched_evidence
-    from evalstone.report.from_store import run_evidence
+    from evalstone.report.comparison.compare import compare_runs as compare_evidence
+    from evalstone.report.comparison.stored_runs import matched_evidence
+    from evalstone.report.evidence.from_store import run_evidence
 
     if len(runs) < 2:
         raise UsageError(f"{len(runs)} run was named; a comparison needs two or more")
@@ -45,10 +45,10 @@ def compare_runs(runs: Sequence[Run], *, strict_prompts: bool = False) -> Any:
 
 def win_rates(runs: Sequence[Run]) -> list[Any]:
     """Return the win rates of the suites that all runs share and that ask for them (`report.win_rates.WinRates`)."""
-    from evalstone.report.composites import suites_from
-    from evalstone.report.from_store import label_of, run_evidence
-    from evalstone.report.win_rates import BoardRun
-    from evalstone.report.win_rates import win_rates as of_runs
+    from evalstone.report.evidence.composites import suites_from
+    from evalstone.report.evidence.from_store import label_of, run_evidence
+    from evalstone.report.evidence.win_rates import BoardRun
+    from evalstone.report.evidence.win_rates import win_rates as of_runs
 
     boards = []
     for run in runs:
@@ -59,19 +59,19 @@ def win_rates(runs: Sequence[Run]) -> list[Any]:
 
 
 def gate_results(comparison: Any, gates: Sequence[str]) -> list[Any]:
-    """Return what came of each gate expression, such as "mmlu >= -0.01" (`evalstone.report.gates.GateResult`).
+    """Return what came of each gate expression, such as "mmlu >= -0.01" (`report.comparison.gates.GateResult`).
 
     Raises: UsageError for an expression that cannot be read; UnknownName for a task that was not compared.
     """
-    from evalstone.report.gates import check_gates, parse_gate
+    from evalstone.report.comparison.gates import check_gates, parse_gate
 
     return check_gates(comparison, [parse_gate(text) for text in gates])
 
 
 def comparison_markdown(comparison: Any, rates: Sequence[Any] = ()) -> str:
     """Return the comparison, and win rates where there are any, as Markdown for a pull request or a page."""
-    from evalstone.report.compare_tables import comparison_markdown as to_markdown
-    from evalstone.report.win_rates import win_rates_markdown
+    from evalstone.report.evidence.win_rates import win_rates_markdown
+    from evalstone.report.views.comparison_tables import comparison_markdown as to_markdown
 
     return "\n".join(filter(None, [to_markdown(comparison), win_rates_markdown(rates)]))
 
@@ -81,8 +81,8 @@ def write_junit(path: Path, comparison: Any, results: Sequence[Any], rates: Sequ
 
     Raises: StoreError if it cannot be written.
     """
-    from evalstone.report.gates import junit_xml
-    from evalstone.report.win_rates import win_rate_lines
+    from evalstone.report.comparison.gates import junit_xml
+    from evalstone.report.evidence.win_rates import win_rate_lines
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,9 +93,9 @@ def write_junit(path: Path, comparison: Any, results: Sequence[Any], rates: Sequ
 
 def comparison_views(comparison: Any, rates: Sequence[Any] = (), *, flips: bool = False) -> list[Any]:
     """Return the comparison, and win rates where there are any, for a terminal."""
-    from evalstone.report.compare_tables import comparison_table, flips_table
     from evalstone.report.console import Text
-    from evalstone.report.win_rates import win_rate_lines
+    from evalstone.report.evidence.win_rates import win_rate_lines
+    from evalstone.report.views.comparison_tables import comparison_table, flips_table
 
     lines = [Text(line, style="bold") for line in win_rate_lines(rates)]
     return [comparison_table(comparison), *([flips_table(comparison)] if flips else []), *lines]
@@ -103,7 +103,7 @@ def comparison_views(comparison: Any, rates: Sequence[Any] = (), *, flips: bool 
 
 def comparison_to_json(comparison: Any, rates: Sequence[Any] = ()) -> JsonValue:
     """Return the comparison with stable names."""
-    from evalstone.report.compare_tables import comparison_to_json as to_json
-    from evalstone.report.win_rates import win_rates_to_json
+    from evalstone.report.evidence.win_rates import win_rates_to_json
+    from evalstone.report.views.comparison_tables import comparison_to_json as to_json
 
     return {**to_json(comparison), "win_rates": win_rates_to_json(rates)}

@@ -20,7 +20,7 @@ class DemoResult:
     """Both models' runs of the demo tasks, and how they compare."""
 
     runs: tuple[Run, ...]
-    comparison: Any  # evalstone.report.compare.Comparison
+    comparison: Any  # evalstone.report.comparison.compare.Comparison
 
 
 def demo_model(size: str) -> Path:

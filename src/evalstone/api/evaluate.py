@@ -11,10 +11,10 @@ from evalstone.api.option_checks import check_options, check_tasks, idle_gen_kwa
 from evalstone.api.options import EvaluateOptions, run_options
 from evalstone.api.run import Run
 from evalstone.errors import UsageError
-from evalstone.models.arguments import parse_arguments
+from evalstone.models.checkpoint.arguments import parse_arguments
 from evalstone.models.create import create_model
 from evalstone.models.model import Model
-from evalstone.models.worker_process import serve_if_launched
+from evalstone.models.workers.process import serve_if_launched
 from evalstone.runner.execute import execute
 from evalstone.runner.opening import no_notice
 from evalstone.runner.plan import PreparedRun, prepare, render_of
@@ -63,7 +63,7 @@ def evaluate(model: Any, tasks: str | Sequence[str] = (), **options: Unpack[Eval
     run = Run(store, result.run_id, result, prepared.selection.notes)
     run.summarise(prepared)
     if options.get("question_blind"):
-        from evalstone.api.floors import add_question_blind
+        from evalstone.api.baselines import add_question_blind
 
         add_question_blind(run, answering, prepared, notify)
     return run
@@ -167,7 +167,7 @@ def model_of(model: Any, options: EvaluateOptions) -> Model:
     if add_bos is not None:
         extra["add_bos_token"] = add_bos
     if pair is not None:
-        from evalstone.models.local import LocalModel
+        from evalstone.models.local.local_model import LocalModel
 
         return LocalModel.from_loaded(*pair, **{**parse_arguments(options.get("model_args") or {}), **extra})
     if isinstance(model, str | Path):

@@ -7,7 +7,7 @@ from typing import Any
 from evalstone.api.evaluate import split_names
 from evalstone.errors import DataError, MissingExtra, PlanError, UsageError
 from evalstone.models.create import create_model
-from evalstone.records import JsonValue, LoglikelihoodAsk, Output, Request
+from evalstone.records import JsonValue, LoglikelihoodQuery, Output, Request
 from evalstone.settings import data_folder
 from evalstone.tasks.bound import BindOptions, bind
 from evalstone.tasks.catalog import Catalog
@@ -84,8 +84,8 @@ def _sample_json(worked: WorkedSample | None, model_args: str) -> dict[str, Json
 
 def _answer(request: Request, output: Output) -> dict[str, JsonValue]:
     """Return a made-up output beside what it answers."""
-    ask = request.asks[output.ask_index]
-    asked = ask.continuation if isinstance(ask, LoglikelihoodAsk) else None
+    query = request.queries[output.ask_index]
+    asked = query.continuation if isinstance(query, LoglikelihoodQuery) else None
     return {"asked": asked, "total_nats": output.total_nats, "text": output.text}
 
 
@@ -94,11 +94,11 @@ def _tokens(request: Request, model_args: str) -> dict[str, JsonValue] | None:
 
     Raises: as `create_model`.
     """
-    ask = next((a for a in request.asks if isinstance(a, LoglikelihoodAsk)), None)
-    if ask is None or not model_args:
+    query = next((a for a in request.queries if isinstance(a, LoglikelihoodQuery)), None)
+    if query is None or not model_args:
         return None
     model = create_model("hf", model_args)
-    split = model.split_tokens("".join(ask.segments or request.segments), ask.continuation)
+    split = model.split_tokens("".join(query.segments or request.segments), query.continuation)
     if split is None:
         return None
     texts, boundary = split

@@ -10,10 +10,10 @@ from evalstone.api.lending import lent
 from evalstone.errors import ModelError, UsageError
 from evalstone.models.create import MODELS, create_model
 from evalstone.models.model import Model
-from evalstone.records import LoglikelihoodAsk, Request, content_hash
+from evalstone.records import LoglikelihoodQuery, Request, content_hash
 
 if TYPE_CHECKING:
-    from evalstone.models.local import LocalModel
+    from evalstone.models.local.local_model import LocalModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class LanguageModel:
         """
         if not choices or any(choice == "" for choice in choices):
             raise UsageError("rank needs at least one choice, and none may be empty")
-        asks = tuple(LoglikelihoodAsk(index, choice) for index, choice in enumerate(choices))
-        request = Request("rank", 0, content_hash([prompt, list(choices)]), (prompt,), asks)
+        queries = tuple(LoglikelihoodQuery(index, choice) for index, choice in enumerate(choices))
+        request = Request("rank", 0, content_hash([prompt, list(choices)]), (prompt,), queries)
         nats: dict[int, float] = {}
         with lent(self):
             for output in self.model.answer([request]):
@@ -115,7 +115,7 @@ def load_model(model: Any, **model_args: Any) -> LanguageModel:
     """
     pair = loaded_pair(model, model_args.get("tokenizer"))
     if pair is not None:
-        from evalstone.models.local import LocalModel
+        from evalstone.models.local.local_model import LocalModel
 
         model_args.pop("tokenizer", None)
         return LanguageModel(LocalModel.from_loaded(*pair, **model_args))

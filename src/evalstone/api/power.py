@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evalstone.errors import UsageError
-from evalstone.records import LoglikelihoodAsk
+from evalstone.records import LoglikelihoodQuery
 from evalstone.runner.plan import PreparedRun
 from evalstone.statistics.composite_power import WORST_SHARE, WeightedTask, mde_of_weighted
 from evalstone.statistics.power import detectable_z, samples_paired_binary
@@ -166,5 +166,9 @@ def _chance(bound: BoundTask) -> float:
     sample = next(iter(bound.samples()), None)
     if sample is None:
         return 0.0
-    asks = [ask for ask in bound.request(sample).asks if isinstance(ask, LoglikelihoodAsk) and ask.role == "choice"]
-    return 1.0 / len(asks) if len(asks) > 1 else 0.0
+    queries = [
+        query
+        for query in bound.request(sample).queries
+        if isinstance(query, LoglikelihoodQuery) and query.role == "choice"
+    ]
+    return 1.0 / len(queries) if len(queries) > 1 else 0.0

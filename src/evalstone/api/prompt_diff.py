@@ -6,11 +6,17 @@ from typing import Any
 
 from evalstone.api.run import Run
 from evalstone.errors import EvalstoneError, UsageError
+from evalstone.models.checkpoint.identity import places_of
 from evalstone.models.create import create_model
-from evalstone.models.identity import places_of
 from evalstone.models.model import Model
-from evalstone.records import JsonValue, LoglikelihoodAsk, Request
-from evalstone.report.prompt_differences import AROUND, Piece, PromptDifference, TaskDifferences, prompt_differences
+from evalstone.records import JsonValue, LoglikelihoodQuery, Request
+from evalstone.report.comparison.prompt_differences import (
+    AROUND,
+    Piece,
+    PromptDifference,
+    TaskDifferences,
+    prompt_differences,
+)
 
 __all__ = ["PromptDiff", "diff_prompts", "diff_to_json", "diff_view"]
 
@@ -112,10 +118,10 @@ def _difference_json(found: PromptDiff, one: PromptDifference) -> Mapping[str, A
 
 def _tokens(model: Model | None, request: Request) -> JsonValue:
     """Return the first and last tokens of a prompt with its first choice, and where the scored ones begin."""
-    ask = next((ask for ask in request.asks if isinstance(ask, LoglikelihoodAsk)), None)
-    if model is None or ask is None:
+    query = next((query for query in request.queries if isinstance(query, LoglikelihoodQuery)), None)
+    if model is None or query is None:
         return None
-    split = model.split_tokens("".join(ask.segments or request.segments), ask.continuation)
+    split = model.split_tokens("".join(query.segments or request.segments), query.continuation)
     if split is None:
         return None
     texts, begin = split
@@ -139,7 +145,7 @@ def diff_view(found: PromptDiff, limit: int) -> list[Any]:
 
 
 def _summary(found: PromptDiff) -> Any:
-    from evalstone.report.cells import plain_table
+    from evalstone.report.views.cells import plain_table
 
     table = plain_table()
     table.add_column("task", overflow="fold")

@@ -22,8 +22,8 @@ def write_report(runs: Sequence[Run], path: str | Path) -> Path:
     Raises: UsageError for another ending, for a run named twice or without results, and for a PDF where no browser is
         found; StoreError if it cannot be written.
     """
-    from evalstone.report.document import write_document
-    from evalstone.report.report_contents import report_contents
+    from evalstone.report.documents.contents import report_contents
+    from evalstone.report.documents.document import write_document
 
     for run in runs:
         run.refuse_without_results()

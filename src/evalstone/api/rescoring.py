@@ -92,9 +92,9 @@ def rescore_run(run: Run, options: RescoreOptions) -> Rescored:
     Raises: UnknownName for a task, filter or metric that is not known; PlanError where the stored answers do not give
         what is asked for, or were given to another question than the task file asks now.
     """
-    from evalstone.report.from_store import SUMMARY_DUE, save_summary_of
-    from evalstone.report.rescored import add_rescored, rescored_entry
-    from evalstone.report.task_facts import lacking_aggregations, own_aggregations
+    from evalstone.report.evidence.from_store import SUMMARY_DUE, save_summary_of
+    from evalstone.report.evidence.rescoring import add_rescored, rescored_entry
+    from evalstone.report.evidence.task_facts import lacking_aggregations, own_aggregations
 
     row = run.row
     known = _known_tasks(row, options)
@@ -119,7 +119,7 @@ def rescore_run(run: Run, options: RescoreOptions) -> Rescored:
 
 def _changed(task: Task, row: RunRow, options: RescoreOptions) -> Task:
     """Return the task with the filters and metrics wanted, after looking that it asks what the run asked."""
-    from evalstone.report.rescored import asked_otherwise
+    from evalstone.report.evidence.rescoring import asked_otherwise
 
     plan = next(one for one in row.plan.tasks if one.name == task.name)
     stored = row.extra["tasks"][task.name]["spec"]

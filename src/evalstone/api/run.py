@@ -12,7 +12,7 @@ from evalstone.runner.plan import PreparedRun
 from evalstone.store import Problem, RunRow, SampleRecord, Store
 
 if TYPE_CHECKING:
-    from evalstone.report.written import TurnAnswers
+    from evalstone.report.evidence.generated_texts import TurnAnswers
 
 
 class Run:
@@ -62,8 +62,8 @@ class Run:
 
         A run that was stored without a suite that is asked for now is summarised again: its answers are the same.
         """
-        from evalstone.report.composites import holds_suites
-        from evalstone.report.from_store import SUMMARY_DUE, save_summary
+        from evalstone.report.evidence.composites import holds_suites
+        from evalstone.report.evidence.from_store import SUMMARY_DUE, save_summary
 
         is_due = self.row.extra.get(SUMMARY_DUE)
         known = self.result is not None and self.result.was_stored and self.estimates and not is_due
@@ -80,7 +80,7 @@ class Run:
 
         Raises: UnknownName for a task or metric this run does not have.
         """
-        from evalstone.report.from_store import find_estimate
+        from evalstone.report.evidence.from_store import find_estimate
 
         return find_estimate(self.estimates, task, metric)
 
@@ -91,7 +91,7 @@ class Run:
     @property
     def answers(self) -> "list[TurnAnswers]":
         """How the written answers of each task and turn ended, and how long they are."""
-        from evalstone.report.written import answers_by_turn
+        from evalstone.report.evidence.generated_texts import answers_by_turn
 
         return answers_by_turn(self.store.written(self.id))
 
@@ -117,9 +117,9 @@ class Run:
 
         by_subject: every task sorted by its value. details: calibration, baselines and detectable difference as well.
         """
-        from evalstone.report.from_store import run_view
-        from evalstone.report.subjects import subject_table
-        from evalstone.report.tables import run_table
+        from evalstone.report.evidence.from_store import run_view
+        from evalstone.report.views.subjects import subject_table
+        from evalstone.report.views.tables import run_table
 
         view = run_view(self.store, self.id)
         return subject_table(view) if by_subject else run_table([view], details=details)
@@ -150,8 +150,8 @@ class Run:
 
     def remarks(self) -> list[str]:
         """Return what the table does not say: failures, what was scored again, where it is, and what to type next."""
-        from evalstone.report.rescored import rescored_lines
-        from evalstone.report.written import written_lines
+        from evalstone.report.evidence.generated_texts import generated_lines
+        from evalstone.report.evidence.rescoring import rescored_lines
 
         row = self.row  # read once: of a run that is not finished its rows are counted each time
         unanswered = not row.n_outputs and row.status != "finished"
@@ -160,7 +160,7 @@ class Run:
             lines.append(
                 f"{row.n_outputs:,} answers are stored; the same command again goes on, and shows their scores"
             )
-        lines += written_lines(self.answers, frozenset(estimate.task for estimate in self.estimates))
+        lines += generated_lines(self.answers, frozenset(estimate.task for estimate in self.estimates))
         if self.result is not None and self.result.n_failed:
             lines.append(
                 f"{self.result.n_failed} answer(s) failed and count as missing, not as wrong; "
@@ -197,8 +197,8 @@ class Run:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return estimates and plan with stable names."""
-        from evalstone.report.numbers import stated_count
-        from evalstone.report.written import answers_to_json
+        from evalstone.report.evidence.generated_texts import answers_to_json
+        from evalstone.report.numbers import reported_count
 
         row = self.row
         return {
@@ -207,7 +207,7 @@ class Run:
             "status": row.status,
             "model": row.model,
             "plan": row.plan.content,
-            "estimates": [{**asdict(estimate), "n": stated_count(estimate)} for estimate in self.estimates],
+            "estimates": [{**asdict(estimate), "n": reported_count(estimate)} for estimate in self.estimates],
             "rescored": list(row.extra.get("rescored", ())),
             "answers": answers_to_json(self.answers),
         }
@@ -229,7 +229,7 @@ class Run:
 
         Raises: UnknownName for a task this run does not have.
         """
-        from evalstone.report.samples import wrong_samples
+        from evalstone.report.views.samples import wrong_samples
 
         self._check_task(task)
         found: list[SampleRecord] = []
@@ -243,13 +243,13 @@ class Run:
 
     def sample_views(self, records: Sequence[SampleRecord]) -> list[Any]:
         """Return one panel per sample: its prompt's end, choices with log-likelihoods, picked, gold; or a dialogue."""
-        from evalstone.report.dialogue import conversations, dialogue_view
+        from evalstone.report.views.dialogue import conversations, dialogue_view
 
         return [dialogue_view(turns) for turns in conversations(records)]
 
     def samples_to_json(self, records: Sequence[SampleRecord]) -> list[Mapping[str, JsonValue]]:
         """Return samples with stable names."""
-        from evalstone.report.samples import sample_to_json
+        from evalstone.report.views.samples import sample_to_json
 
         return [sample_to_json(record) for record in records]
 

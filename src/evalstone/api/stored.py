@@ -45,7 +45,7 @@ def run_in(store: Store, name: str, *, rescoring: bool = False) -> Run:
 
     Raises: UnknownName with the nearest ids; UsageError for an audit, which has no scores to show or to compare.
     """
-    from evalstone.report.from_store import finish_summary
+    from evalstone.report.evidence.from_store import finish_summary
 
     row = store.run(name)
     if row.plan.audit is not None:

@@ -10,12 +10,12 @@ from rich.padding import Padding
 
 from evalstone.arena.ratings import ApartModel, ArenaRatings, Effect, Rating
 from evalstone.arena.votes import Votes
-from evalstone.report.blocks import Block, Bullets, Cell, Table, TableRow
-from evalstone.report.blocks_markdown import markdown_text
-from evalstone.report.cells import Sized, plain_table
 from evalstone.report.console import Text
+from evalstone.report.documents.blocks import Block, Bullets, Cell, Table, TableRow
+from evalstone.report.documents.markdown import markdown_text
 from evalstone.report.numbers import NOTHING, counted
 from evalstone.report.plain_text import csv_row
+from evalstone.report.views.cells import Sized, plain_table
 
 __all__ = ["ratings_csv", "ratings_json", "ratings_markdown", "ratings_table"]
 

@@ -7,9 +7,9 @@ from rich.padding import Padding
 
 from evalstone.audit.calibration import CalibrationAudit
 from evalstone.audit.verdicts import CALIBRATION_METHODS, calibration_verdict
-from evalstone.report.cells import plain_table
 from evalstone.report.console import Text
 from evalstone.report.numbers import shown_p
+from evalstone.report.views.cells import plain_table
 
 __all__ = ["calibration_table"]
 

@@ -18,8 +18,8 @@ from evalstone.audit.overlap import WORDS, Corpus, overlap_with
 from evalstone.audit.perturbed import TwinTest, compare_twins, number_twins, option_twins, twin_test
 from evalstone.audit.stored import Keep, made_anew
 from evalstone.errors import DataError, UsageError
+from evalstone.models.local.token_moments import check_token_moments
 from evalstone.models.model import Model
-from evalstone.models.token_moments import check_token_moments
 from evalstone.records import JsonValue, ModelIdentity, TaskPlan
 from evalstone.statistics.multiplicity import holm
 from evalstone.statistics.unpaired import compare_means

@@ -10,9 +10,9 @@ from rich.padding import Padding
 from evalstone.audit.contamination import ContaminationTest
 from evalstone.audit.verdicts import METHODS, contamination_methods, contamination_verdict, was_run
 from evalstone.records import JsonValue
-from evalstone.report.cells import plain_table
 from evalstone.report.console import Text
 from evalstone.report.numbers import NOTHING, shown_p, significant
+from evalstone.report.views.cells import plain_table
 
 __all__ = ["contamination_json", "contamination_table"]
 

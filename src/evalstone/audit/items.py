@@ -10,9 +10,9 @@ from typing import Any
 
 from evalstone.prompts.prompter import Render
 from evalstone.prompts.questions import blanked, question_in
-from evalstone.records import LoglikelihoodAsk, Request, RollingAsk, Sample
+from evalstone.records import LoglikelihoodQuery, Request, RollingQuery, Sample
 from evalstone.tasks.bound import BoundTask
-from evalstone.tasks.gold import choice_asks, gold_choices
+from evalstone.tasks.gold import choice_queries, gold_choices
 
 __all__ = ["Item", "items_of", "with_shots", "without_question"]
 
@@ -56,26 +56,26 @@ def with_shots(bound: BoundTask, items: Sequence[Item]) -> list[Item]:
 
 
 def _item(bound: BoundTask, sample: Sample, request: Request) -> Item:
-    asks = choice_asks(request)
+    queries = choice_queries(request)
     shown = request.segments[-1] if request.segments else request.prompt
-    if not asks:
+    if not queries:
         return Item(sample.index, sample.row, request, _text_with_answer(request, shown))
     gold = gold_choices(bound, request, sample)
-    right = asks[min(gold)] if gold else asks[0]
+    right = queries[min(gold)] if gold else queries[0]
     context = shown if right.segments is None else "".join(right.segments)
     text = context + right.continuation
     if right.segments is not None:  # the choices are contexts: there is no question apart from them
         return Item(sample.index, sample.row, request, text, None, (), gold)
-    question, options = question_in(sample.row, shown, [ask.continuation for ask in asks])
+    question, options = question_in(sample.row, shown, [query.continuation for query in queries])
     return Item(sample.index, sample.row, request, text, question, options, gold)
 
 
 def _text_with_answer(request: Request, shown: str) -> str:
-    ask = request.asks[0]
-    if isinstance(ask, RollingAsk):
-        return ask.text
-    if isinstance(ask, LoglikelihoodAsk):
-        return shown + ask.continuation
+    query = request.queries[0]
+    if isinstance(query, RollingQuery):
+        return query.text
+    if isinstance(query, LoglikelihoodQuery):
+        return shown + query.continuation
     return f"{shown} {request.target}"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from evalstone.errors import UsageError
 from evalstone.models.model import Model
-from evalstone.records import Ask, LoglikelihoodAsk, Output, Request, RollingAsk
+from evalstone.records import LoglikelihoodQuery, Output, Query, Request, RollingQuery
 
 __all__ = ["Answer", "Likelihoods"]
 
@@ -24,11 +24,11 @@ class Likelihoods:
 
     def of_texts(self, texts: Sequence[str], name: str = "texts") -> list[float | None]:
         """Return each text's log-likelihood from nothing; `name` tells these texts from others of the same audit."""
-        return self._ask(name, [((), RollingAsk(0, text)) for text in texts])
+        return self._query(name, [((), RollingQuery(0, text)) for text in texts])
 
     def of_continuations(self, pairs: Sequence[tuple[str, str]], name: str = "continuations") -> list[float | None]:
         """Return the log-likelihood of each second text after the first; `name` as in `of_texts`."""
-        return self._ask(name, [((context,), LoglikelihoodAsk(0, text)) for context, text in pairs])
+        return self._query(name, [((context,), LoglikelihoodQuery(0, text)) for context, text in pairs])
 
     def of_choices(self, requests: Sequence[Request]) -> dict[str, tuple[float, ...]]:
         """Return the choices' log-likelihoods of each request of which all were answered, by its id."""
@@ -37,8 +37,10 @@ class Likelihoods:
             outputs.setdefault(output.request_id, {})[output.ask_index] = output
         found = {}
         for request in requests:
-            choices = [ask for ask in request.asks if isinstance(ask, LoglikelihoodAsk) and ask.role == "choice"]
-            values = [outputs[request.id][ask.index].total_nats for ask in choices]
+            choices = [
+                query for query in request.queries if isinstance(query, LoglikelihoodQuery) and query.role == "choice"
+            ]
+            values = [outputs[request.id][query.index].total_nats for query in choices]
             known = tuple(value for value in values if value is not None)
             if len(known) == len(choices):
                 found[request.id] = known
@@ -49,14 +51,14 @@ class Likelihoods:
 
         Raises: UsageError where only a server could count them.
         """
-        requests = [Request("texts", i, "", (), (RollingAsk(0, text),)) for i, text in enumerate(texts)]
+        requests = [Request("texts", i, "", (), (RollingQuery(0, text),)) for i, text in enumerate(texts)]
         n_tokens = self.model.estimate(requests).n_tokens_asked
         if n_tokens is None:
             raise UsageError("the model's tokenizer is not here; name it: tokenizer=<folder or Hub id>")
         return n_tokens
 
-    def _ask(self, name: str, asked: Sequence[tuple[tuple[str, ...], Ask]]) -> list[float | None]:
-        requests = [Request(name, i, "", segments, (ask,)) for i, (segments, ask) in enumerate(asked)]
+    def _query(self, name: str, asked: Sequence[tuple[tuple[str, ...], Query]]) -> list[float | None]:
+        requests = [Request(name, i, "", segments, (query,)) for i, (segments, query) in enumerate(asked)]
         found: list[float | None] = [None] * len(requests)
         place = {request.id: index for index, request in enumerate(requests)}
         for output in self._answer(requests):

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evalstone.models.local.token_moments import TextMoments, token_moments_of
 from evalstone.models.model import Model
-from evalstone.models.token_moments import TextMoments, token_moments_of
 
 __all__ = ["MembershipScores", "membership_scores"]
 

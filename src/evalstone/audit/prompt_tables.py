@@ -8,9 +8,9 @@ from rich.padding import Padding
 from evalstone.audit.option_orders import OptionOrders
 from evalstone.audit.prompts import FormScore, PromptAudit, RankChange
 from evalstone.audit.verdicts import PROMPT_METHODS, prompts_verdict
-from evalstone.report.cells import Sized, plain_table
 from evalstone.report.console import Text
 from evalstone.report.numbers import short_model_name, shown_p
+from evalstone.report.views.cells import Sized, plain_table
 from evalstone.statistics.prompt_spread import PromptSpread
 
 __all__ = ["prompts_table"]

@@ -17,7 +17,7 @@ from evalstone.audit.likelihoods import Likelihoods
 from evalstone.audit.option_orders import OptionOrders, option_orders, rotated
 from evalstone.errors import DataError
 from evalstone.prompts.prompter import Render
-from evalstone.records import LoglikelihoodAsk, Request
+from evalstone.records import LoglikelihoodQuery, Request
 from evalstone.scoring.choices import score_choices
 from evalstone.statistics.intervals import wilson
 from evalstone.statistics.prompt_spread import PromptSpread, RankAgreement, prompt_spread, rank_agreement
@@ -164,7 +164,9 @@ class _Asked:
         for index, request in requests.items():
             known = nats.get(request.id)
             if known is not None:
-                texts = [ask.continuation.strip() for ask in request.asks if isinstance(ask, LoglikelihoodAsk)]
+                texts = [
+                    query.continuation.strip() for query in request.queries if isinstance(query, LoglikelihoodQuery)
+                ]
                 found[index] = _credit(known, texts[: len(known)], by_index[index].gold, self.metric)
         return found
 
@@ -228,9 +230,9 @@ def _put(form: Form, item: Item, options: Sequence[str], name: str = "", turn: i
         return None
     prompt, answers = made
     segments = (*([form.lead] if form.lead else []), *whole, prompt)
-    asks = tuple(LoglikelihoodAsk(index, answer) for index, answer in enumerate(answers))
+    queries = tuple(LoglikelihoodQuery(index, answer) for index, answer in enumerate(answers))
     task = f"{item.request.task}: {name or form.name}"
-    return Request(task, item.index, item.request.sample_sha256, segments, asks, turn=turn, n_shots=len(whole))
+    return Request(task, item.index, item.request.sample_sha256, segments, queries, turn=turn, n_shots=len(whole))
 
 
 def _solved(form: Form, shot: Item) -> str | None:
@@ -240,7 +242,7 @@ def _solved(form: Form, shot: Item) -> str | None:
 
 def _is_same(first: Request, second: Request) -> bool:
     asked = [
-        (one.prompt, [ask.continuation for ask in one.asks if isinstance(ask, LoglikelihoodAsk)])
+        (one.prompt, [query.continuation for query in one.queries if isinstance(query, LoglikelihoodQuery)])
         for one in (first, second)
     ]
     return asked[0] == asked[1]

@@ -13,13 +13,13 @@ from evalstone.records import JsonValue, Output, Request
 from evalstone.statistics.intervals import wilson
 from evalstone.tasks.bound import BoundTask
 
-__all__ = ["question_blind_floor"]
+__all__ = ["question_blind_baseline"]
 
 METRICS = ("acc_norm", "acc")
 FEWEST_SHARE = 0.9  # of the samples: a floor of a part would be another task's
 
 
-def question_blind_floor(
+def question_blind_baseline(
     model: Model, bound: BoundTask, render: Render | None = None
 ) -> dict[str, dict[str, JsonValue]]:
     """Ask a task without its questions and return metric -> value, low, high and n.
@@ -60,7 +60,7 @@ def _credits(
     found = []
     for request in requests:
         answers = sorted(outputs[request.id], key=lambda output: output.ask_index)
-        if len(answers) < len(request.asks) or any(output.error for output in answers):
+        if len(answers) < len(request.queries) or any(output.error for output in answers):
             continue
         scores = {score.metric: score for score in bound.score(request, samples[request.sample_index], answers)}
         score = scores[metric]

@@ -11,7 +11,7 @@ from types import UnionType
 from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from evalstone.models.model import Model
-from evalstone.records import AUDIT, JsonValue, Output, Request, RollingAsk, RunPlan, content_hash
+from evalstone.records import AUDIT, JsonValue, Output, Request, RollingQuery, RunPlan, content_hash
 from evalstone.runner.asking import Asking, attempted
 from evalstone.runner.opening import RunOpener
 from evalstone.runner.plan import environment
@@ -55,7 +55,7 @@ class StoredAudit:
         """Return the answers to requests: those that are stored, and the others asked and stored now."""
         real = {request.id: request for request in requests}
         pending = self._asking.put([_kept(request) for request in requests])
-        for _ in self._asking.ask([_only(real[one.id], {ask.index for ask in one.asks}) for one in pending]):
+        for _ in self._asking.ask([_only(real[one.id], {query.index for query in one.queries}) for one in pending]):
             pass  # written, and read below with those of earlier attempts
         found = self._store.outputs_of(self.run_id, list(real))
         return [output for outputs in found.values() for output in outputs]
@@ -104,7 +104,7 @@ def _parts_of(row: RunRow) -> dict[str, JsonValue]:
 
 
 def _only(request: Request, wanted: set[int]) -> Request:
-    return replace(request, asks=tuple(ask for ask in request.asks if ask.index in wanted))
+    return replace(request, queries=tuple(query for query in request.queries if query.index in wanted))
 
 
 def _kept(request: Request) -> Request:
@@ -112,10 +112,11 @@ def _kept(request: Request) -> Request:
 
     The order test has fifty shuffles of a whole data set. Rows and seed give the texts again.
     """
-    asks = tuple(
-        replace(ask, text=content_hash(ask.text)) if isinstance(ask, RollingAsk) else ask for ask in request.asks
+    queries = tuple(
+        replace(query, text=content_hash(query.text)) if isinstance(query, RollingQuery) else query
+        for query in request.queries
     )
-    return replace(request, asks=asks)
+    return replace(request, queries=queries)
 
 
 def plain(value: Any) -> JsonValue:

@@ -13,7 +13,7 @@ from evalstone.models.model import Model
 from evalstone.records import Request, Sample
 from evalstone.statistics.distributions import chi_square_sf
 from evalstone.tasks.bound import BoundTask
-from evalstone.tasks.gold import choice_asks, gold_choices
+from evalstone.tasks.gold import choice_queries, gold_choices
 
 __all__ = ["Checked", "Finding", "check_requests", "check_tokens"]
 
@@ -102,12 +102,12 @@ def _gold_places(task: Checked) -> Iterator[Finding]:
     observed: Counter[int] = Counter()
     expected: defaultdict[int, float] = defaultdict(float)
     for request, sample in zip(task.requests, task.samples, strict=True):
-        asks = choice_asks(request)
-        gold = gold_choices(task.bound, request, sample) if asks else frozenset()
+        queries = choice_queries(request)
+        gold = gold_choices(task.bound, request, sample) if queries else frozenset()
         if len(gold) == 1:
             observed.update(gold)
-            for place in range(len(asks)):
-                expected[place] += 1 / len(asks)
+            for place in range(len(queries)):
+                expected[place] += 1 / len(queries)
     places = [place for place, count in expected.items() if count >= FEWEST_EXPECTED]
     n = observed.total()
     if len(places) < 2 or n == 0:
@@ -155,13 +155,13 @@ def _shots_of_the_test(task: Checked) -> Iterator[Finding]:
 
 
 def _texts(request: Request) -> tuple[str, ...]:
-    return tuple(ask.continuation.strip() for ask in choice_asks(request))
+    return tuple(query.continuation.strip() for query in choice_queries(request))
 
 
 def _choices(task: Checked) -> Iterator[Finding]:
-    asked = [(request, choice_asks(request)) for request in task.requests]
-    equal = [r.id for r, asks in asked if len({(a.segments, a.continuation) for a in asks}) < len(asks)]
-    empty = [r.id for r, asks in asked if any(not ask.continuation.strip() for ask in asks)]
+    asked = [(request, choice_queries(request)) for request in task.requests]
+    equal = [r.id for r, queries in asked if len({(a.segments, a.continuation) for a in queries}) < len(queries)]
+    empty = [r.id for r, queries in asked if any(not query.continuation.strip() for query in queries)]
     if equal:
         yield _warning(f"{len(equal)} sample(s) offer the same choice twice, first {equal[0]}: ties are certain there")
     if empty:
@@ -216,9 +216,9 @@ def _ends(task: Checked) -> Iterator[Finding]:
     ends = [
         request.id
         for request in task.requests
-        if (asks := choice_asks(request))
-        and "".join(asks[0].segments or request.segments).endswith((" ", "\t"))
-        and not asks[0].continuation[:1].isspace()
+        if (queries := choice_queries(request))
+        and "".join(queries[0].segments or request.segments).endswith((" ", "\t"))
+        and not queries[0].continuation[:1].isspace()
     ]
     if ends:
         yield _warning(
@@ -271,13 +271,13 @@ def check_tokens(task: Checked, model: Model) -> Iterator[Finding]:
     looked_at = task.requests[:TOKENISED]
     for request in looked_at:
         pieces: list[tuple[str, ...]] = []
-        for ask in choice_asks(request):
-            split = model.split_tokens("".join(ask.segments or request.segments), ask.continuation)
+        for query in choice_queries(request):
+            split = model.split_tokens("".join(query.segments or request.segments), query.continuation)
             if split is None:
                 return
             texts, begin = split
             if begin >= len(texts):
-                odd.melted.add(f"{request.id} choice {ask.index}")
+                odd.melted.add(f"{request.id} choice {query.index}")
             if len(texts) > 1 and _is_special(texts[0]) and texts[0] == texts[1]:
                 odd.doubled = texts[0]
             pieces.append(tuple(texts[begin:]))

@@ -29,8 +29,8 @@ def demo(store: str | None, quiet: bool) -> None:
     from evalstone.api.comparison import comparison_views
     from evalstone.api.demo import demo_model, run_demo
     from evalstone.api.run import place_of
-    from evalstone.report.from_store import run_view
-    from evalstone.report.tables import run_table
+    from evalstone.report.evidence.from_store import run_view
+    from evalstone.report.views.tables import run_table
 
     echo("Two models that come with Evalstone answer its demo tasks.", err=True)
     with ProgressLine(quiet=quiet) as progress:

@@ -28,7 +28,7 @@ def ls(kind: str, words: tuple[str, ...], include_path: tuple[str, ...], store: 
     if kind in {"runs", "audits"}:
         from evalstone.api.audits import list_audits
         from evalstone.api.stored import list_runs
-        from evalstone.report.run_list import run_list_table, runs_to_json
+        from evalstone.report.views.run_list import run_list_table, runs_to_json
 
         rows = list_runs(store, words) if kind == "runs" else list_audits(store, words)
         _show(runs_to_json(rows), as_json, lambda _: _print_rich(run_list_table(rows)))

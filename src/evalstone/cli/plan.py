@@ -64,14 +64,14 @@ def print_plan(planned: "PlannedRun") -> None:
         table.add_column(name, justify="left" if name == "tasks" else "right")
     for chunk in planned.chunks:
         work = chunk.work
-        table.add_row(chunk.label, f"{chunk.n_samples:,}", f"{work.n_asks:,}", _count(work.n_tokens_asked),
+        table.add_row(chunk.label, f"{chunk.n_samples:,}", f"{work.n_queries:,}", _count(work.n_tokens_asked),
                       _count(work.n_tokens_distinct), _shared(work.n_tokens_asked, work.n_tokens_distinct),
                       "-" if work.seconds is None else clock(work.seconds))  # fmt: skip
     works = [chunk.work for chunk in planned.chunks]
     if len(works) > 1:
         asked, distinct = _sum([w.n_tokens_asked for w in works]), _sum([w.n_tokens_distinct for w in works])
         seconds = [w.seconds for w in works if w.seconds is not None]
-        table.add_row("all", f"{sum(c.n_samples for c in planned.chunks):,}", f"{sum(w.n_asks for w in works):,}",
+        table.add_row("all", f"{sum(c.n_samples for c in planned.chunks):,}", f"{sum(w.n_queries for w in works):,}",
                       _count(asked), _count(distinct), _shared(asked, distinct),
                       clock(sum(seconds)) if seconds else "-")  # fmt: skip
     print_rich(table)
@@ -104,7 +104,7 @@ def truncation_lines(works: "Sequence[WorkEstimate]") -> list[str]:
 
 def print_power(lines: "Sequence[PowerLine]", wanted: "WantedPower") -> None:
     """Print which difference each task, group and composite can show, and what the one asked for needs."""
-    from evalstone.report.cells import plain_table
+    from evalstone.report.views.cells import plain_table
 
     table = plain_table()
     table.add_column("can show, in points", overflow="fold")

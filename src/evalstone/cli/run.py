@@ -79,7 +79,7 @@ def run(as_json: bool, quiet: bool, **given: Any) -> int:
     request could be answered, or a server asked for a longer pause than retry_budget allows.
     """
     from evalstone.api.evaluate import evaluate
-    from evalstone.api.places import check_place
+    from evalstone.api.locations import check_place
 
     if given["log_samples"] and given["output_path"] is None:
         raise UsageError("--log_samples writes into --output_path; name that folder too")
@@ -114,7 +114,7 @@ def _exit_code(runs: Sequence["Run"]) -> int:
 
 def _run_promptings(given: Mapping[str, Any], *, quiet: bool, as_json: bool) -> int:
     """Put the tasks in every way at every number of shots, and print them side by side."""
-    from evalstone.api.promptings import evaluate_promptings
+    from evalstone.api.prompt_styles import evaluate_promptings
 
     refused = [name for name in OF_ONE_RUN if given[name]]
     if refused:

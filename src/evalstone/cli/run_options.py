@@ -218,7 +218,7 @@ def samples_of(text: str | None) -> dict[str, list[int]] | None:
 
 
 def _arguments(text: str | None, option: str) -> dict[str, Any]:
-    from evalstone.models.arguments import parse_arguments
+    from evalstone.models.checkpoint.arguments import parse_arguments
 
     if not text:
         return {}

@@ -8,7 +8,7 @@ from typing import Any
 
 from evalstone.records import Estimate
 from evalstone.report.plain_text import csv_row
-from evalstone.report.samples import deciding_score, gold_indices, shown_choices, wrong_samples
+from evalstone.report.views.samples import deciding_score, gold_indices, shown_choices, wrong_samples
 from evalstone.store import Store
 from evalstone.store.rows import SampleRecord
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evalstone.records import Estimate
-from evalstone.report.from_store import label_of, limit_shown
+from evalstone.report.evidence.from_store import label_of, limit_shown
 from evalstone.report.plain_text import csv_row, latex_inline, markdown_inline
 from evalstone.store import Store
 

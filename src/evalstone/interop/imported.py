@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from evalstone.errors import EvalstoneError
-from evalstone.interop.stated import StatedValue, stated_estimates
+from evalstone.interop.stated import ReportedValue, reported_estimates
 from evalstone.records import (
-    Ask,
     Estimate,
-    GenerateAsk,
+    GenerateQuery,
     GenerationSettings,
     JsonValue,
-    LoglikelihoodAsk,
+    LoglikelihoodQuery,
     ModelIdentity,
     Output,
+    Query,
     Request,
     RunPlan,
     Sample,
@@ -31,11 +31,11 @@ from evalstone.records import (
     TaskPlan,
     content_hash,
 )
-from evalstone.report.evidence import GroupSummaryInput, ScoreRow, TaskSummaryInput
-from evalstone.report.summarise import summarise
+from evalstone.report.evidence.records import GroupSummaryInput, ScoreRow, TaskSummaryInput
+from evalstone.report.evidence.summarise import summarise
 from evalstone.scoring.choices import score_choices
 
-__all__ = ["KIND", "UNKNOWN", "ForeignChoice", "ForeignRun", "ForeignSample", "ImportedRun", "StatedValue",
+__all__ = ["KIND", "UNKNOWN", "ForeignChoice", "ForeignRun", "ForeignSample", "ImportedRun", "ReportedValue",
            "digest", "disagreements", "facts_from", "imported_model", "imported_of", "imported_tasks"]  # fmt: skip
 
 KIND = "imported"
@@ -93,7 +93,7 @@ class ForeignRun:
     model: str
     tasks: tuple[TaskSummaryInput, ...]
     samples: tuple[ForeignSample, ...]
-    stated: tuple[StatedValue, ...]
+    stated: tuple[ReportedValue, ...]
     files: tuple[Path, ...]
     version: str | None = None
     date: str | None = None
@@ -116,7 +116,7 @@ def imported_of(run: ForeignRun) -> ImportedRun:
     rows = [row for sample in run.samples for row in _rows(sample)]
     with_samples = {row.task for row in rows}
     summed = summarise(rows, [task for task in run.tasks if task.name in with_samples], bootstrap_iters=0)
-    stated = stated_estimates(run.stated, run.tasks, shots_known=run.shots_known)
+    stated = reported_estimates(run.stated, run.tasks, shots_known=run.shots_known)
     known = {(one.task, one.metric, one.filter) for one in summed}
     source = {"tool": run.tool, "version": run.version, "date": run.date, "files": origin, "config": dict(run.config)}
     facts = facts_from(run.tasks, (), {task.name: {} for task in run.tasks}, origin=run.tool)
@@ -212,15 +212,15 @@ def _task_facts(task: TaskSummaryInput) -> dict[str, JsonValue]:
 
 
 def _request(sample: ForeignSample) -> Request:
-    asks: tuple[Ask, ...] = tuple(LoglikelihoodAsk(i, choice.text) for i, choice in enumerate(sample.choices))
-    if not asks and (sample.answers or sample.error):
-        asks = (GenerateAsk(0, GenerationSettings(repeats=max(1, len(sample.answers)))),)
+    queries: tuple[Query, ...] = tuple(LoglikelihoodQuery(i, choice.text) for i, choice in enumerate(sample.choices))
+    if not queries and (sample.answers or sample.error):
+        queries = (GenerateQuery(0, GenerationSettings(repeats=max(1, len(sample.answers)))),)
     return Request(
         task=sample.task,
         sample_index=sample.index,
         sample_sha256=content_hash(dict(sample.row)),
         segments=(sample.prompt,),
-        asks=asks,
+        queries=queries,
         target=sample.target,
         n_shots=sample.n_shots,
     )
@@ -228,8 +228,8 @@ def _request(sample: ForeignSample) -> Request:
 
 def _outputs(request: Request, sample: ForeignSample) -> Iterator[Output]:
     if sample.error is not None:
-        for ask in request.asks:
-            yield Output(request.id, ask.index, error=sample.error, error_kind="Permanent")
+        for query in request.queries:
+            yield Output(request.id, query.index, error=sample.error, error_kind="Permanent")
         return
     for index, choice in enumerate(sample.choices):
         yield Output(request.id, index, 0, choice.nats, choice.is_greedy)
@@ -275,11 +275,11 @@ def _plan(run: ForeignRun, origin: Mapping[str, str], samples: Sequence[Sample])
     return RunPlan(
         model=imported_model(run.model, origin, dtype=run.dtype, numerics="numerics unknown"),
         profile=f"{run.tool}-{run.version}" if run.version else run.tool,
-        tasks=imported_tasks(run.tasks, samples, _n_stated(run)),
+        tasks=imported_tasks(run.tasks, samples, _n_reported(run)),
     )
 
 
-def _n_stated(run: ForeignRun) -> dict[str, int]:
+def _n_reported(run: ForeignRun) -> dict[str, int]:
     """Return how many samples each task had, as far as the files say; 0 where they do not."""
     sizes = {task.name: task.n_total or 0 for task in run.tasks}
     for one in run.stated:
@@ -296,7 +296,7 @@ def imported_model(name: str, origin: Mapping[str, str], **known: Any) -> ModelI
 def imported_tasks(
     tasks: Sequence[TaskSummaryInput],
     samples: Iterable[Sample],
-    n_stated: Mapping[str, int],
+    n_reported: Mapping[str, int],
     generation: Mapping[str, JsonValue] | None = None,
 ) -> tuple[TaskPlan, ...]:
     """Return the tasks as another tool asked them; their data is known by the rows that its files hold.
@@ -304,7 +304,7 @@ def imported_tasks(
     Args:
         tasks: what the files say of them.
         samples: those that the files hold.
-        n_stated: how many samples there were, for tasks of which the files hold none.
+        n_reported: how many samples there were, for tasks of which the files hold none.
         generation: the settings of tasks that are answered in writing.
     """
     shas: dict[str, list[str]] = {}
@@ -317,7 +317,7 @@ def imported_tasks(
             spec_hash=UNKNOWN,
             dataset_hash=content_hash(shas[task.name]) if task.name in shas else UNKNOWN,
             num_fewshot=task.num_fewshot,
-            n_samples=len(shas.get(task.name, ())) or n_stated[task.name],
+            n_samples=len(shas.get(task.name, ())) or n_reported[task.name],
             generation=(generation or {}).get(task.name),
         )
         for task in tasks

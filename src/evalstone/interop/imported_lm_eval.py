@@ -19,24 +19,24 @@ from evalstone.interop.lm_eval_checks import model_named
 from evalstone.interop.log_files import json_object
 from evalstone.interop.read_lm_eval import read_lm_eval, results_file
 from evalstone.interop.read_lm_eval_samples import samples_file, samples_of
-from evalstone.interop.stated import StatedValue, in_table_order, stated_estimates
+from evalstone.interop.stated import ReportedValue, in_table_order, reported_estimates
 from evalstone.records import (
-    Ask,
     Estimate,
-    GenerateAsk,
+    GenerateQuery,
     JsonValue,
-    LoglikelihoodAsk,
+    LoglikelihoodQuery,
     ModelIdentity,
     Output,
+    Query,
     Request,
-    RollingAsk,
+    RollingQuery,
     RunPlan,
     Sample,
     Score,
     content_hash,
 )
-from evalstone.report.evidence import GroupSummaryInput, RunEvidence, TaskSummaryInput
-from evalstone.report.summarise import BOOTSTRAP_ITERS, summarise
+from evalstone.report.evidence.records import GroupSummaryInput, RunEvidence, TaskSummaryInput
+from evalstone.report.evidence.summarise import BOOTSTRAP_ITERS, summarise
 from evalstone.tasks.generation import settings_of
 
 
@@ -159,8 +159,8 @@ def _add_line(read: _Read, task: TaskSummaryInput, line: Mapping[str, Any]) -> N
             f"sample {index} of {task.name} has {len(arguments)} requests and {len(answers)} answers; expected as many"
         )
     first = str(arguments[0]["arg_0"]) if arguments else ""
-    asks = tuple(
-        _ask(task, number, one, first, len(given))
+    queries = tuple(
+        _query(task, number, one, first, len(given))
         for number, (one, given) in enumerate(zip(arguments, answers, strict=True))
     )
     is_rolling = task.output_type == "loglikelihood_rolling"
@@ -169,22 +169,22 @@ def _add_line(read: _Read, task: TaskSummaryInput, line: Mapping[str, Any]) -> N
         sample_index=index,
         sample_sha256=sha,
         segments=("",) if is_rolling else (first,),
-        asks=asks,
+        queries=queries,
         target=str(line.get("target", "")),
         n_shots=task.num_fewshot,
     )
     read.samples[place] = Sample(task.name, index, line["doc"], sha)
-    for ask, given in zip(asks, answers, strict=True):
-        read.outputs += [_output(place, ask, repeat, answer) for repeat, answer in enumerate(given)]
+    for query, given in zip(queries, answers, strict=True):
+        read.outputs += [_output(place, query, repeat, answer) for repeat, answer in enumerate(given)]
 
 
-def _ask(task: TaskSummaryInput, index: int, arguments: Mapping[str, Any], first: str, n_repeats: int) -> Ask:
+def _query(task: TaskSummaryInput, index: int, arguments: Mapping[str, Any], first: str, n_repeats: int) -> Query:
     context = str(arguments["arg_0"])
     if task.output_type == "loglikelihood_rolling":
-        return RollingAsk(index, context)
+        return RollingQuery(index, context)
     if task.output_type == "generate_until":
-        return GenerateAsk(index, settings_of(task.name, dict(arguments["arg_1"]), max(n_repeats, 1)))
-    return LoglikelihoodAsk(
+        return GenerateQuery(index, settings_of(task.name, dict(arguments["arg_1"]), max(n_repeats, 1)))
+    return LoglikelihoodQuery(
         index,
         str(arguments["arg_1"]),
         None if context == first else (context,),
@@ -192,16 +192,16 @@ def _ask(task: TaskSummaryInput, index: int, arguments: Mapping[str, Any], first
     )
 
 
-def _output(request_id: str, ask: Ask, repeat: int, answer: Any) -> Output:
-    if isinstance(ask, GenerateAsk):
-        return Output(request_id, ask.index, repeat, text=str(answer))
+def _output(request_id: str, query: Query, repeat: int, answer: Any) -> Output:
+    if isinstance(query, GenerateQuery):
+        return Output(request_id, query.index, repeat, text=str(answer))
     nats, greedy = answer if isinstance(answer, list | tuple) else (answer, None)
     value = _finite(nats)
     if value is None:
         return Output(
-            request_id, ask.index, repeat, error=f"the file holds no answer: {nats!r}", error_kind="Permanent"
+            request_id, query.index, repeat, error=f"the file holds no answer: {nats!r}", error_kind="Permanent"
         )
-    return Output(request_id, ask.index, repeat, value, None if greedy is None else str(greedy) == "True")
+    return Output(request_id, query.index, repeat, value, None if greedy is None else str(greedy) == "True")
 
 
 def _finite(nats: Any) -> float | None:
@@ -228,13 +228,13 @@ def _estimates(evidence: RunEvidence, results: Mapping[str, Any]) -> tuple[tuple
     named = {group.name for group in evidence.groups}  # early files list a group's numbers and not its members
     unlisted = [one for one in results.get("groups") or () if one not in named]
     groups = (*evidence.groups, *(GroupSummaryInput(one, ()) for one in unlisted))
-    stated = stated_estimates(_stated(results), evidence.tasks, groups)
+    stated = reported_estimates(_reported(results), evidence.tasks, groups)
     notes = tuple(disagreements(summed, stated))
     others = (one for one in stated if (one.task, one.metric, one.filter) not in known)
     return in_table_order((*summed, *others), groups), notes
 
 
-def _stated(results: Mapping[str, Any]) -> Iterator[StatedValue]:
+def _reported(results: Mapping[str, Any]) -> Iterator[ReportedValue]:
     """Yield the numbers of the results file itself."""
     for name, entry in {**results["results"], **(results.get("groups") or {})}.items():
         for key, value in entry.items():
@@ -242,7 +242,7 @@ def _stated(results: Mapping[str, Any]) -> Iterator[StatedValue]:
             if not name_of_filter or metric.endswith("_stderr"):
                 continue
             error = entry.get(f"{metric}_stderr,{name_of_filter}")
-            yield StatedValue(
+            yield ReportedValue(
                 name,
                 metric,
                 float(value) if isinstance(value, int | float) else None,

@@ -11,16 +11,16 @@ from typing import Any, TypeVar
 
 from evalstone.errors import MissingExtra, ModelError, UsageError
 from evalstone.models.create import local
-from evalstone.models.local import LocalModel
+from evalstone.models.local.local_model import LocalModel
 from evalstone.records import (
-    Ask,
-    GenerateAsk,
-    LoglikelihoodAsk,
+    GenerateQuery,
+    LoglikelihoodQuery,
     Message,
     Output,
     Progress,
+    Query,
     Request,
-    RollingAsk,
+    RollingQuery,
     TextPart,
     canonical_json,
 )
@@ -96,7 +96,7 @@ class EvalstoneLM(LM):  # type: ignore[misc]  # lm-eval has no types
         """Return log-probability and greediness of each continuation, in nats."""
         given = [instance.args for instance in requests]
         asked = [
-            _request(position, context, LoglikelihoodAsk(0, continuation))
+            _request(position, context, LoglikelihoodQuery(0, continuation))
             for position, (context, continuation) in enumerate(given)
         ]
         return self._answers("loglikelihood", given, asked, _score_of, quiet=disable_tqdm)
@@ -104,7 +104,7 @@ class EvalstoneLM(LM):  # type: ignore[misc]  # lm-eval has no types
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
         """Return the log-probability of each whole text, in nats."""
         given = [instance.args for instance in requests]
-        asked = [_request(position, "", RollingAsk(0, args[0])) for position, args in enumerate(given)]
+        asked = [_request(position, "", RollingQuery(0, args[0])) for position, args in enumerate(given)]
         return self._answers("loglikelihood_rolling", given, asked, _nats_of, quiet=disable_tqdm)
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
@@ -120,7 +120,7 @@ class EvalstoneLM(LM):  # type: ignore[misc]  # lm-eval has no types
         asked = []
         for (context, _), positions in same.items():
             settings = settings_of("lm-eval's request", given[positions[0]][1], len(positions))
-            asked.append(_request(positions[0], context, GenerateAsk(0, settings)))
+            asked.append(_request(positions[0], context, GenerateQuery(0, settings)))
         places = {positions[0]: positions for positions in same.values()}
         return self._answers("generate_until", given, asked, _text_of, places=places, quiet=disable_tqdm)
 
@@ -172,8 +172,8 @@ def register() -> None:
         register_model(NAME)(EvalstoneLM)
 
 
-def _request(position: int, context: str, ask: Ask) -> Request:
-    return Request("lm-eval", position, "", (context,), (ask,))
+def _request(position: int, context: str, query: Query) -> Request:
+    return Request("lm-eval", position, "", (context,), (query,))
 
 
 def _score_of(output: Output) -> tuple[float, bool]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from evalstone.interop.lm_eval_config import task_config
 from evalstone.records import Estimate, JsonValue, RunPlan
-from evalstone.report.tables import estimate_json
+from evalstone.report.views.tables import estimate_json
 from evalstone.settings import VERSION
 from evalstone.store.rows import AttemptRow, RunRow
 

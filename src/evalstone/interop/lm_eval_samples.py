@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from evalstone.interop.lm_eval_results import NOT_AVAILABLE, text_hash
-from evalstone.records import Ask, GenerateAsk, JsonValue, LoglikelihoodAsk, Output, Request, RollingAsk, Score
-from evalstone.report.summarise import AUXILIARY_METRICS
+from evalstone.records import GenerateQuery, JsonValue, LoglikelihoodQuery, Output, Query, Request, RollingQuery, Score
+from evalstone.report.evidence.summarise import AUXILIARY_METRICS
 from evalstone.store.rows import SampleRecord
 
 METRIC_ORDER = (
@@ -44,7 +44,7 @@ def _line(
     request = record.request
     row = dict(record.sample.row) if record.sample is not None else {}
     scores = _own_scores(record.scores, name_of_filter, task)
-    answers = [_answers(ask, record.outputs) for ask in request.asks]
+    answers = [_answers(query, record.outputs) for query in request.queries]
     return {
         "doc_id": request.sample_index,
         **({"turn": request.turn} if request.turn else {}),
@@ -52,12 +52,14 @@ def _line(
         "target": request.target,
         "arguments": {
             f"gen_args_{index}": {
-                f"arg_{place}": part for place, part in enumerate(_arguments(ask, request, generation))
+                f"arg_{place}": part for place, part in enumerate(_arguments(query, request, generation))
             }
-            for index, ask in enumerate(request.asks)
+            for index, query in enumerate(request.queries)
         },
         "resps": answers,
-        "filtered_resps": [_filtered(ask, given, scores) for ask, given in zip(request.asks, answers, strict=True)],
+        "filtered_resps": [
+            _filtered(query, given, scores) for query, given in zip(request.queries, answers, strict=True)
+        ],
         "filter": name_of_filter,
         "metrics": [score.metric for score in scores],
         "doc_hash": text_hash(json.dumps(row, indent=2, default=str, ensure_ascii=False)),
@@ -75,19 +77,19 @@ def _own_scores(scores: Sequence[Score], name_of_filter: str, task: Mapping[str,
     return sorted(own, key=lambda score: order.index(score.metric) if score.metric in order else len(order))
 
 
-def _arguments(ask: Ask, request: Request, generation: Mapping[str, Any] | None) -> list[JsonValue]:
-    match ask:
-        case RollingAsk():
-            return [ask.text]
-        case LoglikelihoodAsk():
-            return ["".join(request.segments if ask.segments is None else ask.segments), ask.continuation]
-        case GenerateAsk():
-            return ["".join(request.segments), _generation(ask, generation)]
+def _arguments(query: Query, request: Request, generation: Mapping[str, Any] | None) -> list[JsonValue]:
+    match query:
+        case RollingQuery():
+            return [query.text]
+        case LoglikelihoodQuery():
+            return ["".join(request.segments if query.segments is None else query.segments), query.continuation]
+        case GenerateQuery():
+            return ["".join(request.segments), _generation(query, generation)]
 
 
-def _generation(ask: GenerateAsk, generation: Mapping[str, Any] | None) -> dict[str, JsonValue]:
+def _generation(query: GenerateQuery, generation: Mapping[str, Any] | None) -> dict[str, JsonValue]:
     """Return generation settings under the names that lm-eval's task files use."""
-    settings = ask.settings
+    settings = query.settings
     named: dict[str, JsonValue] = {
         "until": list(settings.stop),
         "do_sample": settings.do_sample,
@@ -102,23 +104,23 @@ def _generation(ask: GenerateAsk, generation: Mapping[str, Any] | None) -> dict[
     return given if generation is None else {**dict(generation), **given}
 
 
-def _answers(ask: Ask, outputs: Sequence[Output]) -> list[JsonValue]:
+def _answers(query: Query, outputs: Sequence[Output]) -> list[JsonValue]:
     """Return one ask's answers, one per repeat, every number a text."""
-    own = sorted((output for output in outputs if output.ask_index == ask.index), key=lambda output: output.repeat)
-    return [_answer(ask, output) for output in own]
+    own = sorted((output for output in outputs if output.ask_index == query.index), key=lambda output: output.repeat)
+    return [_answer(query, output) for output in own]
 
 
-def _answer(ask: Ask, output: Output) -> JsonValue:
+def _answer(query: Query, output: Output) -> JsonValue:
     if output.error is not None:
-        return [NOT_AVAILABLE, NOT_AVAILABLE] if isinstance(ask, LoglikelihoodAsk) else NOT_AVAILABLE
-    if isinstance(ask, LoglikelihoodAsk):
+        return [NOT_AVAILABLE, NOT_AVAILABLE] if isinstance(query, LoglikelihoodQuery) else NOT_AVAILABLE
+    if isinstance(query, LoglikelihoodQuery):
         return [str(output.total_nats), str(bool(output.is_greedy))]
-    return str(output.total_nats) if isinstance(ask, RollingAsk) else output.text
+    return str(output.total_nats) if isinstance(query, RollingQuery) else output.text
 
 
-def _filtered(ask: Ask, given: Sequence[JsonValue], scores: Sequence[Score]) -> JsonValue:
+def _filtered(query: Query, given: Sequence[JsonValue], scores: Sequence[Score]) -> JsonValue:
     """Return what the filters made of the answers: for what is written, as the score noted it; else the first."""
-    if isinstance(ask, GenerateAsk):
+    if isinstance(query, GenerateQuery):
         for score in scores:
             if isinstance(score.detail, Mapping) and "extracted" in score.detail:
                 return score.detail["extracted"]

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from evalstone.errors import DataError
-from evalstone.interop.imported import ForeignRun, ForeignSample, StatedValue
+from evalstone.interop.imported import ForeignRun, ForeignSample, ReportedValue
 from evalstone.interop.log_files import one_model, parse_json
-from evalstone.report.evidence import MetricInput, TaskSummaryInput
+from evalstone.report.evidence.records import MetricInput, TaskSummaryInput
 
 __all__ = ["is_alpaca_eval", "read_alpaca_eval"]
 
@@ -53,7 +53,7 @@ def read_alpaca_eval(path: Path) -> ForeignRun:
         model=model,
         tasks=(TaskSummaryInput(TASK, (MetricInput(WIN_RATE),), "generate_until", primary_metric=WIN_RATE),),
         samples=tuple(_sample(index, one) for index, one in enumerate(found)),
-        stated=tuple(_stated(rows.get(model, {}))),
+        stated=tuple(_reported(rows.get(model, {}))),
         files=tuple(file for file, used in ((annotations, found), (board, rows.get(model))) if used),
         config={"reference": sorted({str(one.get("generator_1")) for one in found}),
                 "annotator": sorted({str(one.get("annotator")) for one in found})},
@@ -77,12 +77,12 @@ def _rows(file: Path) -> dict[str, dict[str, str]]:
     return {line[0]: dict(zip(header[1:], line[1:], strict=False)) for line in lines if line}
 
 
-def _stated(row: Mapping[str, str]) -> Iterator[StatedValue]:
+def _reported(row: Mapping[str, str]) -> Iterator[ReportedValue]:
     for name, error in RATES.items():
         value, stderr = _number(row.get(name)), _number(row.get(error or ""))
         if value is not None:
             n = int(_number(row.get("n_total")) or 0)
-            yield StatedValue(TASK, name, value / 100, None if stderr is None else stderr / 100, n)
+            yield ReportedValue(TASK, name, value / 100, None if stderr is None else stderr / 100, n)
 
 
 def _number(text: str | None) -> float | None:

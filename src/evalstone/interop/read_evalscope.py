@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from evalstone.interop.imported import ForeignRun, StatedValue
+from evalstone.interop.imported import ForeignRun, ReportedValue
 from evalstone.interop.log_files import json_object, object_in, one_model
-from evalstone.report.evidence import MetricInput, TaskSummaryInput
+from evalstone.report.evidence.records import MetricInput, TaskSummaryInput
 from evalstone.statistics.aggregate import LOWER_IS_BETTER
 
 __all__ = ["evalscope_reports", "read_evalscope"]
@@ -47,7 +47,7 @@ def read_evalscope(path: Path) -> ForeignRun:
     files = evalscope_reports(path)
     found = [json_object(file) for file in files]
     model = one_model([str(report["model_name"]) for report in found], path)
-    stated = [value for report in found for value in _stated(report)]
+    stated = [value for report in found for value in _reported(report)]
     return ForeignRun(
         tool="evalscope",
         model=model,
@@ -59,7 +59,7 @@ def read_evalscope(path: Path) -> ForeignRun:
     )
 
 
-def _tasks(stated: list[StatedValue]) -> Iterator[TaskSummaryInput]:
+def _tasks(stated: list[ReportedValue]) -> Iterator[TaskSummaryInput]:
     for name in dict.fromkeys(one.task for one in stated):
         metrics = dict.fromkeys(one.metric for one in stated if one.task == name)
         yield TaskSummaryInput(
@@ -69,7 +69,7 @@ def _tasks(stated: list[StatedValue]) -> Iterator[TaskSummaryInput]:
         )
 
 
-def _stated(report: Mapping[str, Any]) -> Iterator[StatedValue]:
+def _reported(report: Mapping[str, Any]) -> Iterator[ReportedValue]:
     """Yield the number of each metric, and those of its subsets where there are several."""
     dataset = str(report["dataset_name"])
     for metric in report["metrics"]:
@@ -84,5 +84,5 @@ def _stated(report: Mapping[str, Any]) -> Iterator[StatedValue]:
             yield _value(f"{dataset}/{subset['name']}", str(metric["name"]), subset)
 
 
-def _value(task: str, metric: str, one: Mapping[str, Any]) -> StatedValue:
-    return StatedValue(task, metric, float(one["score"]), None, int(one.get("num") or 0))
+def _value(task: str, metric: str, one: Mapping[str, Any]) -> ReportedValue:
+    return ReportedValue(task, metric, float(one["score"]), None, int(one.get("num") or 0))

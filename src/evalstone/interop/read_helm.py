@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from evalstone.errors import DataError
-from evalstone.interop.imported import ForeignRun, ForeignSample, StatedValue
+from evalstone.interop.imported import ForeignRun, ForeignSample, ReportedValue
 from evalstone.interop.log_files import json_object, one_model, parse_json
-from evalstone.report.evidence import MetricInput, TaskSummaryInput
+from evalstone.report.evidence.records import MetricInput, TaskSummaryInput
 from evalstone.statistics.aggregate import LOWER_IS_BETTER
 
 __all__ = ["helm_folders", "read_helm"]
@@ -72,7 +72,7 @@ def read_helm(path: Path) -> ForeignRun:
         model=model,
         tasks=tuple(_task(folder) for folder in folders),
         samples=tuple(samples),
-        stated=tuple(value for folder in folders for value in _stated(folder)),
+        stated=tuple(value for folder in folders for value in _reported(folder)),
         files=tuple(file for folder in folders for file in sorted(folder.path.glob("*.json"))),
         config={folder.task: dict(folder.spec["adapter_spec"]) for folder in folders},
     )
@@ -126,10 +126,10 @@ def _task(folder: _Folder) -> TaskSummaryInput:
     )
 
 
-def _stated(folder: _Folder) -> Iterator[StatedValue]:
+def _reported(folder: _Folder) -> Iterator[ReportedValue]:
     n = len({state["instance"]["id"] for state in folder.states})
     for name, value in _measured(folder.stats, folder.split).items():
-        yield StatedValue(folder.task, name, value, None, n)
+        yield ReportedValue(folder.task, name, value, None, n)
 
 
 # -------------------------------------------------------------------------------------------- samples

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evalstone.interop.imported import ForeignRun, ForeignSample, StatedValue
+from evalstone.interop.imported import ForeignRun, ForeignSample, ReportedValue
 from evalstone.interop.inspect_logs import InspectLog, chosen_logs, inspect_logs, read_log
 from evalstone.interop.log_files import one_model
-from evalstone.report.evidence import MetricInput, TaskSummaryInput
+from evalstone.report.evidence.records import MetricInput, TaskSummaryInput
 
 __all__ = ["read_inspect"]
 
@@ -36,7 +36,7 @@ def read_inspect(path: Path) -> ForeignRun:
         model=model,
         tasks=tuple(_task(log) for log in logs),
         samples=tuple(sample for log in logs for sample in _samples(log)),
-        stated=tuple(value for log in logs for value in _stated(log)),
+        stated=tuple(value for log in logs for value in _reported(log)),
         files=tuple(log.file for log in logs),
         config={log.task: dict(log.header["eval"].get("config") or {}) for log in logs},
         notes=(
@@ -82,7 +82,7 @@ def _name(log: InspectLog, score: Mapping[str, Any]) -> str:
     return f"{score['name']}_{reducer}" if reducer and len(reducers) > 1 else str(score["name"])
 
 
-def _stated(log: InspectLog) -> Iterator[StatedValue]:
+def _reported(log: InspectLog) -> Iterator[ReportedValue]:
     for score in (log.header.get("results") or {}).get("scores") or ():
         listed = {
             name: one.get("value") if isinstance(one, Mapping) else one
@@ -93,10 +93,10 @@ def _stated(log: InspectLog) -> Iterator[StatedValue]:
         n = int(score.get("scored_samples") or _n_samples(log))
         name = _name(log, score)
         if mean is not None:
-            yield StatedValue(log.task, name, float(values[mean]), values.get("stderr"), n)
+            yield ReportedValue(log.task, name, float(values[mean]), values.get("stderr"), n)
         for other, value in values.items():
             if other not in {*MEANS, "stderr", "std", "var"}:
-                yield StatedValue(log.task, f"{name} {other}", float(value), None, n)
+                yield ReportedValue(log.task, f"{name} {other}", float(value), None, n)
 
 
 def _n_samples(log: InspectLog) -> int:

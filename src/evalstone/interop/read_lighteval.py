@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from evalstone.errors import DataError
-from evalstone.interop.imported import ForeignChoice, ForeignRun, ForeignSample, StatedValue
+from evalstone.interop.imported import ForeignChoice, ForeignRun, ForeignSample, ReportedValue
 from evalstone.interop.log_files import json_object, object_in
-from evalstone.report.evidence import MetricInput, TaskSummaryInput
+from evalstone.report.evidence.records import MetricInput, TaskSummaryInput
 
 __all__ = ["is_lighteval", "read_lighteval"]
 
@@ -47,7 +47,7 @@ def read_lighteval(path: Path) -> ForeignRun:
         dtype=str(config.get("dtype") or "dtype unknown").removeprefix("torch."),
         tasks=tuple(_tasks(results, samples)),
         samples=tuple(samples),
-        stated=tuple(_stated(results, samples)),
+        stated=tuple(_reported(results, samples)),
         files=(*([results_file] if results_file is not None else []), *details),
         config={key: value for key, value in general.items() if key != "model_config"},
     )
@@ -100,14 +100,14 @@ def _shots_in(name: str) -> int:
     return int(tail) if tail.isdigit() else 0
 
 
-def _stated(results: Mapping[str, Any], samples: Sequence[ForeignSample]) -> Iterator[StatedValue]:
+def _reported(results: Mapping[str, Any], samples: Sequence[ForeignSample]) -> Iterator[ReportedValue]:
     for task, entry in (results.get("results") or {}).items():
         n = sum(sample.task == task for sample in samples)
         for metric, value in entry.items():
             if task == OVER_ALL or metric.endswith("_stderr") or not isinstance(value, int | float):
                 continue
             stderr = entry.get(f"{metric}_stderr")
-            yield StatedValue(task, metric, float(value), stderr if isinstance(stderr, int | float) else None, n)
+            yield ReportedValue(task, metric, float(value), stderr if isinstance(stderr, int | float) else None, n)
 
 
 # -------------------------------------------------------------------------------------------- samples

@@ -15,7 +15,7 @@ from evalstone.interop.lm_eval_checks import model_named, refuse_malformed
 from evalstone.interop.log_files import json_object
 from evalstone.interop.read_lm_eval_samples import samples_of
 from evalstone.records import ScoreStatus, content_hash
-from evalstone.report.evidence import (
+from evalstone.report.evidence.records import (
     GroupAggregate,
     GroupSummaryInput,
     MetricInput,

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from evalstone.errors import DataError
-from evalstone.interop.imported import ForeignRun, StatedValue
+from evalstone.interop.imported import ForeignRun, ReportedValue
 from evalstone.interop.lm_eval_checks import model_named
 from evalstone.interop.log_files import json_object, object_in, one_model
-from evalstone.report.evidence import MetricInput, TaskSummaryInput
+from evalstone.report.evidence.records import MetricInput, TaskSummaryInput
 from evalstone.statistics.aggregate import LOWER_IS_BETTER
 
 __all__ = ["early_files", "read_lm_eval_03"]
@@ -53,7 +53,7 @@ def read_lm_eval_03(path: Path) -> ForeignRun:
         dtype=str(first.get("model_dtype") or "dtype unknown").removeprefix("torch."),
         tasks=tuple(_tasks(found)),
         samples=(),
-        stated=tuple(value for file, content in found for value in _stated(file, content)),
+        stated=tuple(value for file, content in found for value in _reported(file, content)),
         files=tuple(file for file, _ in found),
         config=first,
         shots_known=any((content.get("config") or {}).get("num_fewshot") is not None for _, content in found)
@@ -90,14 +90,14 @@ def _shots(name: str, config: Mapping[str, Any]) -> int:
     return int(tail) if tail.isdigit() else int(config.get("num_fewshot") or 0)
 
 
-def _stated(file: Path, content: Mapping[str, Any]) -> Iterator[StatedValue]:
+def _reported(file: Path, content: Mapping[str, Any]) -> Iterator[ReportedValue]:
     for name, entry in _entries(content).items():
         for metric, value in entry.items():
             if metric.endswith(STDERR):
                 continue
             if value is not None and _number(value) is None:
                 raise DataError(f"{file}: results.{name}.{metric} is {value!r:.80}; expected a number or null")
-            yield StatedValue(name, metric, _number(value), _number(entry.get(metric + STDERR)))
+            yield ReportedValue(name, metric, _number(value), _number(entry.get(metric + STDERR)))
 
 
 def _number(value: Any) -> float | None:

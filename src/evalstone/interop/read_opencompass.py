@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from evalstone.errors import DataError
-from evalstone.interop.imported import ForeignRun, StatedValue
-from evalstone.report.evidence import MetricInput, TaskSummaryInput
+from evalstone.interop.imported import ForeignRun, ReportedValue
+from evalstone.report.evidence.records import MetricInput, TaskSummaryInput
 
 __all__ = ["opencompass_summary", "read_opencompass"]
 
@@ -47,7 +47,7 @@ def read_opencompass(path: Path) -> ForeignRun:
             f"{file} has {len(models)} models ({', '.join(models[:4]) or 'none'}); expected one: leave the other "
             "columns out of a copy, and import a copy for each"
         )
-    stated = list(_stated(file, lines))
+    stated = list(_reported(file, lines))
     return ForeignRun(
         tool="opencompass",
         model=models[0],
@@ -60,14 +60,14 @@ def read_opencompass(path: Path) -> ForeignRun:
     )
 
 
-def _tasks(stated: Sequence[StatedValue], lines: Sequence[Sequence[str]]) -> Iterator[TaskSummaryInput]:
+def _tasks(stated: Sequence[ReportedValue], lines: Sequence[Sequence[str]]) -> Iterator[TaskSummaryInput]:
     versions = {line[0]: line[1] for line in lines if len(line) > 1}
     for name in dict.fromkeys(one.task for one in stated):
         metrics = tuple(MetricInput(one.metric) for one in stated if one.task == name)
         yield TaskSummaryInput(name=name, metrics=metrics, output_type="unknown", version=versions[name])
 
 
-def _stated(file: Path, lines: Sequence[Sequence[str]]) -> Iterator[StatedValue]:
+def _reported(file: Path, lines: Sequence[Sequence[str]]) -> Iterator[ReportedValue]:
     for number, line in enumerate(lines, start=2):
         if len(line) < len(COLUMNS) + 1 or line[4] in {ABSENT, ""}:
             continue  # a heading between data sets, or a data set that was not evaluated
@@ -76,4 +76,4 @@ def _stated(file: Path, lines: Sequence[Sequence[str]]) -> Iterator[StatedValue]
         except ValueError:
             raise DataError(f"{file}, line {number}: {line[0]} is {line[4]!r:.40}; expected a number or -") from None
         is_share = line[2] in PER_CENT and 0.0 <= value <= 100.0
-        yield StatedValue(line[0], line[2], value / 100 if is_share else value)
+        yield ReportedValue(line[0], line[2], value / 100 if is_share else value)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from evalstone.errors import DataError
-from evalstone.interop.imported import ForeignRun, ForeignSample, StatedValue
+from evalstone.interop.imported import ForeignRun, ForeignSample, ReportedValue
 from evalstone.interop.log_files import json_object
-from evalstone.report.evidence import MetricInput, TaskSummaryInput
+from evalstone.report.evidence.records import MetricInput, TaskSummaryInput
 
 __all__ = ["is_simple_evals", "read_simple_evals"]
 
@@ -44,9 +44,9 @@ def read_simple_evals(path: Path) -> ForeignRun:
     found = json_object(path)
     task, totals = named["task"], found.get("metrics") or found
     samples = tuple(_samples(task, found)) if found.get("htmls") else ()
-    stated = [StatedValue(task, SCORE, float(found[SCORE]), None, len(samples))] if found[SCORE] is not None else []
+    stated = [ReportedValue(task, SCORE, float(found[SCORE]), None, len(samples))] if found[SCORE] is not None else []
     stated += [
-        StatedValue(task, name, float(value))
+        ReportedValue(task, name, float(value))
         for name, value in totals.items()
         if name != SCORE and not name.endswith((":std", ":min", ":max")) and isinstance(value, int | float)
     ]

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evalstone.records import Estimate
-from evalstone.report.evidence import GroupSummaryInput, MetricInput, TaskSummaryInput
-from evalstone.report.groups import group_estimates, leaves_of
-from evalstone.report.summarise import MEANS
+from evalstone.report.evidence.groups import group_estimates, leaves_of
+from evalstone.report.evidence.records import GroupSummaryInput, MetricInput, TaskSummaryInput
+from evalstone.report.evidence.summarise import MEANS
 from evalstone.statistics.aggregate import METRIC_AGGREGATION
-from evalstone.statistics.stated import estimate_stated
+from evalstone.statistics.stated import estimate_reported
 
-__all__ = ["StatedValue", "in_table_order", "stated_estimates"]
+__all__ = ["ReportedValue", "in_table_order", "reported_estimates"]
 
 NO_SHARE = frozenset({
     "perplexity", "ppl", "bits", "loss", "nll", "logprob", "logprobs", "tokens", "latency", "time", "seconds", "cost",
@@ -28,7 +28,7 @@ SHARE = frozenset({"acc", "accuracy"})  # whatever it was decided by: `bleu_acc`
 
 
 @dataclass(frozen=True, slots=True)
-class StatedValue:
+class ReportedValue:
     """One number as the file itself gives it."""
 
     task: str  # or a group
@@ -39,8 +39,8 @@ class StatedValue:
     filter: str = "none"
 
 
-def stated_estimates(
-    values: Iterable[StatedValue],
+def reported_estimates(
+    values: Iterable[ReportedValue],
     tasks: Sequence[TaskSummaryInput],
     groups: Sequence[GroupSummaryInput] = (),
     *,
@@ -94,8 +94,8 @@ def in_table_order(estimates: Sequence[Estimate], groups: Sequence[GroupSummaryI
     return tuple(ordered)
 
 
-def _estimate(one: StatedValue, details: Mapping[str, Any], is_share: bool, higher_is_better: bool) -> Estimate:
-    found = None if one.value is None else estimate_stated(one.value, one.stderr, one.n, is_proportion=is_share)
+def _estimate(one: ReportedValue, details: Mapping[str, Any], is_share: bool, higher_is_better: bool) -> Estimate:
+    found = None if one.value is None else estimate_reported(one.value, one.stderr, one.n, is_proportion=is_share)
     return Estimate(
         task=one.task,
         metric=one.metric,
@@ -118,7 +118,7 @@ def _estimate(one: StatedValue, details: Mapping[str, Any], is_share: bool, high
     )
 
 
-def _task_details(one: StatedValue, task: TaskSummaryInput | None, *, shots_known: bool) -> dict[str, Any]:
+def _task_details(one: ReportedValue, task: TaskSummaryInput | None, *, shots_known: bool) -> dict[str, Any]:
     if task is None:
         return {"kind": "task", "alias": one.task, "primary": True}
     return {
@@ -133,7 +133,7 @@ def _task_details(one: StatedValue, task: TaskSummaryInput | None, *, shots_know
 
 
 def _group_details(
-    one: StatedValue, groups: Mapping[str, GroupSummaryInput], tasks: Mapping[str, TaskSummaryInput]
+    one: ReportedValue, groups: Mapping[str, GroupSummaryInput], tasks: Mapping[str, TaskSummaryInput]
 ) -> dict[str, Any]:
     leaves = [tasks[leaf] for leaf in leaves_of(one.task, groups) if leaf in tasks]
     return {
@@ -145,19 +145,19 @@ def _group_details(
     }
 
 
-def _n_of_group(one: StatedValue, groups: Mapping[str, GroupSummaryInput], sizes: Mapping[str, int]) -> int:
+def _n_of_group(one: ReportedValue, groups: Mapping[str, GroupSummaryInput], sizes: Mapping[str, int]) -> int:
     known = [sizes.get(leaf, 0) for leaf in leaves_of(one.task, groups)]
     return sum(known) if known and all(known) else one.n
 
 
-def _direction(one: StatedValue, tasks: Sequence[TaskSummaryInput]) -> bool:
+def _direction(one: ReportedValue, tasks: Sequence[TaskSummaryInput]) -> bool:
     """Return whether higher is better: as the task says, of a group as the first task with the metric says."""
     known = [(task.name, metric) for task in tasks for metric in task.metrics if metric.name == one.metric]
     own = next((metric for name, metric in known if name == one.task), known[0][1] if known else None)
     return own is None or own.higher_is_better
 
 
-def _shares(values: Sequence[StatedValue], tasks: Sequence[TaskSummaryInput]) -> set[str]:
+def _shares(values: Sequence[ReportedValue], tasks: Sequence[TaskSummaryInput]) -> set[str]:
     """Return the metrics that are shares of samples: means whose every stated value lies in [0, 1]."""
     listed = {metric.name: metric for task in tasks for metric in task.metrics}
     return {

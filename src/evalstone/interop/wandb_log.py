@@ -12,7 +12,7 @@ from typing import Any
 
 from evalstone.errors import UsageError
 from evalstone.records import Estimate, JsonValue
-from evalstone.report.numbers import stated_count
+from evalstone.report.numbers import reported_count
 
 __all__ = ["is_wandb_here", "log_to_wandb"]
 
@@ -69,13 +69,13 @@ def _metrics(estimates: Sequence[Estimate]) -> dict[str, float]:
     found: dict[str, float] = {}
     for one in estimates:
         after = "" if one.filter in {"none", ""} else f",{one.filter}"
-        values = {"": one.value, "_stderr": one.stderr, "_low": one.low, "_high": one.high, "_n": stated_count(one)}
+        values = {"": one.value, "_stderr": one.stderr, "_low": one.low, "_high": one.high, "_n": reported_count(one)}
         found |= {f"{one.task}/{one.metric}{kind}{after}": value for kind, value in values.items() if value is not None}
     return found
 
 
 def _rows(estimates: Sequence[Estimate]) -> list[list[Any]]:
     return [
-        [one.task, one.metric, one.filter, one.value, one.low, one.high, one.stderr, stated_count(one)]
+        [one.task, one.metric, one.filter, one.value, one.low, one.high, one.stderr, reported_count(one)]
         for one in estimates
     ]

@@ -5,10 +5,10 @@ from functools import partial
 from typing import Any
 
 from evalstone.errors import UnknownName, UsageError
-from evalstone.models.arguments import local_arguments, parse_arguments
-from evalstone.models.identity import places_of
+from evalstone.models.checkpoint.arguments import local_arguments, parse_arguments
+from evalstone.models.checkpoint.identity import places_of
 from evalstone.models.model import Model
-from evalstone.models.openai_arguments import KINDS, openai_arguments
+from evalstone.models.server.arguments import KINDS, openai_arguments
 from evalstone.records import JsonValue, ModelIdentity
 from evalstone.registry import Registry, nearest
 
@@ -141,7 +141,7 @@ def local(arguments: Mapping[str, Any]) -> Model:
     values = dict(arguments)
     n_workers = values.pop("workers", None) or 1
     cluster = values.pop("cluster", None)
-    from evalstone.models.local import LocalModel
+    from evalstone.models.local.local_model import LocalModel
 
     if values.get("pretrained") is not None and not isinstance(values["pretrained"], str):
         tokenizer = values.pop("tokenizer", None)
@@ -156,8 +156,8 @@ def vllm(arguments: Mapping[str, Any]) -> Model:
 
     Raises: UsageError.
     """
-    from evalstone.models.vllm import VllmModel
-    from evalstone.models.vllm_arguments import vllm_arguments
+    from evalstone.models.vllm.arguments import vllm_arguments
+    from evalstone.models.vllm.vllm_model import VllmModel
 
     return VllmModel(vllm_arguments(arguments))
 
@@ -167,7 +167,7 @@ def behind_server(kind: str, arguments: Mapping[str, Any]) -> Model:
 
     Raises: UsageError.
     """
-    from evalstone.models.openai_compatible import OpenAIModel
+    from evalstone.models.server.openai_compatible import OpenAIModel
 
     return OpenAIModel(openai_arguments(kind, arguments))
 

@@ -14,17 +14,17 @@ from evalstone.errors import Permanent, UnknownName, UsageError
 from evalstone.models.model import OutputCache
 from evalstone.randomness import generator_for
 from evalstone.records import (
-    Ask,
-    AskKind,
-    GenerateAsk,
+    GenerateQuery,
     JsonValue,
-    LoglikelihoodAsk,
+    LoglikelihoodQuery,
     Message,
     ModelIdentity,
     Output,
     Progress,
+    Query,
+    QueryKind,
     Request,
-    RollingAsk,
+    RollingQuery,
     WorkEstimate,
     content_hash,
 )
@@ -82,7 +82,7 @@ def fake_arguments(given: Mapping[str, Any]) -> FakeArguments:
 class FakeModel:
     """Answers anything, at once, deterministically."""
 
-    answers = frozenset(AskKind)
+    answers = frozenset(QueryKind)
 
     def __init__(self, arguments: FakeArguments | None = None, **options: Any) -> None:
         self.arguments = arguments or FakeArguments(**options)
@@ -119,46 +119,46 @@ class FakeModel:
     ) -> Iterator[Output]:
         """Yield one output per ask and repeat, request by request."""
         started = time.perf_counter()
-        total = sum(_n_outputs(ask) for request in requests for ask in request.asks)
+        total = sum(_n_outputs(query) for request in requests for query in request.queries)
         n_done = n_cached = n_tokens = 0
-        n_all = sum(len(_text_of(request, ask)) for request in requests for ask in request.asks)
+        n_all = sum(len(_text_of(request, query)) for request in requests for query in request.queries)
         for request in requests:
             with under_way():
                 if self.arguments.delay_ms:
                     time.sleep(self.arguments.delay_ms / 1000)
-                for ask in request.asks:
-                    for output in self._outputs(request, ask, cache):
+                for query in request.queries:
+                    for output in self._outputs(request, query, cache):
                         n_done, n_cached = n_done + 1, n_cached + output.from_cache
                         yield output
-                    n_tokens += len(_text_of(request, ask))
+                    n_tokens += len(_text_of(request, query))
             raise_if_requested()
             if observe is not None:
                 seconds = time.perf_counter() - started
                 observe(Progress(n_done, total, n_all, n_all, n_tokens, n_cached, seconds))
 
-    def _outputs(self, request: Request, ask: Ask, cache: OutputCache | None) -> Iterator[Output]:
-        for repeat in range(_n_outputs(ask)):
-            key = self._key(request, ask, repeat)
+    def _outputs(self, request: Request, query: Query, cache: OutputCache | None) -> Iterator[Output]:
+        for repeat in range(_n_outputs(query)):
+            key = self._key(request, query, repeat)
             found = cache.find([key]).get(key) if cache is not None else None
             if found is not None:
                 values = asdict(found)
-                values.update(request_id=request.id, ask_index=ask.index, repeat=repeat, from_cache=True)
+                values.update(request_id=request.id, ask_index=query.index, repeat=repeat, from_cache=True)
                 yield Output(**values)
             else:
                 self.n_asked += 1
-                yield self._compute(request, ask, repeat, key)
+                yield self._compute(request, query, repeat, key)
 
-    def _compute(self, request: Request, ask: Ask, repeat: int, key: str) -> Output:
+    def _compute(self, request: Request, query: Query, repeat: int, key: str) -> Output:
         draw = generator_for("fake", self.arguments.seed, key)
         if draw.random() < self.arguments.fail:
-            message = f"{request.id} ask {ask.index}: the fake model was told to fail (fail={self.arguments.fail})"
-            return Output(request.id, ask.index, repeat, error=message, error_kind=Permanent.__name__)
+            message = f"{request.id} ask {query.index}: the fake model was told to fail (fail={self.arguments.fail})"
+            return Output(request.id, query.index, repeat, error=message, error_kind=Permanent.__name__)
         context = len("".join(request.segments))
-        if isinstance(ask, GenerateAsk):
+        if isinstance(query, GenerateQuery):
             text = request.target if self._knows(request) else " ".join(draw.choice(WORDS, 6))
             return Output(
                 request.id,
-                ask.index,
+                query.index,
                 repeat,
                 text=text,
                 finish_reason="stop",
@@ -166,26 +166,26 @@ class FakeModel:
                 n_tokens=len(text),
                 cache_key=key,
             )
-        text = ask.text if isinstance(ask, RollingAsk) else ask.continuation
-        nats = self._nats(request, ask, text, float(draw.random()))
+        text = query.text if isinstance(query, RollingQuery) else query.continuation
+        nats = self._nats(request, query, text, float(draw.random()))
         return Output(
             request_id=request.id,
-            ask_index=ask.index,
+            ask_index=query.index,
             repeat=repeat,
             total_nats=nats,
-            is_greedy=nats > -1.0 if isinstance(ask, LoglikelihoodAsk) else None,
+            is_greedy=nats > -1.0 if isinstance(query, LoglikelihoodQuery) else None,
             n_context_tokens=context,
             n_tokens=len(text),
             cache_key=key,
         )
 
-    def _nats(self, request: Request, ask: Ask, text: str, number: float) -> float:
+    def _nats(self, request: Request, query: Query, text: str, number: float) -> float:
         mode = self.arguments.mode
         if mode == "constant":
             return -1.0
-        if mode == "uniform" or isinstance(ask, RollingAsk):
+        if mode == "uniform" or isinstance(query, RollingQuery):
             return -NATS_PER_CHARACTER * len(text)
-        if mode == "gold" and self._knows(request) and _is_gold(request, ask, text):
+        if mode == "gold" and self._knows(request) and _is_gold(request, query, text):
             return -0.01 * number
         return -1.0 - 9.0 * number
 
@@ -195,12 +195,12 @@ class FakeModel:
         draw = generator_for("fake knows", self.arguments.seed, request.task, request.sample_sha256)
         return bool(draw.random() < self.arguments.accuracy)
 
-    def _key(self, request: Request, ask: Ask, repeat: int) -> str:
-        content: dict[str, JsonValue] = {"text": _text_of(request, ask), "kind": ask.kind, "repeat": repeat}
+    def _key(self, request: Request, query: Query, repeat: int) -> str:
+        content: dict[str, JsonValue] = {"text": _text_of(request, query), "kind": query.kind, "repeat": repeat}
         if self.arguments.mode == "gold":
-            content["target"] = [request.target, request.sample_sha256, ask.index]
-        if isinstance(ask, GenerateAsk):
-            content["settings"] = asdict(ask.settings)
+            content["target"] = [request.target, request.sample_sha256, query.index]
+        if isinstance(query, GenerateQuery):
+            content["settings"] = asdict(query.settings)
         return "fake:" + content_hash([self.identity.content_hash, content])
 
     def stream(self, request: Request) -> Iterator[str]:
@@ -208,18 +208,20 @@ class FakeModel:
 
         Raises: UsageError if the request has none.
         """
-        for ask in request.asks:
-            if isinstance(ask, GenerateAsk):
-                output = self._compute(request, ask, 0, self._key(request, ask, 0))
+        for query in request.queries:
+            if isinstance(query, GenerateQuery):
+                output = self._compute(request, query, 0, self._key(request, query, 0))
                 yield from (f"{word} " for word in (output.text or "").split())
                 return
         raise UsageError(f"{request.id} asks for no text")
 
     def estimate(self, requests: Sequence[Request]) -> WorkEstimate:
         """Return the work; a character counts as a token."""
-        n_asks = sum(_n_outputs(ask) for request in requests for ask in request.asks)
-        n_tokens = sum(len(_text_of(request, ask)) for request in requests for ask in request.asks)
-        return WorkEstimate(len(requests), n_asks, n_tokens, n_tokens, 0, len(requests) * self.arguments.delay_ms / 1e3)
+        n_queries = sum(_n_outputs(query) for request in requests for query in request.queries)
+        n_tokens = sum(len(_text_of(request, query)) for request in requests for query in request.queries)
+        return WorkEstimate(
+            len(requests), n_queries, n_tokens, n_tokens, 0, len(requests) * self.arguments.delay_ms / 1e3
+        )
 
     def split_tokens(self, context: str, continuation: str) -> tuple[list[str], int] | None:
         """Return the characters: they are the fake's tokens."""
@@ -233,19 +235,19 @@ class FakeModel:
         """Hold nothing, free nothing."""
 
 
-def _n_outputs(ask: Ask) -> int:
-    return ask.settings.repeats if isinstance(ask, GenerateAsk) else 1
+def _n_outputs(query: Query) -> int:
+    return query.settings.repeats if isinstance(query, GenerateQuery) else 1
 
 
-def _text_of(request: Request, ask: Ask) -> str:
+def _text_of(request: Request, query: Query) -> str:
     """Return all that the answer rests on."""
-    if isinstance(ask, RollingAsk):
-        return ask.text
-    if isinstance(ask, GenerateAsk):
+    if isinstance(query, RollingQuery):
+        return query.text
+    if isinstance(query, GenerateQuery):
         return "".join(request.segments)
-    return "".join(ask.segments if ask.segments is not None else request.segments) + ask.continuation
+    return "".join(query.segments if query.segments is not None else request.segments) + query.continuation
 
 
-def _is_gold(request: Request, ask: Ask, text: str) -> bool:
+def _is_gold(request: Request, query: Query, text: str) -> bool:
     target = request.target.strip()
-    return target in (text.strip(), str(ask.index))
+    return target in (text.strip(), str(query.index))

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from evalstone.records import (
-    AskKind,
     JsonValue,
     Message,
     ModelIdentity,
     Output,
     Progress,
+    QueryKind,
     Request,
     WorkEstimate,
 )
@@ -37,7 +37,7 @@ class Model(Protocol):
         ...
 
     @property
-    def answers(self) -> frozenset[AskKind]:
+    def answers(self) -> frozenset[QueryKind]:
         """The kinds of ask this model can answer."""
         ...
 

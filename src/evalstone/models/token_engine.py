@@ -17,7 +17,7 @@ from evalstone.engine.generation import (
 )
 from evalstone.engine.options import EngineInfo
 from evalstone.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport
-from evalstone.models.stops import StopTexts
+from evalstone.models.text.stops import StopTexts
 
 __all__ = ["FollowText", "ScoreQueue", "SequentialQueue", "SpanResult", "TextResult", "TokenEngine", "WindowObserver"]
 

@@ -16,14 +16,14 @@ def short_hash(text: str) -> str:
     return text.rpartition(":")[2][:8]
 
 
-def stated_count(cell: Estimate) -> int | None:
+def reported_count(cell: Estimate) -> int | None:
     """Return how many samples count; None where a number was imported from files that do not say."""
     return cell.n if cell.n or cell.value is None else None
 
 
 def shown_count(cells: Iterable[Estimate]) -> str:
     """Return how many samples count, `800–1,319` where cells differ; `–` where a number was imported without."""
-    counts = sorted({stated_count(cell) for cell in cells}, key=lambda n: n or 0)
+    counts = sorted({reported_count(cell) for cell in cells}, key=lambda n: n or 0)
     shown = [NOTHING if n is None else f"{n:,}" for n in counts]
     known = [text for text in shown if text != NOTHING]
     return "–".join(dict.fromkeys([known[0], known[-1]])) if known else "".join(shown)

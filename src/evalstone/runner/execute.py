@@ -11,7 +11,7 @@ from typing import Protocol
 
 from evalstone.models.model import Model
 from evalstone.records import (
-    GenerateAsk,
+    GenerateQuery,
     JsonValue,
     Output,
     Progress,
@@ -205,8 +205,8 @@ class _Scorer:
         partly: dict[str, set[int]] = {}
         for request in pending:
             self.missing[request.id] = _n_outputs([request])
-            if len(request.asks) < len(self.requests[request.id].asks):
-                partly[request.id] = {ask.index for ask in request.asks}
+            if len(request.queries) < len(self.requests[request.id].queries):
+                partly[request.id] = {query.index for query in request.queries}
         stored = self.store.outputs_of(self.run_id, list(partly)) if partly else {}
         for request_id, outputs in stored.items():
             self.outputs[request_id] = [each for each in outputs if each.ask_index not in partly[request_id]]
@@ -274,13 +274,13 @@ def score_request(task: Scoring, request: Request, sample: Sample, outputs: Sequ
     )
 
 
-def _repeats(ask: object) -> int:
-    return ask.settings.repeats if isinstance(ask, GenerateAsk) else 1
+def _repeats(query: object) -> int:
+    return query.settings.repeats if isinstance(query, GenerateQuery) else 1
 
 
 def _n_outputs(requests: Sequence[Request]) -> int:
     """Return how many outputs answer these requests."""
-    return sum(_repeats(ask) for request in requests for ask in request.asks)
+    return sum(_repeats(query) for request in requests for query in request.queries)
 
 
 def _unobserved(progress: RunProgress) -> None:

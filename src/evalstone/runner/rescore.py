@@ -145,4 +145,4 @@ class _Rescoring:
 
 
 def _is_complete(record: SampleRecord) -> bool:
-    return len(record.outputs) == sum(n_repeats(ask) for ask in record.request.asks)
+    return len(record.outputs) == sum(n_repeats(query) for query in record.request.queries)

@@ -11,12 +11,12 @@ from evalstone.statistics.distributions import two_sided_z
 from evalstone.statistics.estimate import IntervalEstimate
 from evalstone.statistics.intervals import check_confidence, wilson
 
-__all__ = ["estimate_stated"]
+__all__ = ["estimate_reported"]
 
 SMALLEST_ERROR = 1e-9  # of a proportion; one below it is rounding, and would stand for more than 10^17 samples
 
 
-def estimate_stated(
+def estimate_reported(
     value: float, stderr: float | None, n: int, *, is_proportion: bool, confidence: float = 0.95
 ) -> IntervalEstimate:
     """Return a stated value with the interval that its standard error and number of samples allow.

@@ -103,9 +103,9 @@ def unanswered(database: Database, run_id: str, given: Sequence[Request]) -> lis
                 partly[row.id] = (position, request)
         answered = _answered_repeats(connection, list(partly))
     for number, (position, request) in partly.items():
-        asks = tuple(ask for ask in request.asks if answered.get((number, ask.index), 0) < n_repeats(ask))
-        left[position] = replace(request, asks=asks)
-    return [request for _, request in sorted(left.items()) if request.asks]
+        queries = tuple(query for query in request.queries if answered.get((number, query.index), 0) < n_repeats(query))
+        left[position] = replace(request, queries=queries)
+    return [request for _, request in sorted(left.items()) if request.queries]
 
 
 def _look_up(
@@ -155,14 +155,14 @@ def _new_and_changed(
 
 def _is_part_of(connection: Connection, request: Request, row: Any) -> bool:
     """Return whether a request is the stored one with some asks left out, as `unanswered` returns it."""
-    if not request.asks:  # `unanswered` leaves such requests out
+    if not request.queries:  # `unanswered` leaves such requests out
         return False
     try:
         whole = restore(request.task, row, load_texts(connection, text_ids(row.pieces, row.form)))
     except HashMismatch:
         return False  # it cannot be read, so it is replaced
-    indices = {ask.index for ask in request.asks}
-    return replace(whole, asks=tuple(ask for ask in whole.asks if ask.index in indices)) == request
+    indices = {query.index for query in request.queries}
+    return replace(whole, queries=tuple(query for query in whole.queries if query.index in indices)) == request
 
 
 def text_ids(pieces: str, form: int) -> list[int]:

@@ -102,7 +102,7 @@ class Database:
         return True
 
     @classmethod
-    def may_be_written(cls, url: str) -> bool:
+    def may_be_generated(cls, url: str) -> bool:
         """Return whether file and folder of a store may be written; of a server, it says so itself."""
         parsed = _parsed(url)
         path = Path(parsed.database or "")

@@ -18,6 +18,7 @@ from evalstone.store.connection import Database
 from evalstone.store.leases import Leases
 from evalstone.store.rows import (
     AttemptRow,
+    GeneratedRow,
     OpenRun,
     Problem,
     RemovedCounts,
@@ -26,7 +27,6 @@ from evalstone.store.rows import (
     SampleRecord,
     ScoreRow,
     StoredProgress,
-    WrittenRow,
 )
 from evalstone.store.write import Writer
 
@@ -64,7 +64,7 @@ class Store:
 
         Raises: as `open`.
         """
-        return cls.open(url, read_only=not Database.may_be_written(settings.store_place(url)))
+        return cls.open(url, read_only=not Database.may_be_generated(settings.store_place(url)))
 
     @property
     def url(self) -> str:
@@ -314,7 +314,7 @@ class Store:
         self._writer.flush()
         return results.samples_not_right(self._database, run_id, task, by)
 
-    def written(self, run_id: str) -> list[WrittenRow]:
+    def written(self, run_id: str) -> list[GeneratedRow]:
         """Return how the written answers of a run ended, counted by task, turn and finish reason."""
         self._writer.flush()
         return written.written(self._database, run_id)

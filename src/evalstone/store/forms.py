@@ -13,14 +13,14 @@ from typing import Any
 
 from evalstone.errors import HashMismatch
 from evalstone.records import (
-    Ask,
-    GenerateAsk,
+    GenerateQuery,
     GenerationSettings,
     ImagePart,
-    LoglikelihoodAsk,
+    LoglikelihoodQuery,
     Message,
+    Query,
     Request,
-    RollingAsk,
+    RollingQuery,
     TextPart,
 )
 from evalstone.store.packing import text_bytes, to_json
@@ -53,9 +53,9 @@ class Digests:
         return digest
 
 
-def n_repeats(ask: Ask) -> int:
+def n_repeats(query: Query) -> int:
     """Return how many outputs an ask has."""
-    return ask.settings.repeats if isinstance(ask, GenerateAsk) else 1
+    return query.settings.repeats if isinstance(query, GenerateQuery) else 1
 
 
 def take_apart(request: Request) -> TakenApart:
@@ -67,14 +67,14 @@ def take_apart(request: Request) -> TakenApart:
 
     form: dict[str, Any] = {
         "segments": [number(segment) for segment in request.segments],
-        "asks": [_ask_form(ask, number) for ask in request.asks],
+        "asks": [_query_content(query, number) for query in request.queries],
         "target": request.target,
         "n_shots": request.n_shots,
         "n_leaked_shots": request.n_leaked_shots,
     }
     if request.messages:
         form["messages"] = [_message_form(message, number) for message in request.messages]
-    count = sum(n_repeats(ask) for ask in request.asks)
+    count = sum(n_repeats(query) for query in request.queries)
     return TakenApart(request, tuple(pieces), to_json(form), count)
 
 
@@ -105,7 +105,7 @@ def put_together(place: tuple[str, int, int], sample_sha256: str, form: str, pie
             sample_index=place[1],
             sample_sha256=sample_sha256,
             segments=tuple(pieces[i] for i in content["segments"]),
-            asks=tuple(_ask(ask, pieces) for ask in content["asks"]),
+            queries=tuple(_query(query, pieces) for query in content["asks"]),
             messages=tuple(_message(message, pieces) for message in content.get("messages", ())),
             turn=place[2],
             target=content["target"],
@@ -119,27 +119,29 @@ def put_together(place: tuple[str, int, int], sample_sha256: str, form: str, pie
         ) from error
 
 
-def _ask_form(ask: Ask, number: Any) -> dict[str, Any]:
-    if isinstance(ask, LoglikelihoodAsk):
-        form: dict[str, Any] = {"index": ask.index, "continuation": ask.continuation}
-        if ask.segments is not None:
-            form["segments"] = [number(segment) for segment in ask.segments]
-        if ask.role != "choice":
-            form["role"] = ask.role
+def _query_content(query: Query, number: Any) -> dict[str, Any]:
+    if isinstance(query, LoglikelihoodQuery):
+        form: dict[str, Any] = {"index": query.index, "continuation": query.continuation}
+        if query.segments is not None:
+            form["segments"] = [number(segment) for segment in query.segments]
+        if query.role != "choice":
+            form["role"] = query.role
         return form
-    if isinstance(ask, RollingAsk):
-        return {"index": ask.index, "rolling": number(ask.text)}
-    changed = {name: value for name in _SETTINGS if (value := getattr(ask.settings, name)) != getattr(_DEFAULTS, name)}
-    return {"index": ask.index, "generate": changed}
+    if isinstance(query, RollingQuery):
+        return {"index": query.index, "rolling": number(query.text)}
+    changed = {
+        name: value for name in _SETTINGS if (value := getattr(query.settings, name)) != getattr(_DEFAULTS, name)
+    }
+    return {"index": query.index, "generate": changed}
 
 
-def _ask(form: Mapping[str, Any], pieces: Sequence[str]) -> Ask:
+def _query(form: Mapping[str, Any], pieces: Sequence[str]) -> Query:
     if "generate" in form:
-        return GenerateAsk(form["index"], generation_settings(form["generate"]))
+        return GenerateQuery(form["index"], generation_settings(form["generate"]))
     if "rolling" in form:
-        return RollingAsk(form["index"], pieces[form["rolling"]])
+        return RollingQuery(form["index"], pieces[form["rolling"]])
     own = form.get("segments")
-    return LoglikelihoodAsk(
+    return LoglikelihoodQuery(
         index=form["index"],
         continuation=form["continuation"],
         segments=None if own is None else tuple(pieces[i] for i in own),

@@ -103,7 +103,7 @@ class ScoreRow(NamedTuple):
     detail: JsonValue
 
 
-class WrittenRow(NamedTuple):
+class GeneratedRow(NamedTuple):
     """How many written answers of a task and turn ended in one way. Units: n_tokens of all of them together."""
 
     task: str

@@ -238,7 +238,7 @@ class _Search:
         if derived != row.content_hash:
             raise HashMismatch(f"its content has the hash {derived.hex()}, stored is {row.content_hash.hex()}")
         request = put_together(place, "", forms[form], [""] * len(pieces))
-        expected = sum(n_repeats(ask) for ask in request.asks)
+        expected = sum(n_repeats(query) for query in request.queries)
         if expected != row.n_outputs:
             raise HashMismatch(f"its asks have {expected} outputs, stored is {row.n_outputs}")
 

@@ -4,7 +4,7 @@ from sqlalchemy import case, func, select
 
 from evalstone.store.connection import Database
 from evalstone.store.packing import unpack_optional
-from evalstone.store.rows import WrittenRow
+from evalstone.store.rows import GeneratedRow
 from evalstone.store.runs import run_number
 from evalstone.store.schema import outputs, requests, run_tasks
 
@@ -16,7 +16,7 @@ _is_written = outputs.c.text.isnot(None) | outputs.c.error.isnot(None)  # spares
 _n_tokens = func.coalesce(func.sum(case((outputs.c.text.isnot(None), outputs.c.n_tokens), else_=0)), 0)
 
 
-def written(database: Database, run_id: str) -> list[WrittenRow]:
+def written(database: Database, run_id: str) -> list[GeneratedRow]:
     """Return one row for each task, turn and finish reason, tasks in the plan's order; of tasks that write."""
     with database.reading() as connection:
         number = run_number(connection, run_id)
@@ -28,7 +28,7 @@ def written(database: Database, run_id: str) -> list[WrittenRow]:
             .group_by(run_tasks.c.position, run_tasks.c.name, requests.c.turn, outputs.c.finish_reason)
             .order_by(run_tasks.c.position, requests.c.turn, outputs.c.finish_reason)
         ).all()
-    rows = [WrittenRow(row[0], row[1], row[2], row[3], row[4], int(row[5])) for row in found]
+    rows = [GeneratedRow(row[0], row[1], row[2], row[3], row[4], int(row[5])) for row in found]
     writing = {row.task for row in rows if row.n_texts}
     return [row for row in rows if row.task in writing]
 

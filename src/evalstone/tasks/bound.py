@@ -22,13 +22,13 @@ from evalstone.prompts.presets import PromptPreset
 from evalstone.prompts.prompter import ChatOptions, Layout, Prompt, Prompter, Render
 from evalstone.prompts.prompting import instructed, put_layout
 from evalstone.records import (
-    Ask,
-    GenerateAsk,
+    GenerateQuery,
     JsonValue,
-    LoglikelihoodAsk,
+    LoglikelihoodQuery,
     Output,
+    Query,
     Request,
-    RollingAsk,
+    RollingQuery,
     Sample,
     Score,
     TaskPlan,
@@ -231,18 +231,18 @@ class BoundTask:
         target = self._layout.target(row)
         segments: tuple[str, ...] = ()
         if task.output_type == "loglikelihood_rolling":
-            asks: tuple[Ask, ...] = (RollingAsk(0, _as_text(target)),)
+            queries: tuple[Query, ...] = (RollingQuery(0, _as_text(target)),)
             contexts = [Prompt(())]
         else:
             contexts = self._prompter.contexts(row, shots, self._pool, render)
             segments = contexts[0].segments if not self._prompter.multiple_input else ()
-            asks = self._asks(row, target, contexts)
+            queries = self._queries(row, target, contexts)
         return Request(
             task=task.name,
             sample_index=sample.index,
             sample_sha256=sample.sha256,
             segments=segments,
-            asks=asks,
+            queries=queries,
             messages=contexts[0].messages,
             target=reference_of(self._layout, target, 0),
             n_shots=len(shots),
@@ -262,12 +262,12 @@ class BoundTask:
         """Return what puts a conversation into text: the run's preset, else what the model offers."""
         return render if self.options.preset is None else self.options.preset.render
 
-    def _asks(self, row: Mapping[str, Any], target: Any, contexts: Sequence[Prompt]) -> tuple[Ask, ...]:
+    def _queries(self, row: Mapping[str, Any], target: Any, contexts: Sequence[Prompt]) -> tuple[Query, ...]:
         if self._settings is not None:
             also = self.task.also_loglikelihood
-            return (GenerateAsk(0, self._settings.of(row)), *([LoglikelihoodAsk(1, also)] if also else []))
+            return (GenerateQuery(0, self._settings.of(row)), *([LoglikelihoodQuery(1, also)] if also else []))
         if self.task.output_type == "loglikelihood":
-            return (LoglikelihoodAsk(0, _as_text(target)),)
+            return (LoglikelihoodQuery(0, _as_text(target)),)
         if self._layout.choices is None:
             raise MalformedSample("output_type is multiple_choice, and there is no doc_to_choice")
         choices = self._layout.choices(row)
@@ -275,16 +275,18 @@ class BoundTask:
             raise MalformedSample(f"doc_to_choice gives {choices!r}; expected at least one choice")
         delimiter = self._delimiter
         if self._prompter.multiple_input:
-            asks = [LoglikelihoodAsk(i, f"{delimiter}{target}", context.segments) for i, context in enumerate(contexts)]
+            queries = [
+                LoglikelihoodQuery(i, f"{delimiter}{target}", context.segments) for i, context in enumerate(contexts)
+            ]
         else:
-            asks = [LoglikelihoodAsk(i, f"{delimiter}{choice}") for i, choice in enumerate(choices)]
+            queries = [LoglikelihoodQuery(i, f"{delimiter}{choice}") for i, choice in enumerate(choices)]
         if any(metric.name == "acc_mutual_info" for metric in self.metrics):
-            start = len(asks)
-            asks += [
-                LoglikelihoodAsk(start + i, f"{delimiter}{choice}", ("",), "unconditional")
+            start = len(queries)
+            queries += [
+                LoglikelihoodQuery(start + i, f"{delimiter}{choice}", ("",), "unconditional")
                 for i, choice in enumerate(choices)
             ]
-        return tuple(asks)
+        return tuple(queries)
 
     @cached_property
     def _delimiter(self) -> str:

@@ -12,12 +12,12 @@ from typing import Any
 
 from evalstone.errors import DataError, EvalstoneError
 from evalstone.records import (
-    AskKind,
-    GenerateAsk,
-    LoglikelihoodAsk,
+    GenerateQuery,
+    LoglikelihoodQuery,
     Output,
+    QueryKind,
     Request,
-    RollingAsk,
+    RollingQuery,
     Sample,
     Score,
 )
@@ -190,19 +190,19 @@ def count_hidden_shots(bound: BoundTask, request: Request, card: Mapping[str, An
 def made_up_outputs(request: Request) -> tuple[Output, ...]:
     """Return answers that no model gave: one nat per four characters, the first choice a little likelier."""
     outputs = []
-    for ask in request.asks:
-        if isinstance(ask, GenerateAsk):
+    for query in request.queries:
+        if isinstance(query, GenerateQuery):
             text = request.target.strip("[]'\"")
             outputs += [
-                Output(request.id, ask.index, repeat, text=text, finish_reason="stop")
-                for repeat in range(ask.settings.repeats)
+                Output(request.id, query.index, repeat, text=text, finish_reason="stop")
+                for repeat in range(query.settings.repeats)
             ]
         else:
-            text = ask.text if isinstance(ask, RollingAsk) else ask.continuation
-            nats = -len(text) / 4.0 - 0.5 * ask.index
-            greedy = ask.index == 0 if isinstance(ask, LoglikelihoodAsk) else None
+            text = query.text if isinstance(query, RollingQuery) else query.continuation
+            nats = -len(text) / 4.0 - 0.5 * query.index
+            greedy = query.index == 0 if isinstance(query, LoglikelihoodQuery) else None
             n_tokens = max(1, len(text) // 4)
-            outputs.append(Output(request.id, ask.index, total_nats=nats, is_greedy=greedy, n_tokens=n_tokens))
+            outputs.append(Output(request.id, query.index, total_nats=nats, is_greedy=greedy, n_tokens=n_tokens))
     return tuple(outputs)
 
 
@@ -227,7 +227,7 @@ def _metric_texts(task: Task) -> Sequence[MetricText]:
             formula = f"as the task's function {task.process_results.path} computes it"
         elif metric.function is not None:
             formula = f"as the task's function {metric.function.path} computes it"
-        elif metric.name == "acc" and task.output_type == AskKind.LOGLIKELIHOOD.value:
+        elif metric.name == "acc" and task.output_type == QueryKind.LOGLIKELIHOOD.value:
             formula = _ACC_OF_ONE
         how = metric.aggregation if isinstance(metric.aggregation, str) else f"!function {metric.aggregation.path}"
         texts.append(MetricText(metric.name, formula, how, metric.higher_is_better, metric.kwargs))

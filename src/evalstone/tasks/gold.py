@@ -1,18 +1,18 @@
 """Which choices of a sample are right, asked of the task's own scoring: the one place that always knows."""
 
-from evalstone.records import LoglikelihoodAsk, Output, Request, Sample
+from evalstone.records import LoglikelihoodQuery, Output, Request, Sample
 from evalstone.tasks.bound import BoundTask
 
-__all__ = ["choice_asks", "gold_choices"]
+__all__ = ["choice_queries", "gold_choices"]
 
 _DECIDING = ("acc_ties", "acc", "acc_norm")
 _UNLIKELY = -1000.0
 
 
-def choice_asks(request: Request) -> list[LoglikelihoodAsk]:
+def choice_queries(request: Request) -> list[LoglikelihoodQuery]:
     """Return the asks that are the sample's choices, in order; none where the task offers no choices."""
-    asks = [ask for ask in request.asks if isinstance(ask, LoglikelihoodAsk) and ask.role == "choice"]
-    return asks if len(asks) > 1 else []
+    queries = [query for query in request.queries if isinstance(query, LoglikelihoodQuery) and query.role == "choice"]
+    return queries if len(queries) > 1 else []
 
 
 def gold_choices(bound: BoundTask, request: Request, sample: Sample) -> frozenset[int]:
@@ -21,14 +21,16 @@ def gold_choices(bound: BoundTask, request: Request, sample: Sample) -> frozense
     Each choice is scored as if the model found it certain: those that earn credit are right.
     """
     return frozenset(
-        position for position, ask in enumerate(choice_asks(request)) if _credit(bound, request, sample, ask.index) > 0
+        position
+        for position, query in enumerate(choice_queries(request))
+        if _credit(bound, request, sample, query.index) > 0
     )
 
 
 def _credit(bound: BoundTask, request: Request, sample: Sample, certain: int) -> float:
     outputs = [
-        Output(request.id, ask.index, total_nats=0.0 if ask.index == certain else _UNLIKELY, is_greedy=False)
-        for ask in request.asks
+        Output(request.id, query.index, total_nats=0.0 if query.index == certain else _UNLIKELY, is_greedy=False)
+        for query in request.queries
     ]
     scores = {score.metric: score.value for score in bound.score(request, sample, outputs)}
     return next((value or 0.0 for name in _DECIDING if (value := scores.get(name)) is not None), 0.0)

@@ -15,13 +15,13 @@ from evalstone.errors import DataError, EvalstoneError, MissingExtra, PlanError
 from evalstone.prompts.few_shot import DrawRules, Shots
 from evalstone.prompts.prompter import Render
 from evalstone.records import (
-    Ask,
-    GenerateAsk,
-    LoglikelihoodAsk,
+    GenerateQuery,
+    LoglikelihoodQuery,
     Message,
     Output,
+    Query,
     Request,
-    RollingAsk,
+    RollingQuery,
     Sample,
     Score,
     ScoreStatus,
@@ -32,7 +32,7 @@ from evalstone.records import (
 from evalstone.tasks.bound import BindOptions, BoundTask, asked_indices, n_shots_of
 from evalstone.tasks.functions import load_function, published_seeds
 from evalstone.tasks.generation import settings_of
-from evalstone.tasks.sample_scores import as_value, by_ask
+from evalstone.tasks.sample_scores import as_value, by_query
 from evalstone.tasks.task import MetricSpec, Task
 
 
@@ -71,7 +71,8 @@ class BoundPythonTask(BoundTask):
             num_fewshot=self.n_shots,
             n_samples=len(self._indices),
             sample_indices=self.options.sample_indices,
-            generation=[asdict(ask.settings) for ask in self._asks_of_first if isinstance(ask, GenerateAsk)] or None,
+            generation=[asdict(query.settings) for query in self._queries_of_first if isinstance(query, GenerateQuery)]
+            or None,
         )
 
     @property
@@ -87,8 +88,8 @@ class BoundPythonTask(BoundTask):
         )
 
     @cached_property
-    def _asks_of_first(self) -> tuple[Ask, ...]:
-        return self.request(self._samples[0], _plain_render).asks
+    def _queries_of_first(self) -> tuple[Query, ...]:
+        return self.request(self._samples[0], _plain_render).queries
 
     @cached_property
     def _contexts(self) -> dict[int, Any]:
@@ -130,7 +131,7 @@ class BoundPythonTask(BoundTask):
             sample_index=sample.index,
             sample_sha256=sample.sha256,
             segments=(context,) if isinstance(context, str) else (),
-            asks=tuple(self._ask(i, instance, context) for i, instance in enumerate(instances)),
+            queries=tuple(self._query(i, instance, context) for i, instance in enumerate(instances)),
             target=str(self._theirs.doc_to_target(doc)),
             n_shots=self.n_shots,
         )
@@ -156,16 +157,16 @@ class BoundPythonTask(BoundTask):
             gen_prefix=self._theirs.doc_to_prefix(doc),
         )
 
-    def _ask(self, index: int, instance: Any, context: Any) -> Ask:
+    def _query(self, index: int, instance: Any, context: Any) -> Query:
         arguments = instance.arguments
         segments = None if arguments[0] == context else (arguments[0],)
         match instance.request_type:
             case "loglikelihood":
-                return LoglikelihoodAsk(index, arguments[1], segments)
+                return LoglikelihoodQuery(index, arguments[1], segments)
             case "loglikelihood_rolling":
-                return RollingAsk(index, arguments[0])
+                return RollingQuery(index, arguments[0])
             case "generate_until" if segments is None:
-                return GenerateAsk(index, settings_of(self.task.name, {**arguments[1], **self.options.gen_kwargs}))
+                return GenerateQuery(index, settings_of(self.task.name, {**arguments[1], **self.options.gen_kwargs}))
         raise PlanError(f"task {self.task.name} asks for {instance.request_type}, which is not supported")
 
     def gold_is_absent(self, sample: Sample) -> bool:  # noqa: ARG002 - the class knows its golds, we do not
@@ -175,13 +176,13 @@ class BoundPythonTask(BoundTask):
     def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
         """Return the scores that the class gives."""
         failure = next((output.error for output in outputs if output.error), None)
-        answers = by_ask(request, outputs)
-        if failure is None and any(not answers[ask.index] for ask in request.asks):
+        answers = by_query(request, outputs)
+        if failure is None and any(not answers[query.index] for query in request.queries):
             failure = "no answer came"
         if failure is not None:
             status = ScoreStatus.FAILED
             return tuple(Score(request.id, m.name, None, status=status, detail=failure) for m in self.metrics)
-        results = [answers[ask.index][0] for ask in request.asks]
+        results = [answers[query.index][0] for query in request.queries]
         values = self._theirs.process_results(self._docs[sample.index], results)
         scored = {str(name): as_value(value) for name, value in values.items()}
         return tuple(Score(request.id, n, v.value, parts=v.parts, detail=v.detail) for n, v in scored.items())

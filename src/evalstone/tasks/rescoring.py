@@ -10,7 +10,7 @@ from typing import Any
 
 from evalstone.errors import DataError, PlanError, UnknownName, UsageError
 from evalstone.limits.yaml_documents import load_yaml
-from evalstone.records import LoglikelihoodAsk, Output, Request, Sample, Score
+from evalstone.records import LoglikelihoodQuery, Output, Request, Sample, Score
 from evalstone.registry import nearest
 from evalstone.tasks.bound import layout_of
 from evalstone.tasks.prompting import with_spec
@@ -102,7 +102,7 @@ def refuse_inapplicable(task: Task, request: Request) -> None:
     where = f"task {task.name}"
     if task.python_class is not None:
         raise PlanError(f"{where} is a Python class that scores in its own way; run it again instead")
-    kind = request.asks[0].kind  # a weighed continuation may stand beside a written answer, which comes first
+    kind = request.queries[0].kind  # a weighed continuation may stand beside a written answer, which comes first
     if kind != KIND_OF_OUTPUT_TYPE[task.output_type]:
         raise PlanError(
             f"{where}: its file says output_type {task.output_type}, and the stored answers are of the kind {kind}; "
@@ -116,7 +116,7 @@ def refuse_inapplicable(task: Task, request: Request) -> None:
         names = ", ".join(metric.name for metric in task.metrics if metric.function is None)
         raise PlanError(f"{where}: {names} compares texts; its answers are programs, which are run with their tests")
     if any(metric.name == "acc_mutual_info" for metric in task.metrics) and not any(
-        isinstance(ask, LoglikelihoodAsk) and ask.role == "unconditional" for ask in request.asks
+        isinstance(query, LoglikelihoodQuery) and query.role == "unconditional" for query in request.queries
     ):
         raise PlanError(
             f"{where}: acc_mutual_info needs each choice's log-likelihood after an empty context, and that was not "

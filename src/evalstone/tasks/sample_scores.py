@@ -6,7 +6,7 @@ from typing import Any
 from evalstone.errors import EvalstoneError, MalformedSample, ModelError
 from evalstone.limits.regexes import RegexTooSlow
 from evalstone.prompts.prompter import Layout
-from evalstone.records import LoglikelihoodAsk, Output, Request, Sample, Score, ScoreStatus
+from evalstone.records import LoglikelihoodQuery, Output, Request, Sample, Score, ScoreStatus
 from evalstone.scoring import generation
 from evalstone.scoring.choices import gold_is_absent, score_choices
 from evalstone.scoring.filters import Pipeline, build_pipeline
@@ -50,9 +50,9 @@ class SampleScorer:
 
     def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
         """Return one score per filter and metric; every one failed if any ask has no answer."""
-        answers = by_ask(request, outputs)
+        answers = by_query(request, outputs)
         failure = next((output.error for output in outputs if output.error), None)
-        if failure is None and any(not answers[ask.index] for ask in request.asks):
+        if failure is None and any(not answers[query.index] for query in request.queries):
             failure = "no answer came"
         if failure is not None:
             return self._failed(request, failure)
@@ -91,10 +91,10 @@ class SampleScorer:
     ) -> list[Score]:
         writes = self.task.output_type == "generate_until"
         results = [
-            answers[ask.index][0]  # filters are for what was written, not for what is weighed beside it
-            if writes and isinstance(ask, LoglikelihoodAsk)
-            else pipeline.apply_one(answers[ask.index], sample.row)
-            for ask in request.asks
+            answers[query.index][0]  # filters are for what was written, not for what is weighed beside it
+            if writes and isinstance(query, LoglikelihoodQuery)
+            else pipeline.apply_one(answers[query.index], sample.row)
+            for query in request.queries
         ]
         _, functions, process = self._load()
         status = ScoreStatus.SCORED
@@ -153,9 +153,9 @@ class SampleScorer:
         metrics: Sequence[str],
         lengths: Mapping[int, int],
     ) -> dict[str, ScoreValue]:
-        asks = [ask for ask in request.asks if isinstance(ask, LoglikelihoodAsk)]
-        conditional = [result for ask, result in zip(asks, results, strict=True) if ask.role == "choice"]
-        free = [result[0] for ask, result in zip(asks, results, strict=True) if ask.role == "unconditional"]
+        queries = [query for query in request.queries if isinstance(query, LoglikelihoodQuery)]
+        conditional = [result for query, result in zip(queries, results, strict=True) if query.role == "choice"]
+        free = [result[0] for query, result in zip(queries, results, strict=True) if query.role == "unconditional"]
         choices, gold = self._choices_and_gold(sample)
         return score_choices(
             [nats for nats, _ in conditional],
@@ -164,7 +164,7 @@ class SampleScorer:
             choices,
             gold,
             metrics,
-            [lengths[ask.index] for ask in asks if ask.role == "choice"],
+            [lengths[query.index] for query in queries if query.role == "choice"],
         )
 
     def _choices_and_gold(self, sample: Sample) -> tuple[list[str], Any]:
@@ -201,14 +201,14 @@ def _known(metrics: Sequence[str], known: Sequence[str]) -> list[str]:
     return [metric for metric in metrics if metric in known]
 
 
-def by_ask(request: Request, outputs: Sequence[Output]) -> dict[int, list[Any]]:
+def by_query(request: Request, outputs: Sequence[Output]) -> dict[int, list[Any]]:
     """Return ask index -> raw results by repeat: (nats, greedy), nats, or text, as lm-eval's `resps`."""
-    answers: dict[int, list[Any]] = {ask.index: [] for ask in request.asks}
-    kinds = {ask.index: ask for ask in request.asks}
+    answers: dict[int, list[Any]] = {query.index: [] for query in request.queries}
+    kinds = {query.index: query for query in request.queries}
     for output in sorted(outputs, key=lambda output: (output.ask_index, output.repeat)):
         if output.ask_index not in kinds or output.error:
             continue
-        if isinstance(kinds[output.ask_index], LoglikelihoodAsk):
+        if isinstance(kinds[output.ask_index], LoglikelihoodQuery):
             answers[output.ask_index].append((output.total_nats, bool(output.is_greedy)))
         else:
             answers[output.ask_index].append(output.text if output.text is not None else output.total_nats)

@@ -10,15 +10,15 @@ from typing import Any, Literal
 
 from evalstone.datasets import DatasetSpec
 from evalstone.prompts.prompting import Prompting
-from evalstone.records import AskKind, JsonValue
+from evalstone.records import JsonValue, QueryKind
 from evalstone.tasks.suites import ChosenSuite
 
 OutputType = Literal["loglikelihood", "loglikelihood_rolling", "multiple_choice", "generate_until"]
-KIND_OF_OUTPUT_TYPE: Mapping[str, AskKind] = {
-    "multiple_choice": AskKind.LOGLIKELIHOOD,
-    "loglikelihood": AskKind.LOGLIKELIHOOD,
-    "loglikelihood_rolling": AskKind.ROLLING,
-    "generate_until": AskKind.GENERATE,
+KIND_OF_OUTPUT_TYPE: Mapping[str, QueryKind] = {
+    "multiple_choice": QueryKind.LOGLIKELIHOOD,
+    "loglikelihood": QueryKind.LOGLIKELIHOOD,
+    "loglikelihood_rolling": QueryKind.ROLLING,
+    "generate_until": QueryKind.GENERATE,
 }
 Origin = Literal["evalstone", "lm-eval", "user"]
 Kind = Literal["task", "group", "tag", "suite"]

@@ -1,0 +1,303 @@
+"""What people write after `--model_args`, made into one typed record.
+
+The spelling is lm-evaluation-harness's (`pretrained=DIR,dtype=float32`), so that its command lines run as typed.
+What changes nothing here is accepted and left out. An argument that we do not know goes to transformers: it must be
+one of `from_pretrained`'s or a setting of the model's configuration, which `handed_on` checks once the model's files
+are there. Anything else is refused with the nearest names, because a silently ignored argument is a wrong result.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any, Literal, cast
+
+from evalstone.engine.options import AttentionPath, DTypeName, Numerics
+from evalstone.errors import UnknownName, UsageError
+from evalstone.records import JsonValue
+from evalstone.registry import nearest
+
+DTYPES: Mapping[str, DTypeName] = {
+    "auto": "auto",
+    "float32": "float32",
+    "float": "float32",
+    "fp32": "float32",
+    "float16": "float16",
+    "half": "float16",
+    "fp16": "float16",
+    "bfloat16": "bfloat16",
+    "bf16": "bfloat16",
+}
+
+# Accepted for the sake of old command lines; none of them can change an answer here.
+WITHOUT_EFFECT = frozenset(
+    {"batch_size", "max_batch_size", "logits_cache", "truncation", "low_cpu_mem_usage", "backend"}
+)
+QUANTISATION = re.compile(r"load_in_[48]bit|llm_int8_\w+|bnb_4bit_\w+")
+MISTYPED = 0.8  # of difflib's ratio: an unknown argument as near to one of ours is one of ours, misspelt
+OF_PLACE = frozenset({  # of `from_pretrained`'s: where and how weights are read and kept, which changes no answer
+    "attn_implementation", "device_map", "disable_mmap", "experts_implementation", "force_download", "max_memory",
+    "offload_buffers", "offload_folder", "offload_state_dict", "proxies", "tp_plan", "tp_size", "use_safetensors",
+    "weights_only",
+})  # fmt: skip
+GENERATION = (("max_gen_toks", 1), ("n_slots", 1))
+REFUSED: Mapping[str, str] = {
+    "autogptq": "GPTQ checkpoints name their own quantisation; leave autogptq out",
+    "gptqmodel": "GPTQ checkpoints name their own quantisation; leave gptqmodel out",
+    "delta": "add the delta weights to their base once and save the sum",
+    "mixed_precision_dtype": "choose the precision with dtype=",
+    "softmax_dtype": "scores are computed in float32 already; model rounding is numerics=model-dtype",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalArguments:
+    """A local model, as it was asked for.
+
+    model_kwargs: for `from_pretrained` and for the model's configuration, whose own values they replace.
+    """
+
+    pretrained: str
+    revision: str | None = None
+    subfolder: str = ""
+    tokenizer: str | None = None
+    peft: str | None = None
+    dtype: DTypeName = "auto"
+    numerics: Numerics = "float32"
+    device: str = "auto"
+    max_length: int | None = None
+    add_bos_token: bool | None = None
+    prefix_token_id: int | None = None
+    trust_remote_code: bool = False
+    use_fast_tokenizer: bool = True
+    chat_template: str | None = None  # the name of one, where the tokenizer has several
+    chat_template_args: Mapping[str, JsonValue] = field(default_factory=dict)
+    enable_thinking: bool | None = None
+    think_end_token: str | int | None = None
+    max_gen_toks: int | None = None  # where a task does not say; lm-eval's own is 256
+    generation_config: Literal["model", "none"] = "model"  # whether the model's own defaults apply
+    n_slots: int | None = None
+    too_long: Literal["cut", "error"] = "cut"
+    window_tokens: int | None = None
+    attention: AttentionPath = "auto"
+    n_threads: int | None = None
+    token: str | bool | None = field(default=None, repr=False)  # for the Hub; True: the one of the logged-in user
+    cache_dir: str | None = None
+    local_files_only: bool = False
+    model_kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def template_variables(self) -> dict[str, JsonValue]:
+        """What the chat template is given besides the messages."""
+        thinking = {} if self.enable_thinking is None else {"enable_thinking": self.enable_thinking}
+        return {**self.chat_template_args, **thinking}
+
+    @property
+    def options(self) -> tuple[tuple[str, JsonValue], ...]:
+        """The arguments that can change an answer and have no place of their own in the model's identity."""
+        values: dict[str, JsonValue] = {
+            "add_bos_token": self.add_bos_token,
+            "prefix_token_id": self.prefix_token_id,
+            "use_fast_tokenizer": None if self.use_fast_tokenizer else False,
+            "chat_template": self.chat_template,
+            "chat_template_args": self.template_variables or None,
+            "think_end_token": self.think_end_token,
+            "max_gen_toks": self.max_gen_toks,
+            "generation_config": None if self.generation_config == "model" else self.generation_config,
+            "attention": None if self.attention == "auto" else self.attention,
+            **{name: value for name, value in self.model_kwargs.items() if name not in OF_PLACE},
+        }
+        return tuple(sorted((name, value) for name, value in values.items() if value is not None))
+
+
+KNOWN = frozenset(each.name for each in fields(LocalArguments)) - {"model_kwargs"}
+
+
+def typed_value(text: str) -> JsonValue:
+    """Return the value a text stands for: quoted text, true/false, none, a number, JSON in brackets, else the text."""
+    text = text.strip()
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    named = {"true": True, "false": False, "none": None}
+    if text.lower() in named:
+        return named[text.lower()]
+    if text[:1] in {"{", "["}:
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError as error:
+            raise UsageError(f"'{text}' starts like JSON but is not: {error}; expected double quotes") from error
+    if re.fullmatch(r"[+-]*\d+", text):
+        try:
+            return int(text)
+        except ValueError:
+            return text
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def split_outside_brackets(text: str, separator: str = ",") -> list[str]:
+    """Return the parts between separators, those inside brackets or quotes not counted; empty parts are dropped."""
+    parts, start, depth, quote = [], 0, 0, ""
+    for at, char in enumerate(text):
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"" and (depth or text[at - 1 : at] in {"=", separator, ""}):
+            quote = char
+        elif char in "[{":
+            depth += 1
+        elif char in "]}":
+            depth -= 1
+        elif char == separator and depth <= 0:
+            parts.append(text[start:at])
+            start = at + 1
+    parts.append(text[start:])
+    return [part.strip() for part in parts if part.strip()]
+
+
+_EXAMPLES = {
+    "model_args": "pretrained=DIR,dtype=float32",
+    "gen_kwargs": "temperature=0.7,max_gen_toks=64",
+    "metadata": "max_seq_lengths=4096",
+    "wandb_args": "project=my-evaluations,name=first",
+    "wandb_config_args": "learning_rate=0.001",
+}
+
+
+def parse_arguments(given: str | Mapping[str, Any] | None, option: str = "model_args") -> dict[str, Any]:
+    """Return `a=b,c=d`, a JSON object, or a mapping, as a dictionary of typed values.
+
+    Raises: UsageError for a part that is no `name=value`, naming the option.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, str):
+        return dict(given)
+    if given.lstrip().startswith("{"):
+        return cast("dict[str, Any]", typed_value(given))
+    values = {}
+    for part in split_outside_brackets(given):
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"{option}: '{part}' is not name=value; expected e.g. {_EXAMPLES[option]}")
+        values[name.strip()] = typed_value(value)
+    return values
+
+
+def boolean(name: str, value: Any) -> bool:
+    """Return the value of a model argument that is true or false.
+
+    Raises: UsageError.
+    """
+    if isinstance(value, bool):
+        return value
+    raise UsageError(f"{name}={value!r} is neither True nor False")
+
+
+def whole_number(name: str, value: Any, least: int = 1) -> int:
+    """Return the value of a model argument that is a whole number from `least`.
+
+    Raises: UsageError.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+        return value
+    raise UsageError(f"{name}={value!r}; expected a whole number from {least}")
+
+
+def _take_model_kwargs(values: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """Remove from `values` what is not `known` here and goes to transformers, and return it as that takes it today.
+
+    Raises: UnknownName for a name that is one of ours, misspelt.
+    """
+    kwargs: dict[str, Any] = {}
+    quantisation = {name: values.pop(name) for name in sorted(values) if QUANTISATION.fullmatch(name)}
+    if any(quantisation.get(name) for name in ("load_in_4bit", "load_in_8bit")):
+        # transformers 5 takes these only inside a quantization_config
+        kwargs["quantization_config"] = {"quant_method": "bitsandbytes", **quantisation}
+    spread = [values.pop(name, None) for name in ("parallelize", "use_accelerate")]
+    per_device, on_cpu = values.pop("max_memory_per_gpu", None), values.pop("max_cpu_memory", None)
+    if any(spread):
+        kwargs.setdefault("device_map", "auto")
+        if per_device is not None or on_cpu is not None:
+            raise UsageError("max_memory_per_gpu and max_cpu_memory are not known here; pass max_memory={...} instead")
+    for name in sorted(values.keys() - known):
+        if name not in OF_PLACE and (near := get_close_matches(name, known | OF_PLACE | WITHOUT_EFFECT, 3, MISTYPED)):
+            raise UnknownName("model argument", name, near)
+        value = values.pop(name)
+        if value is not None:
+            kwargs[name] = value
+    return kwargs
+
+
+def _refuse(values: dict[str, Any]) -> None:
+    """Remove and refuse what cannot be done here.
+
+    Raises: UsageError.
+    """
+    for name, remedy in REFUSED.items():
+        value = values.pop(name, None)
+        if value not in (None, False) and not (name == "softmax_dtype" and value == "float32"):
+            raise UsageError(f"model argument {name}={value} is not supported: {remedy}")
+    if values.get("backend", "causal") not in ("default", "causal", None):
+        raise UsageError(
+            f"backend={values['backend']} is not supported; expected a decoder-only model (backend=causal)"
+        )
+    if values.get("pretrained") is None:
+        raise UsageError("no model was named; expected model_args pretrained=<folder or Hub id>")
+
+
+def _check_types(values: Mapping[str, Any]) -> None:
+    """Refuse values of the wrong type.
+
+    Raises: UsageError.
+    """
+    for name in ("trust_remote_code", "use_fast_tokenizer", "add_bos_token", "enable_thinking", "local_files_only"):
+        if name in values:
+            boolean(name, values[name])
+    for name, least in (("max_length", 1), ("prefix_token_id", 0), ("window_tokens", 1), ("n_threads", 1), *GENERATION):
+        if name in values:
+            whole_number(name, values[name], least)
+    if values.get("generation_config", "model") not in ("model", "none"):
+        raise UsageError(f"generation_config={values['generation_config']!r}; expected model or none")
+    if values.get("too_long", "cut") not in ("cut", "error"):
+        raise UsageError(f"too_long={values['too_long']!r}; expected cut or error")
+    if not isinstance(values.get("chat_template_args", {}), Mapping):
+        raise UsageError(f"chat_template_args={values['chat_template_args']!r} is no JSON object")
+    if not isinstance(values.get("token", ""), str | bool):
+        raise UsageError("token is neither text nor True or False; expected the Hub's token, or set HF_TOKEN")
+
+
+def _rename_dtype(values: dict[str, Any]) -> None:
+    """Put transformers' old name for dtype in its place.
+
+    Raises: UsageError where both names are there and say different things.
+    """
+    old, new = values.pop("torch_dtype"), values.get("dtype")
+    named = {DTYPES.get(str(name).removeprefix("torch."), name) for name in (old, new) if name is not None}
+    if len(named) > 1:
+        raise UsageError(f"dtype={new} and torch_dtype={old} are two names of one thing; name one of them")
+    values["dtype"] = new if old is None else old
+
+
+def local_arguments(given: Mapping[str, Any]) -> LocalArguments:
+    """Return the record of a local model's arguments.
+
+    Raises: UsageError for a value that cannot be; UnknownName for an argument that is one of ours, misspelt.
+    """
+    values = dict(given)
+    _refuse(values)
+    if "torch_dtype" in values:
+        _rename_dtype(values)
+    values = {name: value for name, value in values.items() if name not in WITHOUT_EFFECT}
+    kwargs = _take_model_kwargs(values, KNOWN)
+    values = {name: value for name, value in values.items() if value is not None}
+    _check_types(values)
+    dtype = str(values.pop("dtype", "auto")).removeprefix("torch.")
+    if dtype not in DTYPES:
+        raise UnknownName("dtype", dtype, nearest(dtype, DTYPES) or sorted(set(DTYPES.values())))
+    for name in ("pretrained", "revision", "subfolder", "tokenizer", "peft", "device", "chat_template", "cache_dir"):
+        if name in values:
+            values[name] = str(values[name])
+    return LocalArguments(dtype=DTYPES[dtype], model_kwargs=kwargs, **values)

@@ -1,0 +1,238 @@
+"""Which model this is, told from its files: nothing is loaded, neither weights nor torch nor transformers.
+
+A run that is wholly in the store must be answered in the time it takes to read a few small files, so everything that
+names a run (content, dtype, positions, template) is read from configuration files and remembered digests.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from evalstone.errors import MissingExtra, ModelUnavailable
+from evalstone.models.checkpoint import files
+from evalstone.models.checkpoint.arguments import DTYPES, LocalArguments
+from evalstone.models.checkpoint.config_check import check_config
+from evalstone.models.checkpoint.passed_arguments import check_handed_on
+from evalstone.records import ModelIdentity
+from evalstone.settings import cache_folder
+
+LENGTH_NAMES = ("n_positions", "max_position_embeddings", "n_ctx")  # in lm-eval's order
+DEFAULT_MAX_LENGTH = 2048  # lm-eval's, where nothing says otherwise
+UNSET_TOKENIZER_LENGTH = int(1e30)  # what transformers writes where a tokenizer has no limit
+SAFETENSORS_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolders:
+    """Where the parts of a local model lie."""
+
+    model: Path
+    tokenizer: Path
+    adapter: Path | None
+
+
+def find_folders(arguments: LocalArguments) -> ModelFolders:
+    """Return the folders of a model, its tokenizer and its adapter.
+
+    Raises: ModelUnavailable.
+    """
+    hub = files.HubOptions(arguments.token, arguments.cache_dir, arguments.local_files_only)
+    model = files.folder_of(arguments.pretrained, arguments.revision, subfolder=arguments.subfolder, hub=hub)
+    tokenizer = model
+    if arguments.tokenizer is not None:
+        tokenizer = files.folder_of(arguments.tokenizer, arguments.revision, weights=False, hub=hub)
+    adapter = files.folder_of(arguments.peft, arguments.revision, hub=hub) if arguments.peft else None
+    return ModelFolders(model, tokenizer, adapter)
+
+
+def name_with_adapter(model: str, adapter: str | None) -> str:
+    """Return the name of a model, with its adapter's after a plus sign; `places_of` takes it apart."""
+    return f"{model}+{adapter}" if adapter else model
+
+
+def places_of(name: str) -> dict[str, str]:
+    """Return the model arguments `pretrained` and, of an adapter's run, `peft` that a name stands for.
+
+    A plus sign in the name of a folder that is there is no separator.
+    """
+    if not Path(name).exists():
+        for place in (place for place, character in enumerate(name) if character == "+"):
+            model, adapter = name[:place], name[place + 1 :]
+            if model and adapter and ("+" not in adapter or Path(model).exists()):
+                return {"pretrained": model, "peft": adapter}
+    return {"pretrained": name}
+
+
+def _tokenizer_length(folder: Path) -> int | None:
+    value = files.read_json(folder / "tokenizer_config.json").get("model_max_length")
+    if not isinstance(value, int | float) or not 1 <= value < UNSET_TOKENIZER_LENGTH:  # infinity and NaN are not
+        return None
+    return int(value)
+
+
+def resolve_max_length(folders: ModelFolders, arguments: LocalArguments) -> int:
+    """Return the positions a prompt may have, by lm-eval's rule.
+
+    Source: lm-evaluation-harness 0.4.13, models/utils.py resolve_max_length: the argument, else the first of
+        n_positions, max_position_embeddings, n_ctx in text_config or config, else the tokenizer's, else 2048.
+    """
+    if arguments.max_length is not None:
+        return arguments.max_length
+    config = files.read_json(folders.model / "config.json")
+    nested = config.get("text_config")
+    values = {**(nested if isinstance(nested, dict) and nested else config), **arguments.model_kwargs}
+    for name in LENGTH_NAMES:
+        value = values.get(name)
+        if isinstance(value, int):
+            if value < 1:
+                raise ModelUnavailable(
+                    f"{folders.model / 'config.json'}: {name} is {value}; expected a "
+                    "number of positions, 1 or more: name it with max_length="
+                )
+            return value
+    # The file is silent: the class may have a default, or keep the length under a name of its own (RWKV's
+    # context_length), so transformers is asked once and its answer kept.
+    if config:
+        length = _length_of_class(folders.model, arguments.trust_remote_code)
+        if length is not None:
+            return length
+    return _tokenizer_length(folders.tokenizer) or DEFAULT_MAX_LENGTH
+
+
+def _length_of_class(folder: Path, trust_remote_code: bool) -> int | None:
+    """Return the positions that the configuration's class gives, remembered by content and library version."""
+    try:
+        library = version("transformers")
+    except PackageNotFoundError:
+        raise MissingExtra("a local model", "hf") from None
+    remembered = cache_folder() / "config_lengths.json"
+    digests = files.Digests()
+    key = f"{digests.of(folder / 'config.json')}|{library}"
+    known = files.read_json(remembered)
+    if key not in known:
+        known[key] = _ask_transformers(folder, trust_remote_code)
+        try:
+            remembered.parent.mkdir(parents=True, exist_ok=True)
+            remembered.write_text(json.dumps(known), encoding="utf-8")
+        except OSError:  # only time is lost
+            pass
+    return known[key] if known[key] is None else int(known[key])
+
+
+def _ask_transformers(folder: Path, trust_remote_code: bool) -> int | None:
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(str(folder), trust_remote_code=trust_remote_code)
+    except Exception as error:  # whatever the class raises, the model cannot be loaded with it
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelUnavailable(f"{folder / 'config.json'} is not accepted by transformers: {first}") from error
+    return length_of_config(config)
+
+
+def length_of_config(config: Any) -> int | None:
+    """Return the positions that a loaded configuration names, None where it names none."""
+    chosen = getattr(config, "text_config", None) or config
+    for name in LENGTH_NAMES:
+        value = getattr(chosen, name, None)
+        if value is not None:
+            return int(value)
+    return None
+
+
+def resolve_dtype(folders: ModelFolders, arguments: LocalArguments) -> str:
+    """Return the dtype the weights will have: as asked, else the configuration's, else that of the stored weights."""
+    if arguments.dtype != "auto":
+        return arguments.dtype
+    config = files.read_json(folders.model / "config.json")
+    nested = config.get("text_config")
+    for values in (config, nested if isinstance(nested, dict) else {}):
+        for name in ("dtype", "torch_dtype"):
+            value = str(values.get(name) or "").removeprefix("torch.")
+            if value in DTYPES and value != "auto":
+                return DTYPES[value]
+    return _stored_dtype(folders.model, arguments) or "float32"
+
+
+def _stored_dtype(folder: Path, arguments: LocalArguments) -> str | None:
+    """Return the dtype of the first floating tensor, from a safetensors file's header."""
+    for path in files.weight_files(folder, arguments.model_kwargs.get("gguf_file")):
+        if path.suffix == ".safetensors":
+            for entry in files.safetensors_header(path).values():
+                if entry.get("dtype") in SAFETENSORS_DTYPES:
+                    return SAFETENSORS_DTYPES[entry["dtype"]]
+    return None
+
+
+def count_parameters(folder: Path) -> int | None:
+    """Return the number of stored parameters, from safetensors headers; None where there are none."""
+    total = 0
+    for path in files.matching(folder, ("*.safetensors",)):
+        for entry in files.safetensors_header(path).values():
+            size = 1
+            for extent in entry.get("shape", ()):
+                size *= int(extent)
+            total += size
+    return total or None
+
+
+def template_text(folder: Path) -> str | None:
+    """Return a text that decides how chats are rendered: all templates of the tokenizer; None where it has none."""
+    parts = {p.name: p.read_text(encoding="utf-8") for p in files.matching(folder, files.TEMPLATE)}
+    configured = files.read_json(folder / "tokenizer_config.json").get("chat_template")
+    if configured:
+        parts["tokenizer_config"] = json.dumps(configured, sort_keys=True)
+    return json.dumps(parts, sort_keys=True) if parts else None
+
+
+def _revision_of(folder: Path) -> str | None:
+    """Return the commit of a Hub snapshot; a plain folder has none, whatever revision was asked for."""
+    parts = folder.parts
+    at = parts.index("snapshots") + 1 if "snapshots" in parts else len(parts)
+    return parts[at] if at < len(parts) and re.fullmatch(r"[0-9a-f]{40}", parts[at]) else None
+
+
+def identify(arguments: LocalArguments, folders: ModelFolders, kind: str = "hf") -> ModelIdentity:
+    """Return the identity of a local model; its weights are hashed once, and not again while the files stay.
+
+    Raises: ModelUnavailable if files are missing or unreadable; UnknownName for an argument that transformers does not
+        take.
+    """
+    check_handed_on(arguments, folders.model)
+    digests = files.Digests()
+    gguf = arguments.model_kwargs.get("gguf_file")
+    weights = files.weight_files(folders.model, gguf)
+    if not weights:
+        raise ModelUnavailable(f"no weights in {folders.model}; expected *.safetensors or pytorch_model*.bin")
+    if gguf is None:
+        check_config(folders.model, weights)
+    tokenizer_files = files.matching(folders.tokenizer, files.TOKENIZER)
+    template_files = files.matching(folders.tokenizer, files.TEMPLATE)
+    code = files.matching(folders.model, files.CODE) if arguments.trust_remote_code else []
+    named = {
+        "model": [*files.matching(folders.model, files.CONFIGURATION), *weights, *code],
+        "tokenizer": [*tokenizer_files, *template_files],
+        "adapter": [*files.matching(folders.adapter, files.CONFIGURATION), *files.weight_files(folders.adapter)]
+        if folders.adapter
+        else [],
+    }
+    parts = {f"{part}/{path.name}": digests.of(path) for part, paths in named.items() for path in paths}
+    tokenizer_parts = {path.name: digests.of(path) for path in tokenizer_files}
+    digests.save()
+    template = template_text(folders.tokenizer)
+    return ModelIdentity(
+        name=name_with_adapter(arguments.pretrained, arguments.peft),
+        kind=kind,
+        content_hash=files.combined_digest(parts),
+        tokenizer_hash=files.combined_digest(tokenizer_parts),
+        template_hash=files.combined_digest({"template": template}) if template else None,
+        dtype=resolve_dtype(folders, arguments),
+        numerics=arguments.numerics,
+        max_length=resolve_max_length(folders, arguments),
+        n_parameters=count_parameters(folders.model),
+        revision=_revision_of(folders.model),
+        options=arguments.options,
+    )

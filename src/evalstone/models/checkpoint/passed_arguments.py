@@ -1,0 +1,72 @@
+"""Arguments that go to transformers unread: each must be one of `from_pretrained`'s or of the model's configuration.
+
+Which settings a configuration has is known once the model's files are there, so this is checked when a model is
+identified: before anything is evaluated, and before its weights are read.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from evalstone.engine.options import FROM_PRETRAINED, ROPE_SETTINGS
+from evalstone.errors import MissingExtra, ModelUnavailable, UnknownName, UsageError
+from evalstone.models.checkpoint import files
+from evalstone.models.checkpoint.arguments import KNOWN, OF_PLACE, LocalArguments
+from evalstone.registry import nearest
+
+__all__ = ["check_handed_on"]
+
+
+def check_handed_on(arguments: LocalArguments, folder: Path) -> None:
+    """Refuse an argument that transformers would not take, or would ignore.
+
+    Raises: UnknownName with the nearest names; UsageError for rope_scaling that is no object; ModelUnavailable where
+        the configuration cannot be read.
+    """
+    scaling = arguments.model_kwargs.get("rope_scaling")
+    if scaling is not None and not isinstance(scaling, Mapping):
+        raise UsageError(
+            f"rope_scaling={scaling!r} is no object; expected e.g. "
+            'rope_scaling={"rope_type": "linear", "factor": 2.0}'
+        )
+    unknown = [name for name in arguments.model_kwargs if name not in FROM_PRETRAINED]
+    written = files.read_json(folder / "config.json")
+    nested = written.get("text_config")
+    in_file = {*written, *(nested if isinstance(nested, dict) else ())}
+    unknown = [name for name in unknown if name not in in_file]
+    if not unknown:
+        return
+    known = _settings_of(folder, arguments)
+    for name in unknown:
+        if name not in known:
+            raise UnknownName(
+                "model argument",
+                name,
+                nearest(name, KNOWN | FROM_PRETRAINED | OF_PLACE | known),
+                "it is neither an argument of transformers' from_pretrained nor a setting of this model's config.json",
+            )
+
+
+def _settings_of(folder: Path, arguments: LocalArguments) -> frozenset[str]:
+    """Return the names of the configuration's settings, and those of `from_pretrained` that we do not list."""
+    try:
+        from transformers import AutoConfig, PreTrainedModel
+    except ImportError:
+        raise MissingExtra("a local model", "hf") from None
+    from inspect import signature
+
+    gguf = {"gguf_file": one} if (one := arguments.model_kwargs.get("gguf_file")) else {}
+    try:
+        config = AutoConfig.from_pretrained(str(folder), trust_remote_code=arguments.trust_remote_code, **gguf)
+    except Exception as error:  # whatever the class raises, the model cannot be loaded with it
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelUnavailable(f"{folder / 'config.json'} is not accepted by transformers: {first}") from error
+    inner = config.get_text_config()
+    names = {*_named(config), *_named(inner), *signature(PreTrainedModel.from_pretrained).parameters}
+    rope = ROPE_SETTINGS if hasattr(inner, "rope_parameters") else ()
+    return frozenset(names).union(rope)
+
+
+def _named(config: Any) -> Iterable[str]:
+    """Return what a configuration can be given: its values and the old names of them."""
+    return (*(name for name in vars(config) if not name.startswith("_")), *getattr(config, "attribute_map", {}))

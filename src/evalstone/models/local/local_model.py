@@ -1,0 +1,391 @@
+"""A model on this machine: weights from a folder or the Hub, or an object already loaded, answered by the engine.
+
+The order of work is what makes a stored run quick and a new one early: the identity reads files only; then tokens,
+then the cache, and only if something is left to score are the weights loaded. While one piece of the requests is
+scored, the next is tokenised in a thread (both the tokenizer and torch let go of Python's lock).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from importlib.util import find_spec
+from itertools import chain
+from typing import Any
+
+from evalstone.engine.options import EngineSettings
+from evalstone.errors import MissingExtra, UsageError
+from evalstone.models.checkpoint.arguments import LocalArguments
+from evalstone.models.checkpoint.files import read_json
+from evalstone.models.checkpoint.identity import ModelFolders, find_folders, identify
+from evalstone.models.local.estimate import estimate_work
+from evalstone.models.local.generation import (
+    Generation,
+    WritingRules,
+    as_window,
+    failure_of,
+    first_text_query,
+    pieces_of,
+    repeats_of,
+    sort_out,
+    stream_pieces,
+)
+from evalstone.models.local.span_scoring import SpanScoring
+from evalstone.models.model import OutputCache
+from evalstone.models.progress import Observer, ProgressTally
+from evalstone.models.text.generation_prompts import DEFAULT_MAX_TOKENS, TextReader
+from evalstone.models.text.render import ChatRenderer
+from evalstone.models.text.spans import CHUNK, Asked, QueryReader, chunks_of, fingerprint_of
+from evalstone.models.text.tokenizer import TokenizerSource, load_tokenizer
+from evalstone.models.text.tokenizer_facts import tokenizer_facts
+from evalstone.models.text.tokens import Encoder
+from evalstone.models.token_engine import TokenEngine
+from evalstone.models.workers.links import WorkerLinks
+from evalstone.models.workers.pool import EnginePool
+from evalstone.models.workers.token_costs import TokenCosts
+from evalstone.records import (
+    GenerateQuery,
+    JsonValue,
+    LoglikelihoodQuery,
+    Message,
+    ModelIdentity,
+    Output,
+    QueryKind,
+    Request,
+    WorkEstimate,
+    canonical_json,
+)
+from evalstone.settings import process_of
+from evalstone.stopping import under_way
+
+MOST_CHUNKS = 4  # in a piece for several workers, who want longer ranges: bounds memory
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedObjects:
+    """A model and tokenizer that the caller has loaded."""
+
+    model: Any
+    tokenizer: Any
+    identity: ModelIdentity
+
+
+class LocalModel:
+    """A causal language model run by the engine."""
+
+    answers = frozenset(QueryKind)
+
+    def __init__(
+        self,
+        arguments: LocalArguments,
+        *,
+        loaded: LoadedObjects | None = None,
+        n_workers: int = 1,
+        cluster: str | None = None,
+    ) -> None:
+        self.arguments = arguments
+        self.n_workers = 1 if loaded else max(n_workers, process_of()[1])
+        self._cluster = cluster  # the address of a Ray cluster whose machines answer
+        self._loaded = loaded
+        self._engine: TokenEngine | None = None
+        self._last_info: Mapping[str, JsonValue] = {}
+
+    @classmethod
+    def from_loaded(cls, model: Any, tokenizer: Any, **options: Any) -> "LocalModel":
+        """Return a model around a transformers model and its tokenizer, which stay the caller's.
+
+        Options are those of a local model that concern an object already loaded (max_length, add_bos_token,
+        numerics, too_long, ...). The identity is a digest of the parameters, so a model that was trained on is
+        another model.
+
+        Raises: UsageError for an option that is unknown or comes too late.
+        """
+        from evalstone.models.local.loaded import identify_loaded, loaded_arguments
+
+        if (options.pop("workers", None) or 1) > 1 or options.pop("cluster", None):
+            raise UsageError("a model that is loaded already cannot be shared by workers; name its folder instead")
+        arguments = loaded_arguments(model, options)
+        return cls(arguments, loaded=LoadedObjects(model, tokenizer, identify_loaded(model, tokenizer, arguments)))
+
+    @property
+    def loaded_model(self) -> Any:
+        """The transformers model that the caller has loaded; None for one that is named."""
+        return self._loaded.model if self._loaded else None
+
+    def lent(self) -> AbstractContextManager[None]:
+        """Hold the caller's model through several answers; it is as it was when this ends, by an exception too."""
+        if self._loaded is None:
+            return nullcontext()
+        from evalstone.engine.loans import on_loan
+
+        return on_loan(self._loaded.model, is_whole=True)
+
+    def identify_again(self) -> None:
+        """Take the digest of the caller's model anew: it may have been trained on since the last time."""
+        if self._loaded is not None:
+            from evalstone.models.local.loaded import identify_loaded
+
+            model, tokenizer = self._loaded.model, self._loaded.tokenizer
+            self._loaded = LoadedObjects(model, tokenizer, identify_loaded(model, tokenizer, self.arguments))
+            self.__dict__.pop("identity", None)
+
+    # ----------------------------------------------------------------------------------- what the model is
+
+    @cached_property
+    def _folders(self) -> ModelFolders:
+        return find_folders(self.arguments)
+
+    @cached_property
+    def identity(self) -> ModelIdentity:
+        """Which model this is, by content; reads files only.
+
+        Raises: ModelUnavailable.
+        """
+        return self._loaded.identity if self._loaded else identify(self.arguments, self._folders)
+
+    @property
+    def is_in_process(self) -> bool:
+        """Whether the engine is our own, in this process: whole next-token distributions can be had of it."""
+        return self.n_workers == 1 and self._cluster is None
+
+    @property
+    def max_length(self) -> int:
+        """Positions a prompt may have, by lm-eval's rule."""
+        return self.identity.max_length or 0
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The transformers tokenizer.
+
+        Raises: ModelUnavailable if it cannot be loaded; MissingExtra without transformers.
+        """
+        if self._loaded:
+            return self._loaded.tokenizer
+        return load_tokenizer(self._tokenizer_source)
+
+    @property
+    def _tokenizer_source(self) -> TokenizerSource:
+        arguments = self.arguments
+        return TokenizerSource(
+            self._folders.tokenizer,
+            arguments.use_fast_tokenizer,
+            arguments.add_bos_token,
+            arguments.trust_remote_code,
+            arguments.model_kwargs.get("gguf_file"),
+        )
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The tokenizer under lm-eval's rules."""
+        arguments = self.arguments
+        return Encoder(self.tokenizer, add_bos_token=arguments.add_bos_token, prefix_token_id=arguments.prefix_token_id)
+
+    @cached_property
+    def _renderer(self) -> ChatRenderer:
+        return ChatRenderer(self.tokenizer, self.arguments.template_variables, self.arguments.chat_template)
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether chats are sent as messages: no, they become text here."""
+        return False
+
+    def check(self) -> None:
+        """Find nothing: what is wrong with the weights shows when they are loaded."""
+
+    def render(self, messages: Sequence[Message], *, continue_final: bool = False) -> str:
+        """Return `messages` as one text under the chat template; see `Model.render`.
+
+        Raises: UsageError where there is no chat template.
+        """
+        return self._renderer.render(messages, continue_final=continue_final)
+
+    # --------------------------------------------------------------------------------------------- answering
+
+    def answer(
+        self,
+        requests: Sequence[Request],
+        *,
+        cache: OutputCache | None = None,
+        observe: Observer | None = None,
+    ) -> Iterator[Output]:
+        """Yield one output per ask, each as soon as it is known; see `Model.answer`."""
+        self._refuse_thinking(requests)
+        tally = ProgressTally(sum(repeats_of(query) for request in requests for query in request.queries), observe)
+        scoring = SpanScoring(lambda: self.engine, cache, tally)
+        scored = [r for r in requests if any(not isinstance(query, GenerateQuery) for query in r.queries)]
+        pieces = (scoring.take(queries) for queries in self._read_ahead(scored))
+        for output in chain(chain.from_iterable(pieces), scoring.finish()):
+            tally.done(output)
+            yield output
+        for piece in pieces_of(requests):
+            for output in self._write(piece, cache, tally):
+                tally.done(output)
+                yield output
+
+    def _write(self, requests: Sequence[Request], cache: OutputCache | None, tally: ProgressTally) -> Iterator[Output]:
+        """Yield the answers to the generate asks of these requests, each as it is finished."""
+        queries = self._text_reader().read(requests)
+        tally.read(sum(asked.settings.repeats for asked in queries))
+        work = sort_out(queries, cache)
+        yield from work.known
+        if not work.wanted:
+            return
+        engine = self.engine
+        writing = Generation(work, self._rules, engine.generation_defaults)
+        self._last_info = {**self._last_info, "generation": writing.described()}
+        observe = tally.on_window()
+        on_step = None if observe is None else as_window(observe, writing.prompts)
+        with under_way():  # texts are given the whole grace: which of them are begun only the engine knows
+            for result in engine.generate(writing.prompts, writing.stops, on_step=on_step):
+                yield from writing.outputs(result)
+
+    @property
+    def _rules(self) -> WritingRules:
+        return WritingRules(self.tokenizer, self.arguments.think_end_token, self.arguments.generation_config)
+
+    def _text_reader(self) -> TextReader:
+        fingerprint = fingerprint_of(self.identity)
+        if fingerprint is not None:
+            own = [self.identity.tokenizer_hash, self.arguments.think_end_token, self.arguments.generation_config]
+            fingerprint += canonical_json(own).encode()
+        limit = self.arguments.max_gen_toks or DEFAULT_MAX_TOKENS
+        return TextReader(self.encoder, self.max_length, self.arguments.too_long, fingerprint, limit)
+
+    def _read_ahead(self, requests: Sequence[Request]) -> Iterator[list[Asked]]:
+        """Yield the asks of one piece of the requests after another; the next is tokenised meanwhile."""
+        reader = self._reader()
+        pieces = list(chunks_of(requests, size=CHUNK * min(self.n_workers, MOST_CHUNKS)))
+        if len(pieces) < 2:
+            yield from map(reader.read, pieces)
+            return
+        pool = ThreadPoolExecutor(1, thread_name_prefix="tokenise")
+        try:
+            ahead = pool.submit(reader.read, pieces[0])
+            for piece in [*pieces[1:], None]:
+                queries = ahead.result()
+                if piece is not None:
+                    ahead = pool.submit(reader.read, piece)
+                yield queries
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _reader(self) -> QueryReader:
+        return QueryReader(self.encoder, self.max_length, self.arguments.too_long, fingerprint_of(self.identity))
+
+    def _refuse_thinking(self, requests: Sequence[Request]) -> None:
+        if self.arguments.enable_thinking and any(
+            isinstance(a, LoglikelihoodQuery) for r in requests for a in r.queries
+        ):
+            raise UsageError(
+                "enable_thinking=True fits only tasks that are answered in writing, as a thought stands before the "
+                "answer; leave it out for log-likelihood tasks"
+            )
+
+    @property
+    def engine(self) -> TokenEngine:
+        """The engine with the weights, loaded at first use.
+
+        Raises: ModelUnavailable; MissingExtra without torch.
+        """
+        if self._engine is None:
+            self._engine = self._started()
+            self._last_info = {**asdict(self._engine.info), "n_workers": self.n_workers}
+        return self._engine
+
+    def _started(self) -> TokenEngine:
+        if find_spec("torch") is None or find_spec("transformers") is None:
+            raise MissingExtra("a local model", "hf")
+        if self._cluster is not None:
+            from evalstone.models.workers.cluster_links import ClusterLinks
+            from evalstone.models.workers.cluster_worker import PlacedModel
+
+            content = self.identity.content_hash
+            model = PlacedModel.of(self.arguments, content, self._settings(), self._tokenizer_source)
+            return EnginePool(ClusterLinks(self._cluster, model, self.n_workers), self._token_costs())
+        if self.n_workers > 1:
+            source = str(self._folders.model)
+            links = WorkerLinks(source, self._settings(), self.n_workers, self._tokenizer_source)
+            return EnginePool(links, self._token_costs())
+        from evalstone.engine.engine import Engine
+        from evalstone.engine.steps import loading
+        from evalstone.models.local.own_engine import OwnEngine
+
+        source = self._loaded.model if self._loaded else str(self._folders.model)
+        with loading(), _without_bars():  # whether bars are shown is a setting of the whole process
+            return OwnEngine(Engine.load(source, settings=self._settings()), self.tokenizer)
+
+    def _token_costs(self) -> TokenCosts:
+        return TokenCosts.of(read_json(self._folders.model / "config.json"), self.identity.n_parameters)
+
+    def _settings(self) -> EngineSettings:
+        arguments = self.arguments
+        adapter = None if self._loaded or not self._folders.adapter else str(self._folders.adapter)
+        return EngineSettings(
+            dtype="auto" if self._loaded else arguments.dtype,
+            device=arguments.device,
+            numerics=arguments.numerics,
+            trust_remote_code=arguments.trust_remote_code,
+            window_tokens=arguments.window_tokens,
+            attention=arguments.attention,
+            peft=adapter,
+            n_slots=arguments.n_slots,
+            n_threads=arguments.n_threads,
+            max_length=arguments.max_length,
+            model_kwargs=arguments.model_kwargs,
+        )
+
+    def stream(self, request: Request) -> Iterator[str]:
+        """Yield pieces of the text that answers the request's first generate ask, stops and thoughts left out.
+
+        Workers and vLLM write it in one piece.
+        Raises: UsageError if it has none; PromptTooLong or another ModelError where there is no answer.
+        """
+        query = first_text_query(request)
+        once = replace(request, queries=(replace(query, settings=replace(query.settings, repeats=1)),))
+        work = sort_out(self._text_reader().read([once]), None)
+        if work.known:
+            raise failure_of(work.known[0])
+        engine = self.engine
+        yield from stream_pieces(engine, Generation(work, self._rules, engine.generation_defaults))
+
+    # ------------------------------------------------------------------------------------ looking at the work
+
+    def estimate(self, requests: Sequence[Request]) -> WorkEstimate:
+        """Return what answering would take: tokenises, loads no weights."""
+        folder = None if self._loaded else self._folders.model
+        queries, texts = self._reader().read(requests), self._text_reader().read(requests)
+        return estimate_work(len(requests), queries, texts, self.identity, folder, self.arguments.device)
+
+    def split_tokens(self, context: str, continuation: str) -> tuple[list[str], int] | None:
+        """Return the texts of the tokens of context + continuation, and the index of the first scored one."""
+        return self.encoder.token_texts(context, continuation)
+
+    def describe(self) -> Mapping[str, JsonValue]:
+        """Return what belongs to an attempt: device, threads, window, attention path, tokenizer; once loaded."""
+        alive = {"n_workers": self._engine.n_workers} if isinstance(self._engine, EnginePool) else {}
+        notes = self._renderer.notes if "_renderer" in self.__dict__ else []
+        shares = self.encoder.rule is not None if "encoder" in self.__dict__ else None
+        facts = tokenizer_facts(self.tokenizer, self.arguments.chat_template) if shares is not None else {}
+        known = {**self._last_info, **alive, **facts, "tokens_shared": shares}
+        return {**known, "notes": list(notes)} if notes else known
+
+    def close(self) -> None:
+        """Free weights and device memory; the next answer loads them again."""
+        if self._engine is not None:
+            self._engine.close()
+        self._engine = None
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Keep transformers' bar for loading weights from the screen: it would break ours."""
+    from transformers.utils import logging
+
+    is_shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if is_shown:
+            logging.enable_progress_bar()

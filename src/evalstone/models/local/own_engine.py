@@ -1,0 +1,63 @@
+"""This package's engine in this process, with the tokenizer that it needs to find stop texts."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from evalstone.engine.engine import Engine
+from evalstone.engine.generation import GenerationDefaults, GenerationPrompt
+from evalstone.engine.options import EngineInfo
+from evalstone.engine.spans import IntArray
+from evalstone.engine.token_moments import TokenMoments
+from evalstone.models.text.stops import StopTexts
+from evalstone.models.token_engine import FollowText, ScoreQueue, SequentialQueue, StepObserver, TextResult
+
+__all__ = ["OwnEngine"]
+
+
+class OwnEngine:
+    """A `TokenEngine` around `engine.Engine`."""
+
+    n_workers = 1
+
+    def __init__(self, engine: Engine, tokenizer: Any) -> None:
+        self._engine = engine
+        self._tokenizer = tokenizer
+
+    @property
+    def info(self) -> EngineInfo:
+        """What runs."""
+        return self._engine.info
+
+    @property
+    def generation_defaults(self) -> GenerationDefaults:
+        """What the model's own generation_config says."""
+        return self._engine.generation_defaults
+
+    def queue(self) -> ScoreQueue:
+        """Return a queue that scores one batch after the other."""
+        return SequentialQueue(self._engine.score)
+
+    def generate(
+        self, prompts: Sequence[GenerationPrompt], stops: StopTexts, on_step: StepObserver | None = None
+    ) -> Iterator[TextResult]:
+        """Yield the continuations; see `TokenEngine.generate`."""
+        return self._engine.generate(prompts, stop=stops.check(self._tokenizer), on_step=on_step)
+
+    def stream(self, prompt: GenerationPrompt, stops: StopTexts, follow: FollowText) -> Iterator[TextResult | None]:
+        """Yield None after each step and at last the result; a model on the plain path takes one step for all."""
+        has_stopped = stops.check(self._tokenizer)
+
+        def followed(index: int, repeat: int, tokens: Sequence[int]) -> bool:
+            follow(tokens)
+            return has_stopped(index, repeat, tokens)
+
+        for finished in self._engine.generate_stepwise([prompt], stop=followed):
+            yield finished[0] if finished else None
+
+    def token_moments(self, tokens: IntArray) -> TokenMoments:
+        """Return what the next-token distributions say of each token of a sequence; see `Engine.token_moments`."""
+        return self._engine.token_moments(tokens)
+
+    def close(self) -> None:
+        """Free the weights."""
+        self._engine.close()

@@ -1,0 +1,1 @@
+"""A model behind an OpenAI-compatible server: requests, responses, failures, rate and limits."""

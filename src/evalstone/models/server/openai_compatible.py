@@ -1,0 +1,374 @@
+"""A model behind an OpenAI-compatible server: vLLM, llama.cpp, SGLang, OpenAI and many others.
+
+Prompts are made as for a local model, sent by `http_calls`, and answers read by `openai_bodies`. Nothing is sent
+before `check` or `answer`: a plan is made without the server. A request that fails is kept as failed, and the same
+run again asks for it; what shows that no request can be answered ends the run with one error.
+
+A server does not say which weights it has, so answers are kept for this run only, unless the user vouches for the
+weights by a name (`weights=`).
+"""
+
+import logging
+import ssl
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, TypeVar, cast
+
+from evalstone.errors import ModelUnavailable, RequestRefused, UsageError
+from evalstone.models.checkpoint import files
+from evalstone.models.checkpoint.identity import template_text
+from evalstone.models.local.generation import first_text_query, pieces_of, repeats_of, sort_out, text_of
+from evalstone.models.model import OutputCache
+from evalstone.models.progress import AnswerTally, Observer
+from evalstone.models.server.arguments import MODELS_WITH_PROMPT_LOGPROBS, OpenAIArguments, is_header_value
+from evalstone.models.server.bodies import ServerScore, ServerText, read_score, read_text, score_body, text_body
+from evalstone.models.server.failures import HttpFailure
+from evalstone.models.server.http_calls import Answered, Call, HttpCaller, Server
+from evalstone.models.server.key_hiding import KeyHider
+from evalstone.models.server.pace import RetryRules
+from evalstone.models.server.probe import find_server
+from evalstone.models.server.prompts import PromptMaker
+from evalstone.models.server.reading import ResponseLimits
+from evalstone.models.text.generation_prompts import GenerationInput
+from evalstone.models.text.render import ChatRenderer
+from evalstone.models.text.spans import Asked, Pending, Span, answered_before, chunks_of, fingerprint_of
+from evalstone.models.text.stops import final_of_text
+from evalstone.models.text.tokenizer import TokenizerSource, load_tokenizer
+from evalstone.models.text.tokenizer_facts import tokenizer_facts
+from evalstone.models.text.tokens import Encoder
+from evalstone.records import (
+    GenerateQuery,
+    JsonValue,
+    Message,
+    ModelIdentity,
+    Output,
+    QueryKind,
+    Request,
+    WorkEstimate,
+    content_hash,
+)
+from evalstone.settings import read
+
+__all__ = ["OpenAIModel"]
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+V = TypeVar("V")
+Generated = list[tuple[GenerationInput, int]]  # asks and repeats that wait for one text
+
+
+class OpenAIModel:
+    """A model that a server runs."""
+
+    def __init__(self, arguments: OpenAIArguments, rules: RetryRules | None = None) -> None:
+        self.arguments = arguments
+        self._rules = rules or RetryRules(arguments.max_retries, arguments.retry_budget)
+        self._is_checked = False
+        self._notes: list[str] = []
+        self._takes_tokens = False  # as the server has shown
+
+    # ----------------------------------------------------------------------------------- what the model is
+
+    @cached_property
+    def identity(self) -> ModelIdentity:
+        """Which model this is: its name and its server, or the weights that the user vouches for. Sends nothing.
+
+        Raises: ModelUnavailable where the tokenizer cannot be found.
+        """
+        arguments, folder = self.arguments, self._tokenizer_folder
+        vouched = None if arguments.weights is None else content_hash({"vouched for by the user": arguments.weights})
+        template = template_text(folder) if folder else None
+        digests = files.Digests()
+        parts = {path.name: digests.of(path) for path in files.matching(folder, files.TOKENIZER)} if folder else {}
+        digests.save()
+        return ModelIdentity(
+            name=arguments.model,
+            kind=arguments.kind,
+            content_hash=vouched,
+            tokenizer_hash=files.combined_digest(parts),
+            template_hash=files.combined_digest({"template": template}) if template else None,
+            dtype="unknown",  # a server does not tell
+            numerics="numerics unknown",
+            max_length=None if arguments.tokenizer is None else arguments.max_length,
+            options=(("model", arguments.model), *arguments.options),
+        )
+
+    @property
+    def answers(self) -> frozenset[QueryKind]:
+        """The kinds of ask this model can answer: a chat only writes, and whole texts need a tokenizer here."""
+        arguments = self.arguments
+        if arguments.is_chat or (arguments.is_openai and arguments.model not in MODELS_WITH_PROMPT_LOGPROBS):
+            return frozenset({QueryKind.GENERATE})
+        return frozenset(QueryKind) if arguments.tokenizer else frozenset({QueryKind.GENERATE, QueryKind.LOGLIKELIHOOD})
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether chats are sent as messages."""
+        return self.arguments.is_chat
+
+    @cached_property
+    def _tokenizer_folder(self) -> Any:
+        arguments = self.arguments
+        if arguments.tokenizer is None:
+            return None
+        try:
+            return files.folder_of(arguments.tokenizer, arguments.revision, weights=False)
+        except ModelUnavailable as error:
+            raise ModelUnavailable(
+                f"no tokenizer for {arguments.model}: {error}; name one with tokenizer=<folder or Hub id>, or send "
+                "texts with tokenizer_backend=none"
+            ) from error
+
+    @cached_property
+    def _encoder(self) -> Encoder | None:
+        arguments = self.arguments
+        if self._tokenizer_folder is None:
+            return None
+        tokenizer = load_tokenizer(
+            TokenizerSource(
+                self._tokenizer_folder, arguments.use_fast_tokenizer, trust_remote_code=arguments.trust_remote_code
+            )
+        )
+        return Encoder(tokenizer, add_bos_token=arguments.add_bos_token, prefix_token_id=arguments.prefix_token_id)
+
+    @cached_property
+    def _prompts(self) -> PromptMaker:
+        fingerprint = fingerprint_of(self.identity)
+        if fingerprint is not None:
+            fingerprint += content_hash([list(self.arguments.options), self.identity.tokenizer_hash]).encode()
+        return PromptMaker(self.arguments, self._encoder, fingerprint)
+
+    @cached_property
+    def _renderer(self) -> ChatRenderer:
+        if self._encoder is None:
+            raise UsageError(
+                "a chat template needs a tokenizer here: name one with tokenizer=<folder or Hub id>, or let the "
+                "server apply its own with --model local-chat-completions"
+            )
+        return ChatRenderer(self._encoder.tokenizer, {}, self.arguments.chat_template)
+
+    def render(self, messages: Sequence[Message], *, continue_final: bool = False) -> str:
+        """Return `messages` as one text under the tokenizer's chat template; see `Model.render`.
+
+        Raises: UsageError where there is none.
+        """
+        return self._renderer.render(messages, continue_final=continue_final)
+
+    # ----------------------------------------------------------------------------------------- the server
+
+    @cached_property
+    def _server(self) -> Server:
+        arguments, key = self.arguments, (read("OPENAI_API_KEY") or "").strip() or None
+        if arguments.is_openai and key is None:
+            raise ModelUnavailable(f"{arguments.server} wants a key; set it as OPENAI_API_KEY")
+        if key is not None and not is_header_value(key):
+            raise UsageError(
+                "OPENAI_API_KEY holds a character that an HTTP header cannot carry; expected printable ASCII, one line"
+            )
+        headers = {**arguments.header, **({"Authorization": f"Bearer {key}"} if key else {})}
+        verify: ssl.SSLContext | bool = arguments.verify_certificate
+        if arguments.verify_certificate and arguments.ca_cert_path:
+            try:
+                verify = ssl.create_default_context(cafile=arguments.ca_cert_path)
+            except (OSError, ssl.SSLError) as error:
+                raise UsageError(f"ca_cert_path={arguments.ca_cert_path} cannot be read: {error}") from error
+        limits = ResponseLimits(arguments.max_response_mib, arguments.max_response_depth)
+        return Server(arguments.base_url, headers, arguments.timeout, verify, KeyHider((key,) if key else ()), limits)
+
+    @cached_property
+    def _caller(self) -> HttpCaller:
+        return HttpCaller(self._server, self.arguments.num_concurrent, self._rules)
+
+    def check(self) -> None:
+        """Find out whether the server answers and takes the key; a new run has patience as at first.
+
+        Raises: ModelUnavailable.
+        """
+        self._caller.reset()
+        known = find_server(self._server, self.arguments.server)
+        if known and self.arguments.model not in known:
+            self._notes = [f"the server lists {', '.join(known[:5])}, not {self.arguments.model}"]
+        self._is_checked = True
+
+    # --------------------------------------------------------------------------------------------- answering
+
+    def answer(
+        self,
+        requests: Sequence[Request],
+        *,
+        cache: OutputCache | None = None,
+        observe: Observer | None = None,
+    ) -> Iterator[Output]:
+        """Yield one output per ask and repeat, each as soon as it is known; see `Model.answer`."""
+        if not self._is_checked:
+            self.check()
+        total = sum(repeats_of(query) for request in requests for query in request.queries)
+        tally = AnswerTally(total, observe, self._caller.note)
+        try:
+            for output in self._outputs(requests, cache, tally):
+                tally.done(output)
+                yield output
+        except ModelUnavailable as error:
+            raise ModelUnavailable(self._explained(str(error))) from None
+
+    def _explained(self, message: str) -> str:
+        arguments = self.arguments
+        notes = f" ({'; '.join(self._notes)})" if self._notes else ""
+        return (
+            f"{arguments.base_url} cannot answer for model '{arguments.model}': {message}{notes}; check model, "
+            "base_url and OPENAI_API_KEY"
+        )
+
+    def _outputs(self, requests: Sequence[Request], cache: OutputCache | None, tally: AnswerTally) -> Iterator[Output]:
+        pending = Pending()
+        scored = [r for r in requests if any(not isinstance(query, GenerateQuery) for query in r.queries)]
+        for piece in chunks_of(scored):
+            unknown: list[Asked] = []
+            yield from answered_before(self._prompts.reader.read(piece), cache, unknown)
+            ready, spans = pending.add(unknown)
+            yield from map(pending.answer, ready)
+            for answered in self._query(spans, self._score_call, tally) if spans else ():
+                yield from self._scored(answered, pending)
+        for piece in pieces_of(requests):
+            work = sort_out(self._prompts.texts(piece), cache)
+            yield from work.known
+            wanted = work.wanted.values()
+            for written in self._query(wanted, self._text_call, tally) if wanted else ():
+                yield from self._written(written)
+
+    def _query(
+        self, work: Iterable[T], call_of: Callable[[T], Call[T, V]], tally: AnswerTally
+    ) -> Iterator[Answered[T, V]]:
+        """Yield what became of each piece of work; the first of all finds out whether the server takes tokens."""
+        left = iter(work)
+        if self._prompts.sends_tokens and not self._takes_tokens:
+            for first in left:
+                yield self._first(first, call_of, tally)
+                break
+        yield from self._caller.ask(map(call_of, left), tally.tell)
+
+    def _first(self, work: T, call_of: Callable[[T], Call[T, V]], tally: AnswerTally) -> Answered[T, V]:
+        """Return what became of the first request: as tokens, else as a text where the server answers that.
+
+        That a server takes no tokens is seen from what it answers, not read from its words, which differ.
+        """
+        (answered,) = self._caller.ask([call_of(work)], tally.tell)
+        self._takes_tokens = answered.failure is None
+        if answered.failure is None or answered.failure.error is not RequestRefused:
+            return answered
+        by_tokens, self._prompts = self._prompts, replace(self._prompts, sends_texts=True)
+        (as_text,) = self._caller.ask([call_of(work)], tally.tell)
+        if as_text.failure is not None:
+            self._prompts = by_tokens
+            return answered
+        note = f"the server takes texts only ({answered.failure.message}); prompts are sent as texts, not as tokens"
+        self._notes.append(note)
+        logger.warning(note)
+        return as_text
+
+    def _score_call(self, span: Span) -> Call[Span, ServerScore]:
+        prompt, part = self._prompts.scored(span)
+        return Call(span, score_body(self.arguments, prompt), partial(read_score, part=part))
+
+    def _scored(self, answered: Answered[Span, ServerScore], pending: Pending) -> Iterator[Output]:
+        """Yield the outputs that an answer completes, or fails."""
+        if answered.value is None:
+            failure = _failure(answered)
+            yield from (a.failure(failure.message, failure.error.__name__) for a in pending.failed(answered.about))
+            return
+        score = answered.value
+        for asked in pending.scored(answered.about, score.total_nats, score.is_greedy):
+            if self._encoder is None:  # until now it was counted in characters
+                asked.n_context_tokens, asked.n_tokens = score.n_context, score.n_scored
+            yield pending.answer(asked)
+
+    def _text_call(self, waiting: Generated) -> Call[Generated, ServerText]:
+        asked, repeat = waiting[0]
+        body = text_body(self.arguments, self._prompts.prompt_of(asked), asked, repeat)
+        return Call(waiting, body, partial(read_text, is_chat=self.arguments.is_chat, keys=self._server.keys))
+
+    def _written(self, answered: Answered[Generated, ServerText]) -> Iterator[Output]:
+        """Yield the outputs of all that waited for one text."""
+        if answered.value is None:
+            failure = _failure(answered)
+            yield from (a.failure(repeat, failure.message, failure.error.__name__) for a, repeat in answered.about)
+            return
+        found = answered.value
+        for asked, repeat in answered.about:
+            final = final_of_text(found.text, asked.stops, self.arguments.think_end_token)
+            output = asked.output(repeat, final, found.n_tokens, found.finish_reason or "")
+            thoughts = [each for each in (found.reasoning, final.reasoning) if each]
+            yield replace(
+                output,
+                reasoning="\n".join(thoughts) or None,
+                tool_calls=found.tool_calls,
+                finish_reason=found.finish_reason,
+                n_context_tokens=found.n_context or output.n_context_tokens,
+            )
+
+    def stream(self, request: Request) -> Iterator[str]:
+        """Yield the text that answers the request's first generate ask, in one piece.
+
+        Raises: UsageError if it has none; a ModelError where there is no answer.
+        """
+        query = first_text_query(request)
+        once = replace(request, queries=(replace(query, settings=replace(query.settings, repeats=1)),))
+        for output in self.answer([once]):
+            yield text_of(output)
+
+    # ------------------------------------------------------------------------------------ looking at the work
+
+    def estimate(self, requests: Sequence[Request]) -> WorkEstimate:
+        """Return what answering would take, without the server; tokens are None where only the server knows them."""
+        queries = self._prompts.reader.read(requests)
+        texts = self._prompts.texts(requests)
+        n_queries = len(queries) + sum(text.settings.repeats for text in texts)
+        every: list[Asked | GenerationInput] = [*queries, *texts]
+        too_long = dict.fromkeys(a.request_id for a in every if a.n_cut_tokens or a.error_kind == "PromptTooLong")
+        counts = [self._prompts.n_tokens(text) for text in texts]
+        if self._encoder is None or None in counts:
+            return WorkEstimate(len(requests), n_queries, None, None, too_long=tuple(too_long))
+        spans = [span for asked in queries for span in asked.spans]
+        n_read = sum(_length(span) for span in spans)
+        n_sent = sum(_length(span) for span in {span.key: span for span in spans}.values())
+        n_texts = sum(
+            (cast("int", count) + text.max_tokens) * text.settings.repeats
+            for text, count in zip(texts, counts, strict=True)
+        )
+        return WorkEstimate(len(requests), n_queries, n_read + n_texts, n_sent + n_texts, too_long=tuple(too_long))
+
+    def split_tokens(self, context: str, continuation: str) -> tuple[list[str], int] | None:
+        """Return the texts of the tokens of context + continuation and the first scored one; None without tokenizer."""
+        return None if self._encoder is None else self._encoder.token_texts(context, continuation)
+
+    def describe(self) -> Mapping[str, JsonValue]:
+        """Return what belongs to an attempt: where the answers came from, how many at once, what was tried again."""
+        told: dict[str, JsonValue] = {"base_url": self.arguments.base_url, "device": "server"}
+        if "_caller" in self.__dict__:
+            pace, patience = self._caller.pace, self._caller.patience
+            told |= {
+                "num_concurrent": pace.ceiling,
+                "lowest_concurrency": pace.lowest,
+                "n_sent": self._caller.n_sent,
+                "tried_again": dict(patience.retried),
+                "given_up": patience.given_up,
+                "responses_with_key": self._caller.n_with_key,  # where (key) stands for it now
+            }
+        if "_prompts" in self.__dict__ and self._prompts.sends_texts:
+            told["tokenized_requests"] = False
+        if self.__dict__.get("_encoder") is not None:
+            told |= tokenizer_facts(self.__dict__["_encoder"].tokenizer, self.arguments.chat_template)
+        return {**told, **({"notes": list(self._notes)} if self._notes else {})}
+
+    def close(self) -> None:
+        """Hold nothing: connections last as long as an answer."""
+
+
+def _length(span: Span) -> int:
+    return int(span.context.size + span.scored.size)
+
+
+def _failure(answered: Answered[Any, Any]) -> HttpFailure:
+    """Return why a call has no value."""
+    return answered.failure or HttpFailure(ModelUnavailable, "no answer")

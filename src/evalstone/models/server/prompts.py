@@ -1,0 +1,123 @@
+"""Requests made into what an OpenAI-compatible server is sent: tokens, texts or messages.
+
+Tokens are cut to lm-eval's length for servers: one position is kept for the token that must be written, so the
+longest prompt has `max_length - 1` tokens. Texts and messages are not cut here; the server knows its own length.
+
+Source: lm-evaluation-harness 0.4.13, models/api_models.py (batch_loglikelihood_requests, loglikelihood_rolling,
+    generate_until).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalstone.errors import UsageError
+from evalstone.models.server.arguments import OpenAIArguments
+from evalstone.models.server.bodies import Prompt, ScoredPart
+from evalstone.models.text.characters import Characters
+from evalstone.models.text.generation_prompts import (
+    DEFAULT_MAX_TOKENS,
+    GenerationInput,
+    TextReader,
+    name_by_content,
+    refuse_contradiction,
+)
+from evalstone.models.text.spans import QueryReader, Span
+from evalstone.models.text.stops import stop_texts
+from evalstone.models.text.tokens import Encoder
+from evalstone.records import GenerateQuery, ImagePart, Request, canonical_json
+
+__all__ = ["PromptMaker"]
+
+UNCUT = 1 << 31  # tokens: longer than anything
+
+
+@dataclass(slots=True)
+class _AskedPrompt(GenerationInput):
+    """A generate ask that is sent as a text or as messages."""
+
+    prompt: Prompt = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptMaker:
+    """What of a request goes to one server. Without an encoder texts are sent, and the server cuts them into tokens."""
+
+    arguments: OpenAIArguments
+    encoder: Encoder | None
+    fingerprint: bytes | None  # what besides the prompt decides an answer; None: answers are not kept across runs
+    sends_texts: bool = False  # in place of tokens, to a server that takes none
+
+    @property
+    def sends_tokens(self) -> bool:
+        """Whether prompts are token ids."""
+        return self.encoder is not None and self.arguments.tokenized_requests and not self.sends_texts
+
+    @property
+    def reader(self) -> QueryReader:
+        """What reads asks for log-likelihoods."""
+        if self.encoder is None:
+            return QueryReader(Characters(), UNCUT, "error", self.fingerprint)
+        return QueryReader(self.encoder, self.arguments.max_length - 2, self.arguments.too_long, self.fingerprint)
+
+    def scored(self, span: Span) -> tuple[Prompt, ScoredPart]:
+        """Return what is sent to have the end of a span scored, and what to look for in the answer."""
+        n_scored = int(span.scored.size)
+        if self.encoder is None:
+            characters = Characters()
+            end = characters.decode(span.scored)
+            return characters.decode(span.context) + end, ScoredPart(end)
+        tokens = [*span.context.tolist(), *span.scored.tolist()]
+        if self.sends_tokens:
+            return [tokens], ScoredPart("", len(tokens), n_scored, are_sent=True)
+        text = str(self.encoder.tokenizer.decode(tokens))
+        context = str(self.encoder.tokenizer.decode(span.context.tolist()))
+        return text, ScoredPart(text[len(context) :], len(tokens), n_scored)
+
+    def texts(self, requests: Sequence[Request]) -> list[GenerationInput]:
+        """Return every generate ask of the requests, ready to be sent; one that cannot be carries its error.
+
+        Raises: UsageError for settings that contradict themselves, or what cannot be sent.
+        """
+        arguments = self.arguments
+        limit = arguments.max_gen_toks or DEFAULT_MAX_TOKENS
+        if self.encoder is not None and arguments.tokenized_requests:
+            longest = arguments.max_length - 1
+            eos = arguments.eos_string
+            return TextReader(self.encoder, longest, arguments.too_long, self.fingerprint, limit, eos).read(requests)
+        eos_text = arguments.eos_string
+        if eos_text is None and self.encoder is not None:
+            eos_text = self.encoder.tokenizer.eos_token
+        found: list[GenerationInput] = []
+        for request in requests:
+            for query in request.queries:
+                if isinstance(query, GenerateQuery):
+                    refuse_contradiction(request.id, query.settings)
+                    asked = _AskedPrompt(request.id, query.index, query.settings, query.settings.max_tokens or limit)
+                    asked.stops = stop_texts(query.settings.stop, eos_text)
+                    asked.prompt = self._prompt(request)
+                    name_by_content(asked, canonical_json(asked.prompt).encode(), self.fingerprint)
+                    found.append(asked)
+        return found
+
+    def _prompt(self, request: Request) -> Prompt:
+        if not self.arguments.is_chat:
+            return "".join(request.segments)
+        if any(isinstance(part, ImagePart) for message in request.messages for part in message.parts):
+            raise UsageError(f"{request.id} holds an image; images are not sent to servers yet")
+        if not request.messages:
+            raise UsageError(
+                f"{request.id} is plain text, and a chat endpoint takes messages; add --apply_chat_template"
+            )
+        return [{"role": message.role, "content": message.text} for message in request.messages]
+
+    def prompt_of(self, asked: GenerationInput) -> Prompt:
+        """Return what is sent to have an ask answered in writing."""
+        if isinstance(asked, _AskedPrompt):
+            return asked.prompt
+        tokens = asked.tokens.tolist()
+        return [tokens] if self.encoder is None or self.sends_tokens else str(self.encoder.tokenizer.decode(tokens))
+
+    def n_tokens(self, asked: Any) -> int | None:
+        """Return how many tokens the prompt of an ask has; None where only the server knows."""
+        return None if self.encoder is None or isinstance(asked, _AskedPrompt) else int(asked.tokens.size)

@@ -1,0 +1,1 @@
+"""Text and tokens: chat templates, rendering, tokenizers, token boundaries, stop texts."""

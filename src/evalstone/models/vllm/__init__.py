@@ -1,0 +1,1 @@
+"""A local model that vLLM runs in place of this package's engine."""

@@ -1,0 +1,252 @@
+"""vLLM behind the face that our own engine has: spans scored, prompts continued, token ids in and out.
+
+It knows no text: tokens come from the same encoder as for every local model, so a choice has the same tokens whoever
+scores it. Log-probabilities are vLLM's own (`prompt_logprobs`); it must write one token for each prompt it reads, so
+the longest sequence is one shorter than its positions. Results come in batches, so that a kill loses one batch.
+
+Written against vLLM's documented interface (LLM.generate, SamplingParams, RequestOutput of 0.8 and later) and tested
+against a stand-in of it; it has not been run on a real vLLM yet.
+"""
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evalstone.engine.generation import (
+    FinishReason,
+    GeneratedSequence,
+    GenerationDefaults,
+    GenerationFailure,
+    GenerationPrompt,
+    GenerationReport,
+)
+from evalstone.engine.options import EngineInfo
+from evalstone.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport
+from evalstone.errors import MalformedAnswer, MissingExtra, ModelUnavailable, NonFiniteLogits, UsageError
+from evalstone.models.checkpoint.files import read_json
+from evalstone.models.checkpoint.identity import ModelFolders
+from evalstone.models.text.stops import StopTexts
+from evalstone.models.token_engine import FollowText, ScoreQueue, SequentialQueue, TextResult
+from evalstone.models.vllm.arguments import VllmArguments
+from evalstone.records import ModelIdentity
+
+__all__ = ["ROOM_TO_WRITE", "VllmEngine"]
+
+BATCH = 512  # sequences given to vLLM at once
+ROOM_TO_WRITE = 2  # positions that a scored sequence leaves free, beside its own last token: vLLM writes one
+# Settings that only some libraries know, in vLLM's words.
+OTHER_SETTINGS: Mapping[str, str] = {
+    "min_new_tokens": "min_tokens",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+}
+
+
+class VllmEngine:
+    """One model, loaded by vLLM."""
+
+    n_workers = 1
+
+    def __init__(self, arguments: VllmArguments, identity: ModelIdentity, folders: ModelFolders) -> None:
+        """Load the model.
+
+        Raises: MissingExtra without vLLM; ModelUnavailable if it cannot load the model.
+        """
+        try:
+            import vllm
+        except ImportError:
+            raise MissingExtra("--model vllm", "vllm") from None
+        self._library: Any = vllm
+        self._folder = folders.model
+        given = _engine_arguments(arguments, identity, folders)
+        try:
+            self._llm: Any = vllm.LLM(**given)
+        except Exception as error:  # vLLM raises many kinds; each means that there is no model
+            raise ModelUnavailable(
+                f"vLLM cannot load {identity.name}: {_first_line(error)}; a smaller max_model_len or a larger "
+                "gpu_memory_utilization is often what it wants"
+            ) from error
+        self._lora = _adapter(folders.adapter)
+        self.info = EngineInfo(
+            device=f"vllm, tensor_parallel_size={given.get('tensor_parallel_size', 1)}",
+            dtype=identity.dtype,
+            numerics=identity.numerics,
+            n_parameters=identity.n_parameters or 0,
+            max_length=identity.max_length,
+            vocab_size=int(read_json(folders.model / "config.json").get("vocab_size") or 0),
+            attention="vllm",
+            why="asked for",
+            window_tokens=0,
+            n_threads=0,
+            versions={"vllm": str(getattr(vllm, "__version__", "unknown"))},
+        )
+
+    @property
+    def generation_defaults(self) -> GenerationDefaults:
+        """What the model's own generation_config says."""
+        from transformers import GenerationConfig
+
+        from evalstone.engine.writer import defaults_of_config
+
+        if not (self._folder / "generation_config.json").is_file():
+            return GenerationDefaults()
+        return defaults_of_config(GenerationConfig.from_pretrained(str(self._folder)))
+
+    def score(
+        self, spans: SpanBatch, on_window: Callable[[WindowReport], None] | None = None
+    ) -> Iterator[SpanScore | SpanFailure]:
+        """Yield the score of each span, or why it has none, batch by batch.
+
+        Raises: ModelUnavailable if vLLM fails as a whole.
+        """
+        once = self._library.SamplingParams(temperature=0.0, max_tokens=1, prompt_logprobs=1, detokenize=False)
+        n_tokens = int(spans.tokens.size) - len(spans)
+        started, done = time.perf_counter(), 0
+        for first in range(0, len(spans), BATCH):
+            indices = range(first, min(first + BATCH, len(spans)))
+            sequences = [spans.sequence(index).tolist() for index in indices]
+            for index, tokens, output in zip(indices, sequences, self._run(sequences, once), strict=True):
+                yield _score(index, tokens[-int(spans.n_scored[index]) :], output.prompt_logprobs)
+                done += len(tokens) - 1
+            if on_window is not None:
+                on_window(WindowReport(done, n_tokens, done, n_tokens, time.perf_counter() - started))
+
+    def generate(
+        self,
+        prompts: Sequence[GenerationPrompt],
+        stops: StopTexts,
+        on_step: Callable[[GenerationReport], None] | None = None,
+    ) -> Iterator[GeneratedSequence | GenerationFailure]:
+        """Yield each prompt's continuations, batch by batch.
+
+        Raises: ModelUnavailable if vLLM fails as a whole; UsageError for settings it does not have.
+        """
+        units = [(index, repeat) for index, prompt in enumerate(prompts) for repeat in prompt.repeats]
+        n_prompt = sum(int(prompts[index].tokens.size) for index, _ in units)
+        started, read, written = time.perf_counter(), 0, 0
+        for first in range(0, len(units), BATCH):
+            some = units[first : first + BATCH]
+            sequences = [prompts[index].tokens.tolist() for index, _ in some]
+            settings = [self._settings(prompts[index], repeat, stops, index) for index, repeat in some]
+            for (index, repeat), output in zip(some, self._run(sequences, settings), strict=True):
+                one = output.outputs[0]
+                yield GeneratedSequence(index, repeat, tuple(one.token_ids), _reason(one))
+                read, written = read + int(prompts[index].tokens.size), written + len(one.token_ids)
+            if on_step is not None:
+                n_done = first + len(some)
+                seconds = time.perf_counter() - started
+                on_step(
+                    GenerationReport(read, n_prompt, written, max(0, written - n_done), n_done, len(units), seconds)
+                )
+
+    def queue(self) -> ScoreQueue:
+        """Return a queue that scores one batch after the other."""
+        return SequentialQueue(self.score)
+
+    def stream(self, prompt: GenerationPrompt, stops: StopTexts, follow: FollowText) -> Iterator[TextResult]:
+        """Yield the result alone: vLLM's offline interface writes a text in one piece."""
+        del follow
+        yield from self.generate([prompt], stops)
+
+    def _run(self, sequences: Sequence[list[int]], settings: Any) -> list[Any]:
+        """Return vLLM's outputs in the order of the sequences.
+
+        Raises: ModelUnavailable.
+        """
+        if self._llm is None:
+            raise ModelUnavailable("the engine is closed; load it again")
+        prompts = [{"prompt_token_ids": tokens} for tokens in sequences]  # what vLLM calls a TokensPrompt
+        adapted = {} if self._lora is None else {"lora_request": self._lora}
+        try:
+            return list(self._llm.generate(prompts, settings, use_tqdm=False, **adapted))
+        except Exception as error:  # whatever it raises, nothing of this batch was answered
+            raise ModelUnavailable(f"vLLM failed: {type(error).__name__}: {_first_line(error)}") from error
+
+    def _settings(self, prompt: GenerationPrompt, repeat: int, stops: StopTexts, index: int) -> Any:
+        """Return how a prompt is continued, in vLLM's words.
+
+        While a model may be thinking, a stop text must not end it, and vLLM cannot wait for a thought's end: then
+        only ending tokens stop it, and the text is cut afterwards.
+        """
+        unknown = sorted(set(prompt.other) - set(OTHER_SETTINGS))
+        if unknown:
+            raise UsageError(
+                f"generation setting {unknown[0]}={prompt.other[unknown[0]]} is not offered with --model vllm; leave "
+                "it out, or generation_config=none if the model's own file asks for it"
+            )
+        values: dict[str, Any] = {
+            "max_tokens": prompt.max_new_tokens,
+            "temperature": 0.0,
+            "repetition_penalty": prompt.repetition_penalty,
+            "stop_token_ids": sorted(prompt.eos_ids),
+            "stop": list(stops.of_prompts[index]) if stops.think_end is None else [],
+            "skip_special_tokens": False,
+            "spaces_between_special_tokens": False,
+            **{OTHER_SETTINGS[name]: value for name, value in prompt.other.items()},
+        }
+        drawn = prompt.sampling
+        if drawn is not None:
+            filters = {"top_k": drawn.top_k, "top_p": drawn.top_p, "min_p": drawn.min_p}
+            values |= {name: value for name, value in filters.items() if value is not None}
+            values |= {"temperature": drawn.temperature, "seed": seed_of(prompt, repeat)}
+        return self._library.SamplingParams(**values)
+
+    def close(self) -> None:
+        """Let go of the model and its memory."""
+        self._llm = None
+
+
+def seed_of(prompt: GenerationPrompt, repeat: int) -> int:
+    """Return the seed of one text: a function of the run's seed, the sample and the repeat alone."""
+    name = f"{prompt.seed}\x1f{prompt.key}\x1f{repeat}"
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest(), "little") >> 1
+
+
+def _engine_arguments(arguments: VllmArguments, identity: ModelIdentity, folders: ModelFolders) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "model": str(folders.model),
+        "tokenizer": str(folders.tokenizer),
+        "dtype": identity.dtype,
+        "max_model_len": identity.max_length,
+        "trust_remote_code": arguments.local.trust_remote_code,
+        **arguments.engine,
+    }
+    return {**given, "enable_lora": True} if folders.adapter is not None else given
+
+
+def _adapter(folder: Path | None) -> Any:
+    """Return vLLM's name of an adapter, None where there is none."""
+    if folder is None:
+        return None
+    from vllm.lora.request import LoRARequest
+
+    return LoRARequest("adapter", 1, str(folder))
+
+
+def _score(index: int, scored: Sequence[int], logprobs: Sequence[Mapping[int, Any] | None]) -> SpanScore | SpanFailure:
+    """Return the sum over the scored tokens, the last of the prompt; each position names its token and the best one."""
+    total, is_greedy = 0.0, True
+    for token, found in zip(scored, list(logprobs)[-len(scored) :], strict=True):
+        if found is None or token not in found:
+            return SpanFailure(index, MalformedAnswer, f"vLLM gave no log-probability of token {token}")
+        own = float(found[token].logprob)
+        total += own
+        is_greedy = is_greedy and own >= max(float(each.logprob) for each in found.values())
+    if not math.isfinite(total):
+        reason = "log-probabilities are not finite; run with dtype=bfloat16 or float32"
+        return SpanFailure(index, NonFiniteLogits, reason)
+    return SpanScore(index, total, is_greedy)
+
+
+def _reason(output: Any) -> FinishReason:
+    """Return why a text ended: vLLM says "stop" of an ending token too, and names the text only of a stop text."""
+    if output.finish_reason == "length":
+        return "length"
+    return "stop" if isinstance(output.stop_reason, str) else "eos"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,49 @@
+"""A model that vLLM runs: everything of a local model but the engine.
+
+Files, identity, tokens, chat templates, the cache and what counts as the answer are those of `local`, so a run with
+vLLM asks exactly what a run with our own engine asks. Its numbers are vLLM's own, so answers are never shared with
+runs of another engine. See `vllm_engine` for what has and has not been tried.
+"""
+
+from dataclasses import replace
+from functools import cached_property
+
+from evalstone.models.checkpoint.identity import identify
+from evalstone.models.local.local_model import LocalModel
+from evalstone.models.text.spans import QueryReader, fingerprint_of
+from evalstone.models.vllm.arguments import VllmArguments
+from evalstone.models.vllm.engine import ROOM_TO_WRITE, VllmEngine
+from evalstone.records import ModelIdentity
+
+__all__ = ["VllmModel"]
+
+KIND = "vllm"
+
+
+class VllmModel(LocalModel):
+    """A causal language model run by vLLM."""
+
+    def __init__(self, arguments: VllmArguments) -> None:
+        super().__init__(arguments.local)
+        self._vllm_arguments = arguments
+
+    @cached_property
+    def identity(self) -> ModelIdentity:
+        """Which model this is, by content; reads files only.
+
+        Raises: ModelUnavailable.
+        """
+        same = identify(self.arguments, self._folders, KIND)
+        return replace(same, numerics=KIND, options=self._vllm_arguments.options)
+
+    @property
+    def is_in_process(self) -> bool:
+        """Never: vLLM gives the log-probabilities that were asked for, and no whole distributions."""
+        return False
+
+    def _reader(self) -> QueryReader:
+        longest = self.max_length - ROOM_TO_WRITE
+        return QueryReader(self.encoder, longest, self.arguments.too_long, fingerprint_of(self.identity))
+
+    def _started(self) -> VllmEngine:
+        return VllmEngine(self._vllm_arguments, self.identity, self._folders)

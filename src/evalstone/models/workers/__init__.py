@@ -1,0 +1,1 @@
+"""Several processes that evaluate one run: on one machine, or on the machines of a Ray cluster."""

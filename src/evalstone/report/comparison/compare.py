@@ -1,0 +1,246 @@
+"""Is B better than A? Differences with intervals and tests, task by task, per group and over all.
+
+Tasks are tested one by one and p is corrected over them (Holm). Groups and the overall difference weigh the tasks'
+differences as the groups say, every group or lone task alike, so that a large task cannot hide a small one: see
+`averaged`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from evalstone.errors import UsageError
+from evalstone.report.comparison.averages import Measured, group_line, overall_line, overall_units
+from evalstone.report.comparison.groups import grouped_tasks
+from evalstone.report.comparison.pairing import (
+    PER_SAMPLE,
+    PairedTask,
+    common_values,
+    differing_prompts,
+    pair_task,
+    set_up_differences,
+)
+from evalstone.report.comparison.records import Comparison, Difference, Flip, PairComparison
+from evalstone.report.comparison.verdict import sentence
+from evalstone.report.evidence.records import GroupSummaryInput, RunEvidence, ScoreRow, TaskSummaryInput
+from evalstone.statistics.multiplicity import RankSet, holm, rank_sets
+from evalstone.statistics.paired import compare_paired
+
+
+def compare_runs(
+    runs: Sequence[RunEvidence],
+    groups: Sequence[GroupSummaryInput] = (),
+    *,
+    strict_prompts: bool = False,
+    confidence: float = 0.95,
+) -> Comparison:
+    """Compare the second and later runs with the first.
+
+    Args:
+        runs: their scores and set-up.
+        groups: tasks that belong together; their differences are averaged as the group averages.
+        strict_prompts: refuse where any prompt differs.
+        confidence: of the intervals.
+
+    Raises: UsageError for fewer than two runs, no task in common, different questions, or (strict) different prompts.
+    """
+    if len(runs) < 2:
+        raise UsageError(f"{len(runs)} run was named; a comparison needs two or more")
+    labels = distinct_labels(runs)
+    named = [replace(run, label=label) for run, label in zip(runs, labels, strict=True)]
+    known = groups or _groups_of(named)
+    pairs = [_compare(named[0], run, known, strict_prompts, confidence) for run in named[1:]]
+    pairs = [replace(pair, verdict=sentence(pair)) for pair in pairs]
+    ranks = _ranks(named, known) if len(named) > 2 else ()
+    return Comparison(tuple(labels), tuple(run.run_id for run in named), tuple(pairs), ranks)
+
+
+def distinct_labels(runs: Sequence[RunEvidence]) -> list[str]:
+    """Return the runs' labels; those that several share get their run's id."""
+    labels = [run.label for run in runs]
+    return [
+        label if labels.count(label) == 1 or not run.run_id else f"{label} ({run.run_id})"
+        for run, label in zip(runs, labels, strict=True)
+    ]
+
+
+def _groups_of(runs: Sequence[RunEvidence]) -> tuple[GroupSummaryInput, ...]:
+    return next((run.groups for run in runs if run.groups), ())
+
+
+def _compare(
+    first: RunEvidence,
+    second: RunEvidence,
+    groups: Sequence[GroupSummaryInput],
+    strict_prompts: bool,
+    confidence: float,
+) -> PairComparison:
+    paired, notes = _paired_tasks(first, second)
+    names = [task.task for task in paired]
+    if strict_prompts:
+        _refuse_different_prompts(first, second, names)
+    flips = {task.task: _flips(task, first, second) for task in paired}
+    measured = {task.task: _measure(task, flips[task.task], confidence) for task in paired}
+    lines = _adjusted([one.line for one in measured.values()])
+    grouped = grouped_tasks(first, second, groups, measured, partial(_measured, confidence=confidence))
+    of_groups = [line for group in groups if (line := group_line(group, grouped, confidence)) is not None]
+    return PairComparison(
+        labels=(first.label, second.label),
+        run_ids=(first.run_id, second.run_id),
+        overall=overall_line(grouped, confidence),
+        groups=tuple(_adjusted(of_groups)),
+        tasks=tuple(lines),
+        set_up=tuple(set_up_differences(first, second, names)),
+        notes=(*first.pairing, *second.pairing, *notes, *(note for task in paired for note in task.notes)),
+        flips=tuple(flip for task in paired for flip in flips[task.task]),
+    )
+
+
+def _paired_tasks(first: RunEvidence, second: RunEvidence) -> tuple[list[PairedTask], list[str]]:
+    theirs = {task.name: task for task in second.tasks}
+    common = [task for task in first.tasks if task.name in theirs]
+    if not common:
+        raise UsageError(
+            f"the runs have no task in common: {first.label} asked {_names(first.tasks)}, "
+            f"{second.label} {_names(second.tasks)}"
+        )
+    notes = [
+        f"only {run.label} asked {', '.join(names)}"
+        for run, other in ((first, second), (second, first))
+        if (names := [task.name for task in run.tasks if task.name not in {t.name for t in other.tasks}])
+    ]
+    paired = []
+    for task in common:
+        one = pair_task(first, second, task)
+        if one.metric.aggregation not in PER_SAMPLE or not one.pairs:
+            reason = "no sample has a score in both runs" if not one.pairs else "it is not a mean over samples"
+            notes.append(f"{task.name} {one.metric.name} is left out: {reason}")
+        else:
+            paired.append(one)
+    return paired, notes
+
+
+def _names(tasks: Sequence[TaskSummaryInput]) -> str:
+    names = [task.name for task in tasks]
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _refuse_different_prompts(first: RunEvidence, second: RunEvidence, tasks: Sequence[str]) -> None:
+    for task in tasks:
+        n_differing, n = differing_prompts(first, second, task)
+        if n_differing:
+            raise UsageError(
+                f"task {task}: the prompts of {n_differing:,} of {n:,} samples differ between {first.label} and "
+                f"{second.label}, and --strict-prompts was given; run both with the same shots, seed and template"
+            )
+
+
+def _measure(task: PairedTask, flips: Sequence[Flip], confidence: float) -> Measured:
+    ours, theirs = (np.asarray(values, dtype=np.float64) for values in task.values())
+    found = compare_paired(ours, theirs, confidence=confidence)
+    # perplexities and bits per byte are compared as losses: smaller numbers are better
+    better, worse = found.b_only, found.a_only
+    if not task.metric.higher_is_better:
+        better, worse = worse, better
+    is_share = _is_share(task)
+    scale = "log" if task.is_log_scale else "proportion" if is_share else "plain"
+    carry = math.exp if scale == "log" else float
+    line = Difference(
+        name=task.task,
+        kind="task",
+        metric=task.metric.name,
+        filter=task.filter,
+        scale=scale,
+        first=carry(float(ours.mean())),
+        second=carry(float(theirs.mean())),
+        difference=found.difference,
+        low=found.low,
+        high=found.high,
+        p=found.p,
+        n=found.n,
+        n_better=better,
+        n_worse=worse,
+        method=found.method,
+        confidence=confidence,
+        higher_is_better=task.metric.higher_is_better,
+        stderr=found.stderr,
+        n_missing=task.n_missing,
+        label=task.alias or "",
+        n_gained=sum(flip.is_better for flip in flips) if is_share else None,
+        n_lost=sum(not flip.is_better for flip in flips) if is_share else None,
+    )
+    return Measured(task, line, ours, theirs)
+
+
+def _measured(task: PairedTask, *, first: RunEvidence, second: RunEvidence, confidence: float) -> Measured:
+    return _measure(task, _flips(task, first, second), confidence)
+
+
+def _adjusted(lines: Sequence[Difference]) -> list[Difference]:
+    """Return the lines with Holm's correction over them."""
+    if not lines:
+        return []
+    adjusted = holm([line.p for line in lines])
+    return [replace(line, p_adjusted=float(p)) for line, p in zip(lines, adjusted, strict=True)]
+
+
+def _is_share(task: PairedTask) -> bool:
+    """Return whether the metric is a share of right answers: a mean of scores that all lie in [0, 1]."""
+    in_unit = all(0.0 <= value <= 1.0 for values in task.values() for value in values)
+    return in_unit and task.metric.aggregation in {"mean", "nanmean"}
+
+
+def _flips(task: PairedTask, ours: RunEvidence, theirs: RunEvidence) -> list[Flip]:
+    """Return the samples whose answer became right or wrong; graded answers count as right from one half."""
+    flips: list[Flip] = []
+    if not _is_share(task):
+        return flips
+    for pair, first, second in zip(task.pairs, *task.values(), strict=True):
+        if (first >= 0.5) == (second >= 0.5):
+            continue
+        better = second > first if task.metric.higher_is_better else second < first
+        flips.append(
+            Flip(
+                task=task.task,
+                first_index=pair.first.sample_index,
+                second_index=pair.second.sample_index,
+                sample_sha256=pair.sample_sha256,
+                first=first,
+                second=second,
+                first_picked=_picked(pair.first.detail),
+                second_picked=_picked(pair.second.detail),
+                first_answer=_answer(ours, pair.first),
+                second_answer=_answer(theirs, pair.second),
+                is_better=better,
+            )
+        )
+    return flips
+
+
+def _picked(detail: object) -> int | None:
+    picked = detail.get("picked") if isinstance(detail, dict) else None
+    return picked if isinstance(picked, int) else None
+
+
+def _answer(run: RunEvidence, row: ScoreRow) -> str | None:
+    picked, choices = _picked(row.detail), run.choices.get((row.task, row.sample_index), ())
+    return choices[picked] if picked is not None and 0 <= picked < len(choices) else None
+
+
+def _ranks(runs: Sequence[RunEvidence], groups: Sequence[GroupSummaryInput]) -> tuple[RankSet, ...]:
+    """Return the runs' sets of ranks on the samples that all of them answered, tasks weighed as in the overall line."""
+    paired, _ = _paired_tasks(runs[0], runs[1])
+    measured = {task.task: _measure(task, (), 0.95) for task in paired}
+    columns: list[list[float]] = [[] for _ in runs]
+    grouped = grouped_tasks(runs[0], runs[1], groups, measured, partial(_measured, confidence=0.95))
+    units = overall_units(grouped)
+    for one, weight in [(one, weight / len(units)) for unit in units for one, weight in unit.parts]:
+        table = common_values(runs, one.task)
+        for column, values in zip(columns, table, strict=True):
+            column.extend(one.sign * weight * value / max(1, len(values)) for value in values)
+    if not columns[0]:
+        return ()
+    return tuple(rank_sets(np.array(columns).T * len(columns[0])))

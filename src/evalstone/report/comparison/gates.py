@@ -1,0 +1,112 @@
+"""A comparison as a gate: `--gate "mmlu >= -0.01"` fails the build unless the second run is surely not that much worse.
+
+A gate reads NAME OP BOUND: NAME is a task, a group or `overall`, BOUND a difference, second minus first, in the
+direction of better (`-0.01` or `-1%`). `>=` and `>` ask that the whole one-sided 95% interval lies above the bound:
+below zero that is non-inferiority, above it superiority. Too few samples therefore fail a gate, as they should.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from xml.etree import ElementTree as ET
+
+from evalstone.errors import UnknownName, UsageError
+from evalstone.report.comparison.records import Comparison, Difference, PairComparison
+from evalstone.report.comparison.verdict import shown_bound, shown_gain
+from evalstone.statistics.distributions import normal_quantile
+
+GATE = re.compile(r"\s*(?P<name>[^<>=\s]+)\s*(?P<sign>>=|>)\s*(?P<bound>[+-]?\d*\.?\d+)\s*(?P<percent>%?)\s*")
+ONE_SIDED = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What must hold."""
+
+    name: str
+    bound: float  # in the metric's units: shares in [0, 1]; of a perplexity its logarithm
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """What came of it."""
+
+    gate: Gate
+    labels: tuple[str, str]
+    line: Difference
+    low: float | None  # one-sided lower end of the gain
+    passed: bool
+
+    @property
+    def message(self) -> str:
+        """The result in one sentence."""
+        state = "passed" if self.passed else "failed"
+        low = "no interval" if self.low is None else f"{shown_bound(self.line, self.low)} with 95% confidence"
+        asked = f"asked for {shown_bound(self.line, self.gate.bound)}"
+        lower = "" if self.line.higher_is_better else " (lower is better)"
+        measured = f"{self.line.name} {shown_gain(self.line)}{lower}, {low}, {asked}"
+        return f"gate '{self.gate.text}' {state}: {measured}, n {self.line.n:,}"
+
+
+def parse_gate(text: str) -> Gate:
+    """Return the gate of an expression such as `mmlu >= -0.01`, `overall > 0` or `arc_easy >= -1%`.
+
+    Raises: UsageError where it is none.
+    """
+    match = GATE.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            f"gate '{text}' cannot be read; expected NAME >= BOUND, such as 'mmlu >= -0.01' or 'mmlu >= -1%'"
+        )
+    bound = float(match["bound"]) / (100 if match["percent"] else 1)
+    return Gate(match["name"], bound, text.strip())
+
+
+def check_gates(comparison: Comparison, gates: Sequence[Gate]) -> list[GateResult]:
+    """Return what came of each gate, for each run compared with the first.
+
+    Raises: UnknownName for a gate on something that was not compared.
+    """
+    return [_checked(pair, gate) for pair in comparison.pairs for gate in gates]
+
+
+def _checked(pair: PairComparison, gate: Gate) -> GateResult:
+    lines = {line.name: line for line in (*pair.tasks, *pair.groups)}
+    if pair.overall is not None:
+        lines.setdefault(pair.overall.name, pair.overall)
+    if gate.name not in lines:
+        near = get_close_matches(gate.name, lines, n=3, cutoff=0.5)
+        raise UnknownName("task in a gate", gate.name, near or list(lines)[:5], f"gate: '{gate.text}'")
+    line = lines[gate.name]
+    low = _one_sided_low(line)
+    return GateResult(gate, pair.labels, line, low, low is not None and low > gate.bound)
+
+
+def _one_sided_low(line: Difference) -> float | None:
+    """Return the lower 95% end of the gain, from the two-sided interval's arm in that direction.
+
+    The arm is shortened by the ratio of normal quantiles: exact for a normal estimate, close for score intervals.
+    """
+    if line.low is None or line.high is None:
+        return None
+    arm = line.difference - line.low if line.higher_is_better else line.high - line.difference
+    two_sided = normal_quantile(0.5 + line.confidence / 2.0)
+    return line.gain - arm * normal_quantile(ONE_SIDED) / two_sided
+
+
+def junit_xml(comparison: Comparison, results: Sequence[GateResult], said: Sequence[str] = ()) -> str:
+    """Return gates as a JUnit report, one test case each; the verdict, and lines `said` besides, as its output."""
+    n_failed = sum(not result.passed for result in results)
+    suite = ET.Element(
+        "testsuite", name="evalstone compare", tests=str(len(results)), failures=str(n_failed), errors="0"
+    )
+    for result in results:
+        first, second = result.labels
+        case = ET.SubElement(suite, "testcase", classname=f"{second} against {first}", name=result.gate.text)
+        if not result.passed:
+            ET.SubElement(case, "failure", message=result.message).text = result.message
+    ET.SubElement(suite, "system-out").text = "\n".join([comparison.verdict, *said])
+    ET.indent(suite)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"

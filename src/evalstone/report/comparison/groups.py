@@ -1,0 +1,87 @@
+"""Which tasks of two runs a group's difference averages, and by which metric: those that its number is made of.
+
+A group declares its metric, filter and weights (`groups.group_cells`). A task below it is compared by that metric here
+even where another one stands for the task by itself.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from evalstone.errors import UsageError
+from evalstone.report.comparison.averages import GroupedTasks, Measured
+from evalstone.report.comparison.pairing import PER_SAMPLE, PairedTask, pair_task
+from evalstone.report.evidence.groups import GroupCell, Name, group_cells
+from evalstone.report.evidence.records import GroupSummaryInput, RunEvidence, TaskSummaryInput
+
+__all__ = ["grouped_tasks"]
+
+
+class Measure(Protocol):
+    """Measures the difference of a paired task."""
+
+    def __call__(self, task: PairedTask, *, first: RunEvidence, second: RunEvidence) -> Measured:
+        """Return the difference with the numbers it was made of."""
+        ...
+
+
+def grouped_tasks(
+    first: RunEvidence,
+    second: RunEvidence,
+    groups: Sequence[GroupSummaryInput],
+    measured: Mapping[str, Measured],
+    measure: Measure,
+) -> GroupedTasks:
+    """Return the tasks that both runs asked, as the groups' declared metrics average them.
+
+    A group is compared by the metric that stands for it; where that is not among both runs' scores (they come from
+    different tools), by the first declared one that is, and else by what stands for each of its tasks.
+    """
+    by_name = {group.name: group for group in groups}
+    asked = {task.name for task in second.tasks}
+    tasks = {task.name: task for task in first.tasks if task.name in asked}
+    scored: dict[str, set[Name]] = {name: set() for name in tasks}
+    for row in first.rows:
+        if row.task in scored:
+            scored[row.task].add((row.metric, row.filter))
+    primaries = {name: task.primary for name, task in tasks.items()}
+    search = _Search(first, second, tasks, measured, measure)
+    found: dict[str, tuple[GroupCell, Sequence[Measured]]] = {}
+    for group in groups:
+        cells = sorted(group_cells(group, by_name, scored, primaries), key=lambda cell: not cell.is_main)
+        chosen = next(((cell, of_cell) for cell in cells if (of_cell := search.of_cell(cell))), None)
+        if chosen is not None:
+            found[group.name] = chosen
+    return GroupedTasks(groups, measured, found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """Two runs, and what was measured of them already."""
+
+    first: RunEvidence
+    second: RunEvidence
+    tasks: Mapping[str, TaskSummaryInput]
+    measured: Mapping[str, Measured]
+    measure: Measure
+
+    def of_cell(self, cell: GroupCell) -> list[Measured]:
+        """Return a cell's tasks, all of them by its metric; empty where one of them lacks it in a run."""
+        tasks = [self.of_task(name, (cell.metric, cell.filter)) for name in cell.tasks]
+        known = [one for one in tasks if one is not None]
+        if len(known) < len(tasks) and self.second.pairing:  # another tool's names for it
+            known = [self.measured[name] for name in cell.tasks if name in self.measured]
+        return known if len(known) == len(tasks) else []
+
+    def of_task(self, name: str, wanted: Name) -> Measured | None:
+        """Return a task measured by this metric and filter; None where the runs cannot be compared by it."""
+        main = self.measured.get(name)
+        if main is not None and (main.line.metric, main.line.filter) == wanted:
+            return main
+        try:
+            paired = pair_task(self.first, self.second, self.tasks[name], wanted)
+        except UsageError:
+            return None
+        if paired.metric.aggregation not in PER_SAMPLE or not paired.pairs:
+            return None
+        return self.measure(paired, first=self.first, second=self.second)

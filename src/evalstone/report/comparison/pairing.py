@@ -1,0 +1,239 @@
+"""Two runs on the same samples: which score belongs to which, and what else differed between the runs.
+
+Samples are paired by content, not by position: (task, sample hash, how often that hash came before), so that runs
+over differently ordered or filtered copies of a data set still pair rightly, and runs over different questions are
+refused instead of being subtracted.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evalstone.errors import UsageError
+from evalstone.records import JsonValue, ScoreStatus
+from evalstone.report.evidence.records import MetricInput, RunEvidence, ScoreRow, TaskSummaryInput
+
+LOG_SCALE = {"perplexity", "weighted_perplexity"}
+RIGHT_OR_WRONG = frozenset({"acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match"})
+"""Metrics that say of a sample whether its answer is right: one run's may be set against another's."""
+PROMPT_STYLE = "questions put as"  # among a run's settings
+PER_SAMPLE = {"mean", "nanmean", "bits_per_byte", "brier_score"} | LOG_SCALE
+EXPECTED_TO_DIFFER = frozenset({"model", "tokenizer"})  # that is what the comparison is about
+Key = tuple[str, int]  # (sample hash, occurrence)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One sample in both runs."""
+
+    sample_sha256: str
+    first: ScoreRow
+    second: ScoreRow
+
+
+@dataclass(frozen=True, slots=True)
+class PairedTask:
+    """One task's metric in both runs, sample by sample."""
+
+    task: str
+    metric: MetricInput
+    filter: str
+    pairs: tuple[Pair, ...]  # both have a score
+    n_missing: int  # paired samples of which one run has no score (a failed request)
+    notes: tuple[str, ...] = ()
+    alias: str | None = None
+
+    @property
+    def is_log_scale(self) -> bool:
+        """Whether differences are of logarithms: of a perplexity only the ratio means anything."""
+        return self.metric.aggregation in LOG_SCALE
+
+    def values(self) -> tuple[list[float], list[float]]:
+        """Return both runs' comparable numbers per sample, in the metric's own direction.
+
+        Means compare the scores themselves (shared credit for ties). Ratios of sums compare each document's part of
+        the difference: nats over the mean weight, whose mean is the difference of the (logarithmic) metric itself.
+        """
+        first = [row_value(pair.first) for pair in self.pairs]
+        second = [row_value(pair.second) for pair in self.pairs]
+        if self.metric.aggregation == "perplexity":
+            return [-value for value in first], [-value for value in second]
+        if self.metric.aggregation not in {"weighted_perplexity", "bits_per_byte"}:
+            return first, second
+        unit = math.log(2) if self.metric.aggregation == "bits_per_byte" else 1.0
+        weights = [float(_part(pair.first, 1)) for pair in self.pairs]
+        scale = len(weights) / sum(weights) / unit
+        return [-value * scale for value in first], [-value * scale for value in second]
+
+
+def pair_task(
+    first: RunEvidence, second: RunEvidence, task: TaskSummaryInput, of: tuple[str, str] | None = None
+) -> PairedTask:
+    """Pair a task's main metric, or the (metric, filter) named by `of`.
+
+    Raises: UsageError where the runs asked different questions, or one lacks the metric.
+    """
+    chosen = of or _shared(task, second) or task.primary
+    metric = next((m for m in task.metrics if chosen is not None and m.name == chosen[0]), None)
+    if chosen is None or metric is None:
+        raise UsageError(f"task {task.name} has no metric that can be compared")
+    ours = _keyed(first, task.name, *chosen)
+    theirs, their_metric = _rows_for(second, task.name, chosen, first)
+    for run, rows in ((first, ours), (second, theirs)):
+        if not rows:
+            raise UsageError(f"run {run.label} ({run.run_id}) has no scores of {task.name} {chosen[0]} ({chosen[1]})")
+    common = [key for key in ours if key in theirs]
+    notes = _coverage(task.name, first, second, (len(ours), len(theirs), len(common)))
+    if chosen != task.primary:
+        notes = (*notes, f"{task.name}: by {chosen[0]}, which both runs have")
+    if their_metric != chosen:
+        shown = f"{chosen[0]} of {first.label} is set against {their_metric[0]} of {second.label}"
+        notes = (*notes, f"{task.name}: {shown}; both say whether an answer is right")
+    pairs = tuple(
+        Pair(key[0], ours[key], theirs[key]) for key in common if _has_value(ours[key]) and _has_value(theirs[key])
+    )
+    return PairedTask(task.name, metric, chosen[1], pairs, len(common) - len(pairs), notes, task.alias)
+
+
+def _shared(task: TaskSummaryInput, second: RunEvidence) -> tuple[str, str] | None:
+    """Return the first metric of a task that another tool's run has too, where it lacks what stands for the task."""
+    theirs = {(row.metric, row.filter) for row in second.rows if row.task == task.name}
+    if not second.pairing or task.primary in theirs:
+        return None
+    ours = [(metric.name, name) for metric in task.metrics for name in metric.filters]
+    return next((one for one in ours if one in theirs), None)
+
+
+def common_values(runs: Sequence[RunEvidence], task: PairedTask) -> list[list[float]]:
+    """Return each run's numbers on the samples of a task that every run has a score of, in one order."""
+    keyed = [_rows_for(run, task.task, (task.metric.name, task.filter), runs[0])[0] for run in runs]
+    common = [key for key in keyed[0] if all(key in rows and _has_value(rows[key]) for rows in keyed)]
+    return [[row_value(rows[key]) for key in common] for rows in keyed]
+
+
+def _rows_for(
+    run: RunEvidence, task: str, wanted: tuple[str, str], first: RunEvidence
+) -> tuple[dict[Key, ScoreRow], tuple[str, str]]:
+    """Return a run's rows of what stands for the task in the first run, and which metric and filter they are of.
+
+    Where the two put their questions in different ways, or are of different tools that call it otherwise, they are of
+    what stands for the task in this run: the same questions, each scored as right or wrong.
+    """
+    own = next((each.primary for each in run.tasks if each.name == task), None)
+    rows = _keyed(run, task, *wanted)
+    if own is None or own == wanted:
+        return rows, wanted
+    is_same_style = run.settings.get(PROMPT_STYLE) == first.settings.get(PROMPT_STYLE)
+    if run.pairing and not rows and _say_right_or_wrong(first, task, wanted) and _say_right_or_wrong(run, task, own):
+        return _keyed(run, task, *own), own  # another tool's name for it
+    if is_same_style or not {own[0], wanted[0]} <= RIGHT_OR_WRONG:
+        return rows, wanted
+    return _keyed(run, task, *own), own
+
+
+def _say_right_or_wrong(run: RunEvidence, task: str, of: tuple[str, str]) -> bool:
+    """Return whether a metric's scores are 0 or 1, but for ties that share."""
+    rows = [row for row in run.rows if (row.task, row.metric, row.filter) == (task, *of)]
+    return bool(rows) and all(row.value in {None, 0.0, 1.0} for row in rows)
+
+
+def _keyed(run: RunEvidence, task: str, metric: str, name_of_filter: str) -> dict[Key, ScoreRow]:
+    seen: Counter[str] = Counter()
+    keyed: dict[Key, ScoreRow] = {}
+    rows = [row for row in run.rows if (row.task, row.metric, row.filter) == (task, metric, name_of_filter)]
+    for row in sorted(rows, key=lambda row: row.sample_index):
+        keyed[row.sample_sha256, seen[row.sample_sha256]] = row
+        seen[row.sample_sha256] += 1
+    return keyed
+
+
+def _coverage(task: str, first: RunEvidence, second: RunEvidence, counts: tuple[int, int, int]) -> tuple[str, ...]:
+    """Return a note where one run asked only some of the other's samples; refuse where each asked its own."""
+    n_first, n_second, n_common = counts
+    if n_common == n_first == n_second:
+        return ()
+    if n_common == min(n_first, n_second):
+        counts_shown = f"{first.label} has {n_first:,} samples and {second.label} {n_second:,}"
+        return (f"{task}: {counts_shown}; the {n_common:,} that both have are compared",)
+    raise UsageError(
+        f"task {task}: the runs asked different questions; {first.label} has {n_first:,} samples, "
+        f"{second.label} {n_second:,}, and {n_common:,} are the same; run both on the same data and limit"
+    )
+
+
+def set_up_differences(first: RunEvidence, second: RunEvidence, tasks: Sequence[str]) -> list[str]:
+    """Return one line for each thing in which the runs differ besides the model."""
+    lines = [
+        _difference(name, first, second, first.settings.get(name), second.settings.get(name))
+        for name in first.settings
+        if name in second.settings  # what one side does not say is no difference
+        and name not in EXPECTED_TO_DIFFER
+        and first.settings.get(name) != second.settings.get(name)
+    ]
+    for task in tasks:
+        ours, theirs = first.task_settings.get(task, {}), second.task_settings.get(task, {})
+        lines += [
+            f"{task} " + _difference(name, first, second, ours.get(name), theirs.get(name))
+            for name in ours
+            if name in theirs and ours[name] != theirs[name]
+        ]
+        if line := _prompt_difference(first, second, task):
+            lines.append(line)
+    return lines
+
+
+def differing_prompts(first: RunEvidence, second: RunEvidence, task: str) -> tuple[int, int]:
+    """Return how many samples' prompts differ, of how many that both runs know the prompt of."""
+    ours, theirs = _prompts_by_sample(first, task), _prompts_by_sample(second, task)
+    common = [key for key in ours if key in theirs]
+    return sum(ours[key] != theirs[key] for key in common), len(common)
+
+
+def _prompts_by_sample(run: RunEvidence, task: str) -> dict[Key, str]:
+    hashes = {row.sample_index: row.sample_sha256 for row in run.rows if row.task == task}
+    seen: Counter[str] = Counter()
+    found: dict[Key, str] = {}
+    for index in sorted(hashes):
+        key = (hashes[index], seen[hashes[index]])
+        seen[hashes[index]] += 1
+        if (prompt := run.prompt_hashes.get((task, index))) is not None:
+            found[key] = prompt
+    return found
+
+
+def _prompt_difference(first: RunEvidence, second: RunEvidence, task: str) -> str | None:
+    n_differing, n = differing_prompts(first, second, task)
+    return f"{task} prompts: different for {n_differing:,} of {n:,} samples" if n_differing else None
+
+
+def _difference(name: str, first: RunEvidence, second: RunEvidence, ours: JsonValue, theirs: JsonValue) -> str:
+    return f"{name}: {_shown(ours)} in {first.label}, {_shown(theirs)} in {second.label}"
+
+
+def _shown(value: JsonValue, longest: int = 60) -> str:
+    if value is None:
+        return "none"
+    text = str(value)
+    if text.startswith("sha256:"):
+        return text[:19]
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def row_value(row: ScoreRow) -> float:
+    """Return the number of one sample that is compared: shared credit, the score, or the nats of a ratio."""
+    if isinstance(row.detail, dict) and (credit := row.detail.get("credit")) is not None:
+        return float(credit)
+    if row.value is not None and row.parts is None:
+        return float(row.value)
+    if row.parts is not None and len(row.parts) == 2 and isinstance(row.parts[0], int | float):
+        return float(row.parts[0])
+    return float(row.value) if row.value is not None else math.nan
+
+
+def _has_value(row: ScoreRow) -> bool:
+    return row.status is not ScoreStatus.FAILED and math.isfinite(row_value(row))
+
+
+def _part(row: ScoreRow, index: int) -> float:
+    return float(row.parts[index]) if row.parts is not None else 1.0

@@ -1,0 +1,1 @@
+"""Reports as documents: sections, charts, HTML, Markdown and PDF."""

@@ -1,0 +1,128 @@
+"""Runs as a document to hand on: HTML that stands alone, Markdown with its charts beside it, or a PDF.
+
+The three are made of the same blocks: headline, results, what changed, weak spots, calibration, examples, a method
+section that a paper can quote, and what the numbers cannot say.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from evalstone.drafts import write_whole
+from evalstone.errors import StoreError, UsageError
+from evalstone.report.documents.blocks import Block, Bullets, Heading, Paragraph
+from evalstone.report.documents.charts import can_draw
+from evalstone.report.documents.contents import ReportContents
+from evalstone.report.documents.html import html_page
+from evalstone.report.documents.markdown import chart_files, markdown_text
+from evalstone.report.documents.method_text import method_text
+from evalstone.report.documents.print_pdf import print_pdf
+from evalstone.report.documents.sections import (
+    calibration_section,
+    change_section,
+    headline,
+    results_section,
+    weakest_section,
+)
+from evalstone.report.numbers import counted, is_proportion
+from evalstone.report.views.layout import leaf_estimates
+from evalstone.report.views.run_details import foot_lines
+from evalstone.settings import VERSION
+
+__all__ = ["CHARTS_MISSING", "document_blocks", "write_document"]
+
+CHARTS_MISSING = "This report has no charts; with them: pip install 'evalstone[charts]' and write it again."
+FOOT = f"Made by Evalstone {VERSION}."
+OTHER_SAMPLES_ONLY = (
+    "An interval says how much a value would vary over other samples of the same kind. It says nothing of other "
+    "prompts, of other wordings of the answers, or of whether the model saw these samples in training."
+)
+MOST_FAULTS = 3  # of each benchmark's card
+MANY = 10  # tasks from which some intervals are expected to miss
+
+
+def write_document(path: str | Path, contents: ReportContents) -> Path:
+    """Write a report as its file name says (.html, .md or .pdf) and return the path.
+
+    Raises: UsageError for another ending, or a PDF without a browser; StoreError if it cannot be written.
+    """
+    place = Path(path)
+    write = _WRITERS.get(place.suffix.lower())
+    if write is None:
+        raise UsageError(f"'{place.name}' ends in '{place.suffix}'; expected .html, .md or .pdf")
+    blocks = document_blocks(contents)
+    title = f"{', '.join(view.label for view in contents.views)}: evaluation report"
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write(place, blocks, title)
+    except OSError as error:
+        raise StoreError(f"the report cannot be written to {place}: {error}; name another file") from error
+    return place
+
+
+def document_blocks(contents: ReportContents) -> list[Block]:
+    """Return what a report says, in its order."""
+    method = method_text(contents)
+    blocks = [*headline(contents), *results_section(contents)]
+    if contents.comparison is not None:
+        blocks += change_section(contents.comparison)
+    blocks += [*weakest_section(contents), *calibration_section(contents.curves)]
+    if contents.examples:
+        blocks.append(Heading("Examples"))
+        for heading, examples in contents.examples:
+            blocks += [Heading(heading, 3), *examples]
+    blocks += [Heading("Method"), *(Paragraph(text) for text in method.paragraphs)]
+    blocks += [Heading("What these numbers cannot say"), Bullets(tuple(_limits(contents)))]
+    blocks += [Heading("References"), Bullets(method.references, "references")]
+    return blocks if can_draw() else [*blocks, Paragraph(CHARTS_MISSING, "facts")]
+
+
+def _limits(contents: ReportContents) -> list[str]:
+    """Return what a reader might take these numbers for, and must not."""
+    lines = [OTHER_SAMPLES_ONLY, *foot_lines(contents.views)]
+    n_tasks = max(sum(is_proportion(one) for one in leaf_estimates(view)) for view in contents.views)
+    if n_tasks >= MANY:
+        lines.append(f"Of {n_tasks} intervals of 95%, about {max(1, round(0.05 * n_tasks))} miss the true value.")
+    limits = {row.plan.limit for row in contents.rows if row.plan.limit is not None}
+    if limits:
+        lines.append(
+            "Only the first samples of each task were asked. Where a data set is sorted, they stand for its beginning."
+        )
+    if any(row.plan.model.kind == "imported" for row in contents.rows):
+        lines.append("Imported answers are as the other tool's files give them; what they leave out is unknown.")
+    n_failed = sum(one.n_failed for view in contents.views for one in leaf_estimates(view))
+    if n_failed:
+        lines.append(
+            f"{counted(n_failed, 'request')} failed and are left out; had they been answered, values may move."
+        )
+    for name, card in contents.cards.items():
+        lines += [f"{name}: {fault}" for fault in list(card.get("known_faults") or ())[:MOST_FAULTS]]
+    return lines
+
+
+# --------------------------------------------------------------------------------------------- formats
+
+
+def _write_html(place: Path, blocks: list[Block], title: str) -> None:
+    write_whole(place, html_page(blocks, title, FOOT))
+
+
+def _write_markdown(place: Path, blocks: list[Block], _title: str) -> None:
+    folder = place.with_name(f"{place.stem}_charts")
+    if drawn := chart_files(blocks):
+        folder.mkdir(exist_ok=True)
+    for name, svg in drawn.items():
+        write_whole(folder / name, svg)
+    write_whole(place, markdown_text(blocks, FOOT, folder.name))
+
+
+def _write_pdf(place: Path, blocks: list[Block], title: str) -> None:
+    print_pdf(html_page(blocks, title, FOOT), place)
+
+
+_WRITERS: Mapping[str, Callable[[Path, list[Block], str], None]] = {
+    ".html": _write_html,
+    ".htm": _write_html,
+    ".md": _write_markdown,
+    ".markdown": _write_markdown,
+    ".pdf": _write_pdf,
+}

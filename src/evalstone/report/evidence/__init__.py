@@ -1,0 +1,1 @@
+"""From stored scores to estimates: tasks, groups, composites, baselines, calibration."""

@@ -1,0 +1,37 @@
+"""How well a model knows what it knows: Brier score and calibration error of every multiple-choice task.
+
+The confidence of an answer is the share of the choices' probability that lies on the best one. A calibration error of
+few samples is never zero, however honest the model: the value a perfectly calibrated model would show is given too.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evalstone.records import ScoreStatus
+from evalstone.report.evidence.records import ScoreRow
+from evalstone.statistics.calibration import calibration_error
+
+NULL_DRAWS = 200  # the mean of the null is wanted, not its tail
+
+
+def calibration_details(own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> dict[str, Any]:
+    """Return what a task's rows say of its calibration, empty where it has no choices.
+
+    Keys: brier, calibration_error, calibration_error_null (expected of a calibrated model), calibration_p.
+    """
+    brier = [row.value for row in _scored(own, "brier") if row.value is not None]
+    if not brier:
+        return {}
+    pairs = [row.parts for row in _scored(own, "confidence") if row.parts is not None]
+    details: dict[str, Any] = {"brier": sum(brier) / len(brier)}
+    if pairs:
+        found = calibration_error([float(p[0]) for p in pairs], [float(p[1]) for p in pairs], draws=NULL_DRAWS)
+        details["calibration_error"] = found.value
+        details["calibration_error_null"] = found.null_value
+        details["calibration_p"] = found.p
+    return details
+
+
+def _scored(own: Mapping[tuple[str, str], Sequence[ScoreRow]], metric: str) -> list[ScoreRow]:
+    found = next((rows for (_, name), rows in own.items() if name == metric), ())
+    return [row for row in found if row.status is not ScoreStatus.FAILED]

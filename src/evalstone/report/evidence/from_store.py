@@ -1,0 +1,321 @@
+"""Stored runs as the plain records that reports are made from, and their estimates kept beside them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+from urllib.parse import urlsplit
+
+from evalstone.errors import UnknownName, UsageError
+from evalstone.records import Estimate, JsonValue, LoglikelihoodQuery, RunPlan, TaskPlan
+from evalstone.report.comparison.pairing import PROMPT_STYLE
+from evalstone.report.evidence.baselines import ConstantAnswers, with_baselines
+from evalstone.report.evidence.composites import SuiteRows, composite_estimates, suite_facts, suites_from
+from evalstone.report.evidence.records import MetricInput, RunEvidence, RunView, ScoreRow, TaskSummaryInput
+from evalstone.report.evidence.rescoring import scoring_of, with_rescored
+from evalstone.report.evidence.summarise import AUXILIARY_METRICS, BOOTSTRAP_ITERS, summarise
+from evalstone.report.evidence.task_facts import (
+    facts_of,
+    groups_from,
+    lacking_aggregations,
+    own_aggregations,
+    tasks_from,
+)
+from evalstone.report.numbers import counted, short_hash, short_model_name
+from evalstone.report.views.samples import gold_indices
+from evalstone.statistics import aggregate
+from evalstone.store import RunRow, Store
+from evalstone.store.rows import SampleRecord
+from evalstone.store.rows import ScoreRow as StoredScore
+from evalstone.tasks.bound import BoundTask
+from evalstone.tasks.prompt_presets import system_prompts
+from evalstone.tasks.task import Selection
+
+NOT_IN_FILES = frozenset({"tokenizer", "model options", "prompts that are too long", "other settings", "chat template"})
+"""What the files of other tools do not say, or say in another form than we do."""
+NAMED_SETTINGS = frozenset({"prompt_preset", "prompting"})  # compared under names of their own
+SUMMARY_DUE = "summary_due"  # in a run's facts from the commit of a rescoring until its estimates are computed
+CONTEXT_END = 30  # characters of a choice's own context that are shown of it
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What is stored about a request that its scores do not say."""
+
+    sha256: str
+    n_shots: int
+    n_leaked_shots: int
+    n_cut_tokens: int
+    n_context_tokens: int
+    choices: tuple[str, ...]
+    prompt_hash: str
+    gold: tuple[int, ...]
+
+
+def save_summary(
+    store: Store,
+    run_id: str,
+    selection: Selection,
+    bound: Sequence[BoundTask] = (),
+    *,
+    bootstrap_iters: int = BOOTSTRAP_ITERS,
+) -> tuple[Estimate, ...]:
+    """Compute a run's estimates and keep them with it, with what its task files said. Returns them.
+
+    Args:
+        store: where the run is.
+        run_id: its id.
+        selection: the tasks and groups it was asked for.
+        bound: the tasks as they were asked; without them the size of the whole split is unknown.
+        bootstrap_iters: draws of lm-eval's bootstrap errors (`--bootstrap_iters`).
+
+    Raises: StoreError if it cannot be written.
+    """
+    kept = store.run(run_id).extra
+    facts = {**kept, **with_rescored(facts_of(selection, bound), kept.get("rescored", ()))}
+    facts |= {"suites": suite_facts(selection, kept), "bootstrap_iters": bootstrap_iters}
+    return save_summary_of(store, run_id, facts, own_aggregations(selection.tasks))
+
+
+def save_summary_of(
+    store: Store, run_id: str, facts: Mapping[str, Any], own: Mapping[tuple[str, str], Any]
+) -> tuple[Estimate, ...]:
+    """Compute a run's estimates and its suites' composites by what is kept of its tasks, and keep both. Returns them.
+
+    Args:
+        store: where the run is.
+        run_id: its id.
+        facts: what is kept with the run: its tasks, groups and suites.
+        own: aggregations that are functions of task files, by (task, metric).
+
+    Raises: StoreError if it cannot be written.
+    """
+    tasks, suites = tasks_from(facts, own), suites_from(facts)
+    of_suites, constant = SuiteRows(suites), ConstantAnswers()
+    rows = of_suites.watch(row for task in tasks for row in score_rows(store, run_id, task.name))
+    estimates = summarise(constant.watch(rows), tasks, groups_from(facts), bootstrap_iters=facts["bootstrap_iters"])
+    estimates = with_baselines(estimates, constant, facts.get("question_blind") or {})
+    estimates = (*estimates, *composite_estimates(suites, of_suites, estimates))
+    store.save_estimates(run_id, estimates, {name: facts[name] for name in facts if name != SUMMARY_DUE})
+    return estimates
+
+
+def finish_summary(store: Store, row: RunRow) -> None:
+    """Compute the estimates of a run whose rescoring was killed after its scores were stored.
+
+    Raises: UsageError where that takes a function of a task file, which is not loaded to show a run.
+    """
+    if not row.extra.get(SUMMARY_DUE):
+        return
+    if lacking := lacking_aggregations(row.extra, {}):
+        raise UsageError(
+            f"run {row.short_id} was rescored by a command that was killed before it summed up {lacking[0][1]} of "
+            f"task {lacking[0][0]} by a function of its file; finish it with: evalstone rescore {row.short_id}"
+        )
+    save_summary_of(store, row.run_id, row.extra, {})
+
+
+def score_rows(store: Store, run_id: str, task: str) -> list[ScoreRow]:
+    """Return one task's scores, each with its sample's hash and what became of its prompt."""
+    places = _places(store, run_id, task)
+    return [_row(score, places) for score in store.scores(run_id, task)]
+
+
+def run_view(store: Store, run_id: str) -> RunView:
+    """Return a run's stored estimates under its model's name, as tables take it."""
+    row = store.run(run_id)
+    return RunView(label_of(row), row.short_id, tuple(store.estimates(run_id)), tuple(facts_shown(row)))
+
+
+def run_evidence(store: Store, run_id: str) -> RunEvidence:
+    """Return a run's scores and set-up, as compare takes it."""
+    row = store.run(run_id)
+    rows: list[ScoreRow] = []
+    prompts: dict[tuple[str, int], str] = {}
+    choices: dict[tuple[str, int], tuple[str, ...]] = {}
+    for task in row.tasks:
+        places = _places(store, run_id, task)
+        rows += [_row(score, places) for score in store.scores(run_id, task) if score.metric not in AUXILIARY_METRICS]
+        prompts |= {(task, index): place.prompt_hash for (index, turn), place in places.items() if turn == 0}
+        choices |= {(task, index): place.choices for (index, _), place in places.items() if place.choices}
+    plan = row.plan
+    return RunEvidence(
+        label=label_of(row),
+        run_id=row.short_id,
+        rows=tuple(rows),
+        tasks=tasks_from(row.extra) or tuple(_guessed_tasks(plan, rows)),
+        groups=groups_from(row.extra),
+        settings=_settings(plan),
+        task_settings={
+            task.name: {**_task_settings(plan, task), "scoring": scoring_of(row.extra, task.name)}
+            for task in plan.tasks
+        },
+        prompt_hashes=prompts,
+        choices=choices,
+    )
+
+
+def find_estimate(estimates: Sequence[Estimate], task: str, metric: str | None = None) -> Estimate:
+    """Return the estimate of a task (or group) and metric; without a metric the one that stands for the task.
+
+    Raises: UnknownName with what there is.
+    """
+    of_task = [estimate for estimate in estimates if estimate.task == task]
+    if not of_task:
+        names = list(dict.fromkeys(estimate.task for estimate in estimates))
+        raise UnknownName("task in this run", task, names[:5])
+    if metric is None:
+        return next((estimate for estimate in of_task if estimate.details.get("primary")), of_task[0])
+    found = [estimate for estimate in of_task if metric in {estimate.metric, f"{estimate.metric},{estimate.filter}"}]
+    if not found:
+        raise UnknownName(f"metric of {task}", metric, [estimate.metric for estimate in of_task])
+    return found[0]
+
+
+def label_of(row: RunRow) -> str:
+    """Return the telling end of the model's path or hub id; of an adapter's run, base + adapter."""
+    return short_model_name(row.model)
+
+
+def facts_shown(row: RunRow) -> Iterator[tuple[str, str]]:
+    """Yield what stands above a run's table: what a reader needs to know to read the numbers."""
+    plan = row.plan
+    if plan.model.kind == "imported":
+        yield "imported", f"imported from {plan.profile}"
+    else:
+        yield "profile", plan.profile
+    if "unknown" not in plan.model.dtype:
+        sure = plan.model.numerics == "float32" or "unknown" in plan.model.numerics
+        yield "dtype", plan.model.dtype if sure else f"{plan.model.dtype}, {plan.model.numerics}"
+    if base_url := dict(plan.model.options).get("base_url"):
+        yield "server", f"at {urlsplit(base_url).netloc}"
+    if plan.limit is not None:
+        yield "limit", limit_shown(plan.limit)
+    yield from _put_by(plan)
+    if row.extra.get("rescored"):
+        yield "scored again", "scored again after the run"
+    if row.status != "finished":
+        yield "status", row.status
+
+
+def limit_shown(limit: float) -> str:
+    """Return which samples a run with `--limit` evaluated."""
+    return f"first {limit:.0%} of the samples" if limit < 1 else f"first {counted(int(limit), 'sample')} per task"
+
+
+def _put_by(plan: RunPlan) -> Iterator[tuple[str, str]]:
+    """Yield how prompts were put into text, where it is not as plain text: template or preset, and the system text."""
+    extra = dict(plan.extra)
+    if prompting := extra.get("prompting"):
+        yield "put as", f"put as {prompting}"
+    if preset := extra.get("prompt_preset"):
+        yield "prompt preset", f"prompt preset {preset['name']} ({short_hash(preset['template_hash'])})"
+    elif plan.apply_chat_template:
+        yield "chat template", "chat template" + (f" ({short_hash(own)})" if (own := plan.model.template_hash) else "")
+    if plan.system_instruction is not None:
+        named = next((name for name, text in system_prompts().items() if text == plan.system_instruction), None)
+        yield "system prompt", "system prompt" if named is None else f"system prompt {named}"
+
+
+def _row(score: StoredScore, places: dict[tuple[int, int], _Place]) -> ScoreRow:
+    place = places[score.sample_index, score.turn]
+    return ScoreRow(
+        task=score.task,
+        sample_index=score.sample_index,
+        sample_sha256=place.sha256,
+        metric=score.metric,
+        value=score.value,
+        filter=score.filter,
+        status=score.status,
+        parts=score.parts,
+        detail=score.detail,
+        n_shots=place.n_shots,
+        n_leaked_shots=place.n_leaked_shots,
+        n_cut_tokens=place.n_cut_tokens,
+        n_context_tokens=place.n_context_tokens,
+        gold=place.gold,
+        choices=place.choices,
+    )
+
+
+def _places(store: Store, run_id: str, task: str) -> dict[tuple[int, int], _Place]:
+    return {
+        (record.request.sample_index, record.request.turn): _place_of(record) for record in store.samples(run_id, task)
+    }
+
+
+def _place_of(record: SampleRecord) -> _Place:
+    request = record.request
+    n_cut, n_context = max(((o.n_cut_tokens, o.n_context_tokens) for o in record.outputs), default=(0, 0))
+    queries = [query for query in request.queries if isinstance(query, LoglikelihoodQuery) and query.role == "choice"]
+    texts = tuple(query.continuation.strip() for query in queries)
+    if len(set(texts)) < len(texts):  # WinoGrande's choices share one continuation and differ before it
+        texts = tuple(
+            "… " + "".join(query.segments or ())[-CONTEXT_END:].partition(" ")[2].strip() for query in queries
+        )
+    return _Place(
+        request.sample_sha256,
+        request.n_shots,
+        request.n_leaked_shots,
+        n_cut,
+        n_context,
+        texts if len(set(texts)) > 1 else (),
+        sha256(request.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
+        tuple(sorted(gold_indices(record))) if len(queries) > 1 else (),
+    )
+
+
+def _settings(plan: RunPlan) -> dict[str, JsonValue]:
+    """Return what of a plan can be compared; of an imported run only what its files say."""
+    settings = _all_settings(plan)
+    return {name: settings[name] for name in settings if plan.model.kind != "imported" or name not in NOT_IN_FILES}
+
+
+def _task_settings(plan: RunPlan, task: TaskPlan) -> dict[str, JsonValue]:
+    known: dict[str, JsonValue] = {
+        "shots": task.num_fewshot,
+        "task version": task.version,
+        "generation settings": task.generation,
+    }
+    if plan.model.kind == "imported":
+        return known
+    return {**known, "task file": task.spec_hash, "data set": task.dataset_hash}
+
+
+def _all_settings(plan: RunPlan) -> dict[str, JsonValue]:
+    model, extra = plan.model, dict(plan.extra)
+    preset = extra.get("prompt_preset")
+    return {
+        "model": model.content_hash or model.name,
+        "dtype": model.dtype,
+        "numerics": model.numerics,
+        "tokenizer": model.tokenizer_hash,
+        "longest context": model.max_length,
+        "model options": [list(option) for option in model.options],
+        "profile": plan.profile,
+        "seed of the shots": plan.seed,
+        "chat template": model.template_hash if plan.apply_chat_template else None,
+        PROMPT_STYLE: extra.get("prompting"),
+        "prompt preset": f"{preset['name']} ({short_hash(preset['template_hash'])})" if preset else None,
+        "shots as turns": plan.fewshot_as_multiturn if plan.apply_chat_template or preset else None,
+        "system instruction": plan.system_instruction,
+        "prompts that are too long": plan.too_long,
+        "limit": plan.limit,
+        "other settings": [list(setting) for setting in plan.extra if setting[0] not in NAMED_SETTINGS],
+    }
+
+
+def _guessed_tasks(plan: RunPlan, rows: Sequence[ScoreRow]) -> Iterator[TaskSummaryInput]:
+    """Yield what a run that was never summarised (it was interrupted) lets one know of its tasks."""
+    for task in plan.tasks:
+        names = dict.fromkeys(row.metric for row in rows if row.task == task.name)
+        metrics = tuple(
+            MetricInput(
+                name,
+                aggregate.METRIC_AGGREGATION.get(name, "mean"),
+                name not in aggregate.LOWER_IS_BETTER,
+                tuple(dict.fromkeys(row.filter for row in rows if row.task == task.name and row.metric == name)),
+            )
+            for name in names
+        )
+        yield TaskSummaryInput(task.name, metrics, version=task.version, num_fewshot=task.num_fewshot)

@@ -1,0 +1,242 @@
+"""Groups of tasks: one number for MMLU's 57 subjects, with an error that fits how it was averaged.
+
+A micro average weighs tasks by their samples, a macro average takes every task alike; each has its own standard
+error (`statistics.groups`). lm-eval's own group values and errors are kept beside.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evalstone.records import Estimate
+from evalstone.report.evidence.records import GroupSummaryInput
+from evalstone.statistics import lm_eval_errors
+from evalstone.statistics.estimate import IntervalEstimate
+from evalstone.statistics.groups import estimate_composite
+
+SUMMED = ("n_tied", "n_leaked", "n_cut", "n_mostly_cut", "n_gold_absent")
+FIRST = "first_gold_absent"
+Name = tuple[str, str]  # metric and filter
+
+
+def group_estimates(
+    of_task: Mapping[str, Sequence[Estimate]], groups: Sequence[GroupSummaryInput], confidence: float
+) -> tuple[Estimate, ...]:
+    """Return all estimates in table order, with their place among the groups and the groups' own estimates.
+
+    A task that lies in several groups counts in each of them and is shown in the first.
+    """
+    by_name = {group.name: group for group in groups}
+    inner = {member for group in groups for member in group.members}
+    ordered: list[Estimate] = []
+    placed: set[str] = set()
+
+    def place(name: str, path: tuple[str, ...]) -> None:
+        if name in placed or name in path:
+            return
+        placed.add(name)
+        if name in by_name:
+            ordered.extend(_of_group(by_name[name], by_name, of_task, path, confidence))
+            for member in by_name[name].members:
+                place(member, (*path, name))
+            return
+        ordered.extend(replace(cell, details={**cell.details, "path": path}) for cell in of_task.get(name, ()))
+
+    roots = [group.name for group in groups if group.name not in inner]
+    holders = {leaf: root for root in reversed(roots) for leaf in leaves_of(root, by_name)}
+    for task in of_task:
+        place(holders.get(task, task), ())
+    for root in roots:
+        place(root, ())
+    return tuple(ordered)
+
+
+def leaves_of(name: str, by_name: Mapping[str, GroupSummaryInput]) -> list[str]:
+    """Return the tasks below a group, each once, in its order; of a task: itself."""
+    found: dict[str, None] = {}
+
+    def walk(inner: str, above: frozenset[str]) -> Iterator[str]:
+        if inner in above:
+            return
+        if inner not in by_name:
+            yield inner
+            return
+        for member in by_name[inner].members:
+            yield from walk(member, above | {inner})
+
+    found.update(dict.fromkeys(walk(name, frozenset())))
+    return list(found)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCell:
+    """One number of a group: its declared metric under one filter, over the tasks below it that have both."""
+
+    metric: str
+    filter: str
+    tasks: tuple[str, ...]
+    weight_by_size: bool
+    is_main: bool = False  # it stands for the group
+
+    def weights(self, sizes: Sequence[int]) -> list[float]:
+        """Return the tasks' weights, which sum to 1, from their numbers of samples."""
+        total = sum(sizes)
+        if self.weight_by_size and total:
+            return [size / total for size in sizes]
+        return [1.0 / len(sizes) for _ in sizes]
+
+
+def group_cells(
+    group: GroupSummaryInput,
+    by_name: Mapping[str, GroupSummaryInput],
+    scored: Mapping[str, Collection[Name]],
+    primaries: Mapping[str, Name | None],
+) -> list[GroupCell]:
+    """Return what a group's numbers are made of, in the order declared.
+
+    This is the one place that says which tasks, metric, filter and weights a group's number has: `run`, `show`,
+    reports, exports and `compare` all take them from here. Source: lm-evaluation-harness 0.4.13, `consolidate_group`:
+    a task below the group counts where it has the metric under the filter.
+
+    Args:
+        group: with its declared metrics; without any it is a heading and has no number.
+        by_name: all groups.
+        scored: (metric, filter) of each task's scores.
+        primaries: the (metric, filter) that stands for each task.
+    """
+    leaves = leaves_of(group.name, by_name)
+    cells = []
+    for asked in group.aggregates:
+        found = sorted({f for leaf in leaves for metric, f in scored.get(leaf, ()) if metric == asked.metric})
+        for name in asked.filters or found:
+            tasks = tuple(leaf for leaf in leaves if (asked.metric, name) in scored.get(leaf, ()))
+            cells += [GroupCell(asked.metric, name, tasks, asked.weight_by_size)] if tasks else []
+    wanted = {primaries.get(leaf) for leaf in leaves}
+    main = next((cell for cell in cells if (cell.metric, cell.filter) in wanted), cells[0] if cells else None)
+    return [replace(cell, is_main=cell is main) for cell in cells]
+
+
+def _of_group(
+    group: GroupSummaryInput,
+    by_name: Mapping[str, GroupSummaryInput],
+    of_task: Mapping[str, Sequence[Estimate]],
+    path: tuple[str, ...],
+    confidence: float,
+) -> list[Estimate]:
+    by_cell = {(task, e.metric, e.filter): e for task, estimates in of_task.items() for e in estimates}
+    scored = {task: {(e.metric, e.filter) for e in estimates} for task, estimates in of_task.items()}
+    primaries = {
+        task: next(((e.metric, e.filter) for e in estimates if e.details.get("primary")), None)
+        for task, estimates in of_task.items()
+    }
+    made = []
+    for cell in group_cells(group, by_name, scored, primaries):
+        of_cell = [by_cell[task, cell.metric, cell.filter] for task in cell.tasks]
+        estimate = _cell(group, cell, of_cell, path, confidence)
+        made.append(replace(estimate, details={**estimate.details, "primary": cell.is_main}))
+    return made
+
+
+def _cell(
+    group: GroupSummaryInput,
+    asked: GroupCell,
+    cells: Sequence[Estimate],
+    path: tuple[str, ...],
+    confidence: float,
+) -> Estimate:
+    known = [cell for cell in cells if cell.value is not None]
+    weights = asked.weights([cell.n for cell in known])
+    weighting = "micro" if asked.weight_by_size else "macro"
+    ours = _combined(known, weights, weighting, confidence)
+    return Estimate(
+        task=group.name,
+        metric=asked.metric,
+        filter=cells[0].filter,
+        value=ours.value if ours else None,
+        low=ours.low if ours else None,
+        high=ours.high if ours else None,
+        method=ours.method if ours else "none",
+        n=sum(cell.n for cell in cells),
+        n_failed=sum(cell.n_failed for cell in cells),
+        n_unparsed=sum(cell.n_unparsed for cell in cells),
+        stderr=ours.stderr if ours else None,
+        chance=_weighted([cell.chance for cell in known], weights),
+        higher_is_better=cells[0].higher_is_better,
+        confidence=confidence,
+        details={
+            **_heading(group, path, len(cells)),
+            "weighting": weighting,
+            "unit": cells[0].details.get("unit", "plain"),
+            **_summed(cells),
+            **_averaged(known, weights),
+            **_lm_eval(cells, asked),
+        },
+    )
+
+
+def _heading(group: GroupSummaryInput, path: tuple[str, ...], n_tasks: int) -> dict[str, Any]:
+    return {
+        "kind": "group",
+        "path": path,
+        "alias": group.alias or group.name,
+        "version": group.version,
+        "members": list(group.members),
+        "n_tasks": n_tasks,
+    }
+
+
+def _summed(cells: Sequence[Estimate]) -> dict[str, Any]:
+    """Return what of the members' details adds up, the shots they share, and the first row or failure that is named."""
+    summed: dict[str, Any] = {key: sum(int(cell.details.get(key) or 0) for cell in cells) for key in SUMMED}
+    shots = {cell.details.get("n_shots") for cell in cells}
+    if len(shots) == 1:
+        summed["n_shots"] = shots.pop()
+    for name in (FIRST, "first_error"):
+        if (first := next((cell.details[name] for cell in cells if name in cell.details), None)) is not None:
+            summed[name] = first
+    return summed
+
+
+def _combined(
+    cells: Sequence[Estimate], weights: Sequence[float], name: str, confidence: float
+) -> IntervalEstimate | None:
+    """Return the weighted mean with its error and interval; None where no task has a value."""
+    parts = [
+        IntervalEstimate(cell.value, cell.low, cell.high, cell.stderr, cell.method, cell.n, confidence)
+        for cell in cells
+        if cell.value is not None
+    ]
+    if not parts:
+        return None
+    is_share = all(cell.details.get("unit") == "proportion" for cell in cells)
+    bounds = (0.0, 1.0) if is_share else None
+    return estimate_composite(parts, weights, confidence=confidence, bounds=bounds, name=name)
+
+
+def _weighted(values: Sequence[float | None], weights: Sequence[float]) -> float | None:
+    if not values or any(value is None for value in values):
+        return None
+    return sum(weight * value for value, weight in zip(values, weights, strict=True) if value is not None)
+
+
+def _averaged(cells: Sequence[Estimate], weights: Sequence[float]) -> dict[str, Any]:
+    """Return the group's Brier score; a calibration error is no mean of its parts and is left to the tasks."""
+    brier = _weighted([cell.details.get("brier") for cell in cells], weights)
+    return {} if brier is None else {"brier": brier}
+
+
+def _lm_eval(cells: Sequence[Estimate], asked: GroupCell) -> dict[str, Any]:
+    known = [cell for cell in cells if cell.details.get("lm_eval_value") is not None]
+    if not known:
+        return {"lm_eval_value": None, "lm_eval_stderr": None, "lm_eval_n": 0}
+    sizes = [int(cell.details["lm_eval_n"]) for cell in known]
+    values = [float(cell.details["lm_eval_value"]) for cell in known]
+    errors = [cell.details["lm_eval_stderr"] for cell in known]
+    by_size = asked.weight_by_size
+    return {
+        "lm_eval_value": lm_eval_errors.group_mean(values, sizes, weight_by_size=by_size),
+        "lm_eval_stderr": lm_eval_errors.group_stderr(errors, sizes, weight_by_size=by_size)
+        if sum(sizes) > len(sizes)
+        else None,
+        "lm_eval_n": sum(sizes),
+    }

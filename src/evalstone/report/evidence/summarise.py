@@ -1,0 +1,238 @@
+"""From the scores of a run to one estimate per task, filter and metric, and per group.
+
+Two numbers stand in every estimate. `value` is ours: tied best choices share the credit, failed requests are left out
+and counted, and the interval is one that holds at 0%, at 100% and for few samples. `details["lm_eval_value"]` and
+`["lm_eval_stderr"]` are what lm-evaluation-harness computes from the same answers. They differ where there are ties.
+
+`details` of a task's estimate: kind "task", path (its groups, outermost first), alias, primary, unit ("proportion" or
+"plain"), n_shots, n_total, n_tied, n_leaked, n_cut, n_mostly_cut, lm_eval_value, lm_eval_stderr, lm_eval_n; of choices
+also brier, calibration_error, calibration_error_null, n_gold_absent and first_gold_absent (rows whose right answer is
+none of their choices); first_error where requests failed. Of a group: kind "group", members, weighting, n_tasks.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from textwrap import shorten
+from typing import Any
+
+from evalstone.records import Estimate, ScoreStatus
+from evalstone.report.evidence.calibration import calibration_details
+from evalstone.report.evidence.groups import group_estimates
+from evalstone.report.evidence.records import GroupSummaryInput, MetricInput, ScoreRow, TaskSummaryInput
+from evalstone.statistics import aggregate, lm_eval_errors
+from evalstone.statistics.estimate import IntervalEstimate, estimate_mean, estimate_perplexity, estimate_ratio
+from evalstone.statistics.intervals import wilson
+from evalstone.statistics.label_metrics import estimate_label_metric
+
+AUXILIARY_METRICS = frozenset({"acc_ties", "brier", "confidence", "n_tied"})
+"""Scored beside every multiple choice, for the details of the others; no rows of their own in tables."""
+
+BOOTSTRAP_ITERS = 100_000  # lm-eval's default
+LONGEST_ERROR = 240  # characters of a failure's cause under a table
+MEANS = frozenset({"mean", "nanmean"})
+
+
+def summarise(
+    rows: Iterable[ScoreRow],
+    tasks: Sequence[TaskSummaryInput],
+    groups: Sequence[GroupSummaryInput] = (),
+    *,
+    bootstrap_iters: int = BOOTSTRAP_ITERS,
+    confidence: float = 0.95,
+) -> tuple[Estimate, ...]:
+    """Return the estimates of a run: each group before its members, tasks in the order given.
+
+    Args:
+        rows: every score of the run.
+        tasks: what their metrics mean.
+        groups: which tasks belong together; groups may hold groups.
+        bootstrap_iters: draws of lm-eval's bootstrap errors; 0 leaves lm-eval's errors out, as it does.
+        confidence: of the intervals.
+
+    Raises: DataError or UnknownName where items are not what their aggregation takes.
+    """
+    by_task: dict[str, dict[tuple[str, str], list[ScoreRow]]] = {}
+    for row in rows:
+        by_task.setdefault(row.task, {}).setdefault((row.filter, row.metric), []).append(row)
+    of_task: dict[str, list[Estimate]] = {}
+    for task in tasks:
+        own = by_task.get(task.name, {})
+        shared = _shared_details(task, own)
+        of_task[task.name] = [
+            _estimate(task, metric, own[name_of_filter, metric.name], shared, bootstrap_iters, confidence)
+            for metric, name_of_filter in _metrics_of(task, own)
+        ]
+    return group_estimates(of_task, groups, confidence)
+
+
+def _metrics_of(
+    task: TaskSummaryInput, own: Mapping[tuple[str, str], Sequence[ScoreRow]]
+) -> list[tuple[MetricInput, str]]:
+    """Return metric and filter of each estimate: as the task lists them, then whatever else was scored."""
+    listed = {metric.name: metric for metric in task.metrics}
+    filters = list(dict.fromkeys([*(f for metric in task.metrics for f in metric.filters), *(f for f, _ in own)]))
+    extra = [name for _, name in own if name not in listed and name not in AUXILIARY_METRICS]
+    for name in dict.fromkeys(extra):
+        listed[name] = MetricInput(name, higher_is_better=name not in aggregate.LOWER_IS_BETTER)
+    return [(metric, f) for f in filters for metric in listed.values() if (f, metric.name) in own]
+
+
+def _shared_details(task: TaskSummaryInput, own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> dict[str, Any]:
+    """Return what all metrics of a task say alike: what became of its prompts, how sure of itself the model is."""
+    first = next(iter(own.values()), ())
+    details: dict[str, Any] = {
+        "kind": "task",
+        "alias": task.alias or task.name,
+        "version": task.version,
+        "output_type": task.output_type,
+        "n_shots": task.num_fewshot,
+        "n_total": task.n_total,
+        "n_leaked": sum(row.n_leaked_shots > 0 for row in first),
+        "n_cut": sum(row.n_cut_tokens > 0 for row in first),
+        "n_mostly_cut": sum(row.n_cut_tokens > row.n_context_tokens > 0 for row in first),
+    }
+    return details | _absent_golds(task.name, own) | calibration_details(own)
+
+
+def _absent_golds(name: str, own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> dict[str, Any]:
+    """Return how many rows call right what is none of their choices, and the first of them; empty where none does."""
+    of_choices = next((rows for (_, metric), rows in own.items() if metric == "acc_ties"), ())
+    absent = [row.sample_index for row in of_choices if _detail(row, "gold_is_absent", default=False)]
+    return {"n_gold_absent": len(absent), "first_gold_absent": f"{name}, sample {min(absent)}"} if absent else {}
+
+
+def _estimate(
+    task: TaskSummaryInput,
+    metric: MetricInput,
+    rows: Sequence[ScoreRow],
+    shared: Mapping[str, Any],
+    bootstrap_iters: int,
+    confidence: float,
+) -> Estimate:
+    counted = [row for row in rows if row.status is not ScoreStatus.FAILED and _has_item(row)]
+    items = [row.value if row.parts is None else row.parts for row in counted]
+    ours = _interval(metric, counted, items, confidence)
+    tied = [row for row in counted if _detail(row, "n_tied", 1) > 1]
+    details = {
+        **shared,
+        "path": (),
+        "primary": task.primary == (metric.name, rows[0].filter),
+        "unit": _unit(metric, counted),
+        "n_tied": len(tied),
+        **_first_error(rows),
+        "lm_eval_value": _lm_eval_value(metric, items),
+        "lm_eval_stderr": _lm_eval_stderr(metric, items, bootstrap_iters),
+        "lm_eval_n": len(items),
+    }
+    return Estimate(
+        task=task.name,
+        metric=metric.name,
+        filter=rows[0].filter,
+        value=_finite(ours.value) if ours else None,
+        low=_finite(ours.low) if ours else None,
+        high=_finite(ours.high) if ours else None,
+        method=ours.method if ours else "none",
+        n=len(counted),
+        n_failed=sum(row.status is ScoreStatus.FAILED for row in rows),
+        n_unparsed=sum(row.status is ScoreStatus.UNPARSED for row in rows),
+        stderr=_finite(ours.stderr) if ours else None,
+        chance=_chance(task, metric, counted),
+        higher_is_better=metric.higher_is_better,
+        confidence=confidence,
+        details=details,
+    )
+
+
+def _first_error(rows: Sequence[ScoreRow]) -> dict[str, Any]:
+    """Return what happened to the first request that failed, in one line; empty where none did."""
+    errors = (_detail(row, "error", None) for row in rows if row.status is ScoreStatus.FAILED)
+    found = next((str(error) for error in errors if error), None)
+    return {} if found is None else {"first_error": shorten(found, LONGEST_ERROR, placeholder=" …")}
+
+
+def _interval(
+    metric: MetricInput, rows: Sequence[ScoreRow], items: Sequence[Any], confidence: float
+) -> IntervalEstimate | None:
+    """Return our value and interval: which method depends on what the metric aggregates."""
+    if not items:
+        return None
+    name = metric.aggregation
+    if name in MEANS:
+        return _mean(rows, confidence)
+    if name == "perplexity":
+        return estimate_perplexity([float(item) for item in items], confidence)
+    if name in {"weighted_perplexity", "bits_per_byte"}:
+        family: Any = "perplexity" if name == "weighted_perplexity" else "bits"
+        amounts, weights = ([float(item[i]) for item in items] for i in (0, 1))
+        return estimate_ratio(amounts, weights, family=family, confidence=confidence)
+    if name == "brier_score" and all(row.value is not None for row in rows):
+        return estimate_mean([row.value for row in rows if row.value is not None], confidence=confidence)
+    value = _lm_eval_value(metric, items)
+    if value is None:
+        return None
+    if name in {"f1", "matthews_corrcoef", "mcc"} and len(items) > 1:
+        return estimate_label_metric(str(name), items, confidence=confidence)
+    return IntervalEstimate(value, None, None, None, "none", len(items), confidence)
+
+
+def _mean(rows: Sequence[ScoreRow], confidence: float) -> IntervalEstimate | None:
+    """Return the mean with tied best choices sharing the credit; partial credit keeps Wilson's interval.
+
+    A share of credits has no more variance than a share of right answers of the same mean, so Wilson's interval is
+    at most too wide for it, and it is right where all are right.
+    """
+    values = [float(credit) for row in rows if (credit := _detail(row, "credit", row.value)) is not None]
+    values = [value for value in values if math.isfinite(value)]
+    if not values:
+        return None
+    plain = estimate_mean(values, confidence=confidence)
+    if any("credit" in (row.detail or {}) for row in rows if isinstance(row.detail, dict)):
+        interval = wilson(sum(values), len(values), confidence)
+        return IntervalEstimate(
+            plain.value, interval.low, interval.high, plain.stderr, "wilson", len(values), confidence
+        )
+    return plain
+
+
+def _has_item(row: ScoreRow) -> bool:
+    return row.parts is not None or row.value is not None
+
+
+def _detail(row: ScoreRow, key: str, default: Any) -> Any:
+    return row.detail.get(key, default) if isinstance(row.detail, dict) else default
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _unit(metric: MetricInput, rows: Sequence[ScoreRow]) -> str:
+    """Return whether the metric is a share of samples: a mean of scores that all lie in [0, 1]."""
+    if metric.aggregation == "f1":
+        return "proportion"
+    is_share = metric.aggregation in MEANS and all(row.value is not None and 0 <= row.value <= 1 for row in rows)
+    return "proportion" if is_share else "plain"
+
+
+def _chance(task: TaskSummaryInput, metric: MetricInput, rows: Sequence[ScoreRow]) -> float | None:
+    """Return what guessing scores: the mean of 1/choices over these samples, or what the task's card says."""
+    shares: list[float] = [1.0 / k for row in rows if (k := _detail(row, "n_choices", 0))]
+    if shares and len(shares) == len(rows):
+        return sum(shares) / len(shares)
+    primary = task.primary
+    return task.chance if primary is not None and primary[0] == metric.name else None
+
+
+def _lm_eval_value(metric: MetricInput, items: Sequence[Any]) -> float | None:
+    if not items:
+        return None
+    if not isinstance(metric.aggregation, str):
+        own: Any = metric.aggregation(list(items))
+        return None if own is None else _finite(float(own))
+    return _finite(aggregate.aggregate(metric.aggregation, items))
+
+
+def _lm_eval_stderr(metric: MetricInput, items: Sequence[Any], bootstrap_iters: int) -> float | None:
+    if not isinstance(metric.aggregation, str) or not items:
+        return None
+    return _finite(lm_eval_errors.stderr(metric.aggregation, items, bootstrap_iters))

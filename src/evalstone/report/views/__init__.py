@@ -1,0 +1,1 @@
+"""Estimates and samples for people: tables, lists and their JSON twins."""

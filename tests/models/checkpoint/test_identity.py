@@ -1,0 +1,185 @@
+"""Identity: a model is its content, told from files alone, and hashed once."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalstone.errors import ModelUnavailable
+from evalstone.models.checkpoint import files
+from evalstone.models.checkpoint.arguments import local_arguments
+from evalstone.models.checkpoint.identity import count_parameters, find_folders, identify
+from evalstone.records import ModelIdentity
+from evalstone.settings import cache_folder
+from tests.models.local.test_local_model import MODELS, folder
+
+
+def identity(path: str | Path, **extra: Any) -> ModelIdentity:
+    """Return the identity of the model in a folder."""
+    arguments = local_arguments({"pretrained": str(path), **extra})
+    return identify(arguments, find_folders(arguments))
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """Return a writable copy of a small real model."""
+    target = tmp_path / "model"
+    shutil.copytree(folder("stories260K"), target)
+    for path in [target, *target.iterdir()]:
+        path.chmod(0o755)
+    return target
+
+
+def test_a_renamed_folder_is_the_same_model(copied: Path) -> None:
+    """The name is for people: content, dtype and positions are equal under another path."""
+    one, other = identity(folder("stories260K")), identity(copied)
+    assert one.content_hash == other.content_hash
+    assert (one.dtype, one.max_length, one.n_parameters) == ("float16", 512, 260032)
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "generation_config.json", "tokenizer_config.json", "model.safetensors"]
+)
+def test_every_file_that_counts_changes_the_content(copied: Path, name: str) -> None:
+    """One byte more in the configuration, the tokenizer or the weights is another model."""
+    before = identity(copied).content_hash
+    with (copied / name).open("ab") as file:
+        file.write(b" ")
+    assert identity(copied).content_hash != before
+
+
+def test_a_file_that_does_not_count_changes_nothing(copied: Path) -> None:
+    """A readme is no part of the model; code only where it is trusted."""
+    before = identity(copied).content_hash
+    (copied / "README.md").write_text("hello")
+    (copied / "modeling.py").write_text("x = 1")
+    assert identity(copied).content_hash == before
+    assert identity(copied, trust_remote_code=True).content_hash != before
+
+
+def test_a_chat_template_changes_the_template_hash(copied: Path) -> None:
+    """The template is part of the identity, in either of the places where it may stand."""
+    bare = identity(copied)
+    assert bare.template_hash is None
+    (copied / "chat_template.jinja").write_text("{{ messages }}")
+    with_file = identity(copied)
+    assert with_file.template_hash is not None
+    assert with_file.content_hash != bare.content_hash
+    assert identity(folder("craftgpt-5m")).template_hash is not None
+
+
+def test_weights_are_hashed_once(copied: Path) -> None:
+    """The second identity reads no weights: a file whose time and size stay is believed; a touched one is not."""
+    before = identity(copied).content_hash
+    weights = copied / "model.safetensors"
+    state = weights.stat()
+    known = json.loads((cache_folder() / "file_digests.json").read_text())
+    assert any(key.startswith(str(weights)) for key in known)
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    with weights.open("r+b") as file:
+        file.write(content)
+    os.utime(weights, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert identity(copied).content_hash == before
+    os.utime(weights)
+    assert identity(copied).content_hash != before
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", [*MODELS, "babyllama-tok361"])
+def test_positions_and_dtype_are_lm_evals(name: str) -> None:
+    """max_length and dtype follow lm-eval's rule, where the class keeps the length under another name too."""
+    models = pytest.importorskip("lm_eval.models.utils")
+    transformers = pytest.importorskip("transformers")
+    config = transformers.AutoConfig.from_pretrained(folder(name))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder(name))
+    ours = identity(folder(name))
+    assert ours.max_length == models.resolve_max_length(config, tokenizer)
+    assert ours.dtype == str(config.dtype).removeprefix("torch.")
+    assert identity(folder(name), max_length=33, dtype="bf16").max_length == 33
+
+
+@pytest.mark.parametrize(
+    ("config", "tokenizer", "expected"),
+    [
+        ({"model_type": "gpt2"}, {}, 1024),  # the class's default
+        ({"model_type": "gpt2", "n_positions": 77}, {}, 77),
+        ({"model_type": "gemma3", "text_config": {"max_position_embeddings": 99}}, {}, 99),
+        ({"model_type": "bloom"}, {"model_max_length": 1234}, 1234),
+        ({"model_type": "bloom"}, {"model_max_length": int(1e30)}, 2048),
+        ({"model_type": "bloom"}, {}, 2048),
+    ],
+)
+def test_positions_are_found_where_the_file_is_silent(
+    tmp_path: Path, config: dict[str, Any], tokenizer: dict[str, Any], expected: int
+) -> None:
+    """The configuration, its class, the tokenizer, 2048: in this order."""
+    pytest.importorskip("transformers")
+    safetensors = pytest.importorskip("safetensors.numpy")
+    import numpy as np
+
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    safetensors.save_file({"a": np.zeros((2, 3), np.float16)}, str(tmp_path / "model.safetensors"))
+    found = identity(tmp_path)
+    assert (found.max_length, found.dtype, found.n_parameters) == (expected, "float16", 6)
+    assert identity(tmp_path) == found  # from the remembered answer
+
+
+def test_an_adapter_is_part_of_the_content(copied: Path, tmp_path: Path) -> None:
+    """The same base with another adapter is another model."""
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text("{}")
+    (adapter / "adapter_model.safetensors").write_bytes(b"one")
+    one = identity(copied, peft=str(adapter))
+    (adapter / "adapter_model.safetensors").write_bytes(b"other")
+    assert len({identity(copied).content_hash, one.content_hash, identity(copied, peft=str(adapter)).content_hash}) == 3
+
+
+@pytest.mark.parametrize(
+    ("break_it", "message"),
+    [
+        (shutil.rmtree, "does not exist"),
+        (lambda path: (path / "config.json").unlink(), "no config.json"),
+        (lambda path: (path / "model.safetensors").unlink(), "no weights"),
+        (lambda path: (path / "config.json").write_text("{"), "cannot be read as JSON"),
+        (lambda path: (path / "model.safetensors").write_bytes(b"12"), "not a readable safetensors"),
+    ],
+)
+def test_a_broken_folder_is_one_clear_line(copied: Path, break_it: Any, message: str) -> None:
+    """Whatever is missing or torn is named with its path, in one line."""
+    break_it(copied)
+    with pytest.raises(ModelUnavailable, match=message) as caught:
+        identity(copied)
+    assert str(copied) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_hub_id_comes_from_the_local_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offline, a repository that was fetched before is found at its revision; another is refused with a remedy."""
+    constants = pytest.importorskip("huggingface_hub.constants")
+    snapshot = tmp_path / "models--org--tiny" / "snapshots" / ("a" * 40)
+    shutil.copytree(folder("stories260K"), snapshot)
+    (tmp_path / "models--org--tiny" / "refs").mkdir()
+    (tmp_path / "models--org--tiny" / "refs" / "main").write_text("a" * 40)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert files.folder_of("org/tiny") == snapshot
+    for revision in (None, "main", "a" * 40):
+        found = identity("org/tiny", revision=revision)
+        assert found.content_hash == identity(folder("stories260K")).content_hash
+        assert found.revision == "a" * 40
+    with pytest.raises(ModelUnavailable, match=r"org/other.*cannot be reached.*") as caught:
+        files.folder_of("org/other")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ModelUnavailable, match="not a Hub id"):
+        files.folder_of("no good name!")
+
+
+def test_parameters_are_counted_from_headers() -> None:
+    """The number of parameters comes from the stored shapes."""
+    assert count_parameters(Path(folder("craftgpt-5m"))) == 5_103_360

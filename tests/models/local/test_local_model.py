@@ -1,0 +1,351 @@
+"""Local models: lm-evaluation-harness's numbers on real rows, and what a run needs around them."""
+
+import random
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalstone.errors import ModelUnavailable, UsageError
+from evalstone.models.create import create_model
+from evalstone.models.local.local_model import LocalModel
+from evalstone.records import (
+    LoglikelihoodQuery,
+    Message,
+    Output,
+    Progress,
+    Request,
+    RollingQuery,
+    TextPart,
+)
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+SHARED = Path(__file__).resolve().parents[4] / "shared"
+MODELS = ("stories260K", "bitllama-1.2m", "craftgpt-5m", "rwkv4-660k")
+torch.set_num_threads(1)
+
+
+def folder(name: str) -> str:
+    """Return a shared model's folder, or skip."""
+    path = SHARED / "models" / name
+    if not path.is_dir():
+        pytest.skip(f"no {path}: real models are not part of the repository")
+    return str(path)
+
+
+def request(index: int, context: str | tuple[str, ...], *queries: LoglikelihoodQuery | RollingQuery) -> Request:
+    """Return a request as a task makes it."""
+    segments = (context,) if isinstance(context, str) else context
+    return Request("task", index, f"sha{index}", segments, queries)
+
+
+def choices(*texts: str) -> list[LoglikelihoodQuery]:
+    """Return one ask for each continuation."""
+    return [LoglikelihoodQuery(i, text) for i, text in enumerate(texts)]
+
+
+def answers(model: LocalModel, requests: Sequence[Request], **options: Any) -> dict[tuple[str, int], Output]:
+    """Return the outputs by request and ask; each ask is answered once."""
+    outputs = list(model.answer(requests, **options))
+    found = {(output.request_id, output.ask_index): output for output in outputs}
+    assert len(found) == len(outputs)
+    return found
+
+
+@cache
+def opened(name: str) -> LocalModel:
+    """Return a model that stays loaded for the tests of this file."""
+    model = create_model("hf", f"pretrained={folder(name)},dtype=float32")
+    assert isinstance(model, LocalModel)
+    return model
+
+
+@cache
+def real_requests() -> tuple[Request, ...]:
+    """Return few-shot prompts from real rows, some longer than 64 or 512 positions, and whole texts."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    base = SHARED / "data" / "allenai" / "ai2_arc" / "ARC-Challenge"
+    if not base.is_dir():
+        pytest.skip(f"no {base}: real data is not part of the repository")
+    rows = parquet.read_table(base / "test.parquet").slice(0, 8).to_pylist()
+    shots = [f"Question: {r['question']}\nAnswer: {r['choices']['text'][0]}\n\n" for r in rows[:6]]
+    result = []
+    for i, row in enumerate(rows):
+        context = (*shots[: (0, 1, 6)[i % 3]], f"Question: {row['question']}\nAnswer:")
+        result.append(request(i, context, *choices(*(f" {text}" for text in row["choices"]["text"]))))
+    result.append(request(90, "", *choices(" the dog", "once upon a time")))
+    result.append(request(91, "Once upon a time ", *choices("there was", "a dog")))
+    long_text = " ".join(row["question"] for row in rows)
+    result.append(request(92, "", RollingQuery(0, long_text), RollingQuery(1, "A short one.")))
+    return tuple(result)
+
+
+@cache
+def lm_eval_answers(name: str) -> Mapping[tuple[str, int], tuple[float, bool | None]]:
+    """Return lm-eval's own numbers for the same requests; batch size 1, which every model bears."""
+    huggingface = pytest.importorskip("lm_eval.models.huggingface")
+    from lm_eval.api.instance import Instance
+
+    model = huggingface.HFLM(pretrained=folder(name), device="cpu", dtype="float32", batch_size=1, logits_cache=False)
+    queries = [(r, a) for r in real_requests() for a in r.queries]
+    pairs = [(r, a) for r, a in queries if isinstance(a, LoglikelihoodQuery)]
+    texts = [(r, a) for r, a in queries if isinstance(a, RollingQuery)]
+    instances = [
+        Instance("loglikelihood", {}, ("".join(r.segments), a.continuation), i) for i, (r, a) in enumerate(pairs)
+    ]
+    rolling = [Instance("loglikelihood_rolling", {}, (a.text,), i) for i, (_, a) in enumerate(texts)]
+    result: dict[tuple[str, int], tuple[float, bool | None]] = {}
+    scored = model.loglikelihood(instances, disable_tqdm=True)
+    for (r, a), (nats, is_greedy) in zip(pairs, scored, strict=True):
+        result[r.id, a.index] = (nats, is_greedy)
+    for (r, t), nats in zip(texts, model.loglikelihood_rolling(rolling, disable_tqdm=True), strict=True):
+        result[r.id, t.index] = (nats, None)
+    return result
+
+
+@pytest.mark.oracle
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", MODELS)
+def test_scores_are_lm_evals(name: str) -> None:
+    """Each log-likelihood lies within 1e-4 + 1e-6 |ll| of lm-eval's own, cut prompts and whole texts included."""
+    theirs = lm_eval_answers(name)
+    ours = answers(opened(name), real_requests())
+    assert ours.keys() == theirs.keys()
+    for key, (nats, is_greedy) in theirs.items():
+        output = ours[key]
+        assert output.error is None
+        assert output.total_nats == pytest.approx(nats, abs=1e-4 + 1e-6 * abs(nats)), key
+        assert output.is_greedy == is_greedy
+    assert any(output.n_cut_tokens for output in ours.values())
+
+
+def test_a_continuation_longer_than_the_model_fails_alone() -> None:
+    """It gets PromptTooLong and no score; its neighbours are scored."""
+    model = opened("craftgpt-5m")
+    found = answers(model, [request(0, "hello", *choices(" how are you", " word" * 200))])
+    assert found["task/0/0", 0].total_nats is not None
+    failed = found["task/0/0", 1]
+    assert (failed.total_nats, failed.error_kind) == (None, "PromptTooLong")
+    assert "64 positions" in str(failed.error)
+
+
+def test_too_long_error_refuses_what_cut_would_cut() -> None:
+    """With too_long=error a prompt that does not fit fails instead of being cut."""
+    strict = create_model("hf", {"pretrained": folder("craftgpt-5m"), "dtype": "float32"}, too_long="error")
+    found = answers(strict, [request(0, "hello there " * 90, *choices(" friend")), request(1, "hi", *choices(" you"))])  # type: ignore[arg-type]
+    assert found["task/0/0", 0].error_kind == "PromptTooLong"
+    assert found["task/1/0", 0].total_nats is not None
+    assert opened("craftgpt-5m").identity.content_hash == strict.identity.content_hash
+
+
+def test_a_choice_that_melts_into_the_context_fails_alone() -> None:
+    """Where no token is left to score, that ask fails with a remedy and the others are scored."""
+    found = answers(opened("stories260K"), [request(0, "the dog", *choices("", " ran"))])
+    assert "target_delimiter" in str(found["task/0/0", 0].error)
+    assert found["task/0/0", 1].total_nats is not None
+
+
+def test_equal_asks_are_scored_once() -> None:
+    """Two requests that ask the same cost one span, and both get the same number."""
+    seen: list[Progress] = []
+    twice = [replace(request(i, "Once upon a time", *choices(" there was", " a dog")), task=f"t{i}") for i in (0, 1)]
+    found = answers(opened("stories260K"), twice, observe=seen.append)
+    assert found["t0/0/0", 0].total_nats == found["t1/1/0", 0].total_nats
+    alone: list[Progress] = []
+    answers(opened("stories260K"), twice[:1], observe=alone.append)
+    assert seen[-1].n_tokens_asked == alone[-1].n_tokens_asked
+    assert (seen[-1].n_outputs_done, seen[-1].n_outputs) == (4, 4)
+
+
+class Remembering:
+    """A cache that keeps what it is shown."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Output] = {}
+
+    def find(self, keys: Sequence[str]) -> Mapping[str, Output]:
+        """Return what is known."""
+        return {key: self.known[key] for key in keys if key in self.known}
+
+
+def test_known_answers_load_no_weights() -> None:
+    """What the cache holds is answered without the engine; the outputs keep their own request and counts."""
+    cache_ = Remembering()
+    first = answers(opened("stories260K"), real_requests())
+    cache_.known = {str(output.cache_key): output for output in first.values() if output.cache_key}
+    fresh = create_model("hf", f"pretrained={folder('stories260K')},dtype=float32")
+    assert isinstance(fresh, LocalModel)
+    again = answers(fresh, real_requests(), cache=cache_)
+    assert fresh._engine is None
+    assert again == {key: replace(output, from_cache=True) for key, output in first.items()}
+
+
+def test_keys_tell_models_and_dtypes_apart() -> None:
+    """Another model, dtype or numerics gives another key for the same ask; another task does not."""
+    query = [request(0, "Once upon a time", *choices(" there was"))]
+    keys = set()
+    for name, arguments in (
+        ("stories260K", "dtype=float32"),
+        ("stories260K", "dtype=bfloat16"),
+        ("stories260K", "dtype=float32,numerics=model-dtype"),
+        ("bitllama-1.2m", "dtype=float32"),
+    ):
+        model = create_model("hf", f"pretrained={folder(name)},{arguments}")
+        assert isinstance(model, LocalModel)
+        keys.add(model._reader().read(query)[0].cache_key)
+        renamed = [replace(query[0], task="other")]
+        assert model._reader().read(renamed)[0].cache_key in keys
+    assert len(keys) == 4
+
+
+def test_the_identity_loads_nothing_heavy() -> None:
+    """Identity and cache key need neither torch nor transformers."""
+    code = (
+        "import sys; from evalstone.models.create import create_model; "
+        f"print(create_model('hf', 'pretrained={folder('stories260K')}').identity.max_length); "
+        "print(sorted({'torch', 'transformers', 'numpy.testing'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split("\n")[:2] == ["512", "[]"]
+
+
+def test_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap 9: requests read in many small pieces get the outputs of one piece, within float32's noise."""
+    from evalstone.models.local.local_model import local_model as local
+
+    whole = answers(opened("stories260K"), real_requests())
+    monkeypatch.setattr(local, "chunks_of", lambda requests, **_: [[each] for each in requests])
+    seen: list[Progress] = []
+    pieces = answers(opened("stories260K"), real_requests(), observe=seen.append)
+    assert seen[-1].n_tokens_done == seen[-1].n_tokens_distinct
+    assert seen[-1].n_outputs_done == len(whole)
+    assert pieces.keys() == whole.keys()
+    for key, output in whole.items():
+        assert pieces[key].total_nats == pytest.approx(output.total_nats, abs=1e-4, rel=1e-6)
+        assert replace(pieces[key], total_nats=None) == replace(output, total_nats=None)
+
+
+def test_order_and_company_change_nothing() -> None:
+    """Trap 9: requests in reverse, in any other order, or each alone get the same outputs, within float32's noise."""
+    model, asked = opened("stories260K"), list(real_requests())
+    together = answers(model, asked)
+    shuffled = random.Random(0).sample(asked, len(asked))
+    alone = [output for one in asked for output in answers(model, [one]).items()]
+    for other in (answers(model, asked[::-1]), answers(model, shuffled), dict(alone)):
+        assert other.keys() == together.keys()
+        for key, output in other.items():
+            assert output.total_nats == pytest.approx(together[key].total_nats, abs=1e-4, rel=1e-6)
+            assert (output.is_greedy, output.cache_key) == (together[key].is_greedy, together[key].cache_key)
+
+
+def test_overflow_is_an_error_that_names_sample_and_remedy() -> None:
+    """Logits that overflow in float16 give NonFiniteLogits with the sample's id and a dtype to use, never a score."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder("stories260K"), dtype=torch.float32)
+    with torch.no_grad():
+        model.model.norm.weight.mul_(3e4)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder("stories260K"))
+    broken = LocalModel.from_loaded(model.half(), tokenizer)
+    output = answers(broken, [request(7, "Once upon a time", *choices(" there was a dog"))])["task/7/0", 0]
+    assert (output.total_nats, output.error_kind) == (None, "NonFiniteLogits")
+    assert "task/7/0" in str(output.error)
+    assert "bfloat16" in str(output.error)
+
+
+def test_a_loaded_model_is_known_by_its_parameters() -> None:
+    """A loaded object gives the folder's numbers; changing a parameter changes its identity."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder("stories260K"), dtype=torch.float32)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder("stories260K"))
+    wrapped = LocalModel.from_loaded(model, tokenizer)
+    asked = [request(0, "Once upon a time", *choices(" there was a dog"))]
+    ours, theirs = answers(wrapped, asked), answers(opened("stories260K"), asked)
+    assert ours["task/0/0", 0].total_nats == pytest.approx(theirs["task/0/0", 0].total_nats, abs=1e-4)
+    assert LocalModel.from_loaded(model, tokenizer).identity == wrapped.identity
+    with torch.no_grad():
+        model.model.norm.weight[0] += 0.5
+    assert LocalModel.from_loaded(model, tokenizer).identity.content_hash != wrapped.identity.content_hash
+
+
+@pytest.mark.oracle
+@pytest.mark.filterwarnings("ignore")
+def test_an_adapter_is_scored_as_lm_eval_scores_it(tmp_path: Path) -> None:
+    """A LoRA adapter on a base gives lm-eval's numbers, and others than the base alone."""
+    peft = pytest.importorskip("peft")
+    huggingface = pytest.importorskip("lm_eval.models.huggingface")
+    from lm_eval.api.instance import Instance
+
+    base = transformers.AutoModelForCausalLM.from_pretrained(folder("stories260K"), dtype=torch.float32)
+    adapted = peft.get_peft_model(base, peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in adapted.named_parameters():
+            if "lora_" in name:
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)
+    adapted.save_pretrained(tmp_path / "adapter")
+    arguments = {"pretrained": folder("stories260K"), "peft": str(tmp_path / "adapter"), "dtype": "float32"}
+    oracle = huggingface.HFLM(**arguments, device="cpu", batch_size=1, logits_cache=False)
+    pair = ("Once upon a time, there was a", " little dog who ran")
+    theirs = oracle.loglikelihood([Instance("loglikelihood", {}, pair, 0)], disable_tqdm=True)[0][0]
+    asked = [request(0, pair[0], *choices(pair[1]))]
+    model = create_model("hf", arguments, device="cpu")
+    assert isinstance(model, LocalModel)
+    ours = answers(model, asked)["task/0/0", 0].total_nats
+    assert ours == pytest.approx(theirs, abs=1e-4, rel=1e-6)
+    assert abs((answers(opened("stories260K"), asked)["task/0/0", 0].total_nats or 0.0) - theirs) > 0.01
+
+
+def test_options_that_come_too_late_are_refused() -> None:
+    """A loaded model's dtype cannot be chosen any more."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder("stories260K"), dtype=torch.float32)
+    with pytest.raises(UsageError, match="dtype"):
+        LocalModel.from_loaded(model, None, dtype="float16")
+
+
+def test_the_plan_counts_what_the_engine_computes() -> None:
+    """The estimate's tokens, before and after sharing, are those of the run; cut prompts are listed."""
+    seen: list[Progress] = []
+    model = create_model("hf", f"pretrained={folder('craftgpt-5m')},dtype=float32,device=cpu")
+    estimate = model.estimate(real_requests())
+    assert isinstance(model, LocalModel)
+    assert model._engine is None
+    found = answers(model, real_requests(), observe=seen.append)
+    assert estimate.n_tokens_distinct == seen[-1].n_tokens_distinct == seen[-1].n_tokens_done
+    assert estimate.n_queries == len(found)
+    assert set(estimate.too_long) == {key[0] for key, output in found.items() if output.n_cut_tokens}
+    assert estimate.seconds is not None
+    assert estimate.seconds > 0
+
+
+def test_split_tokens_shows_the_scored_boundary() -> None:
+    """The texts of the tokens join to the prompt, and the index is where scoring begins."""
+    split = opened("stories260K").split_tokens("Once upon a time", " there was a dog")
+    assert split is not None
+    texts, first = split
+    assert "".join(texts[1:]).strip() == "Once upon a time there was a dog"
+    assert "".join(texts[first:]) == " there was a dog"
+
+
+def test_a_chat_is_rendered_as_the_tokenizer_renders_it() -> None:
+    """The chat template decides; a model without one refuses with a remedy."""
+    chat = [Message("user", (TextPart("hi"),)), Message("assistant", (TextPart("oh"),))]
+    assert opened("craftgpt-5m").render(chat, continue_final=True) == "_[inst] hi_[/inst] oh"
+    with pytest.raises(UsageError, match="no chat template"):
+        opened("stories260K").render(chat)
+
+
+def test_a_missing_model_is_one_clear_line() -> None:
+    """A folder that is not there is ModelUnavailable, naming the place."""
+    with pytest.raises(ModelUnavailable, match=r"/no/such/model does not exist"):
+        _ = create_model("hf", "pretrained=/no/such/model").identity
+
+
+def test_thinking_does_not_fit_log_likelihoods() -> None:
+    """enable_thinking=True is refused for log-likelihood asks, as lm-eval refuses it."""
+    model = create_model("hf", {"pretrained": folder("craftgpt-5m"), "enable_thinking": True})
+    with pytest.raises(UsageError, match="enable_thinking"):
+        list(model.answer([request(0, "hi", *choices(" you"))]))

@@ -1,0 +1,70 @@
+"""The small demo model behind a real server: what leads to it, what it is asked, and what came back."""
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from evalstone.api.demo import demo_model
+from evalstone.api.evaluate import evaluate
+from evalstone.api.run import Run
+from evalstone.models.create import create_model
+from evalstone.models.local.local_model import LocalModel
+from evalstone.models.server.arguments import openai_arguments
+from evalstone.models.server.openai_compatible import OpenAIModel
+from evalstone.models.server.pace import RetryRules
+from evalstone.records import GenerateQuery, GenerationSettings, LoglikelihoodQuery, Output, Request
+
+pytest.importorskip("torch")
+from tests.models.server.openai_server import TestServer
+
+MODEL = demo_model("small")
+QUICK = RetryRules(attempts=3, budget_s=5.0, first_wait_s=0.01, longest_wait_s=0.02)
+TASK = "demo_letters_nature"
+
+
+def model_args(server: TestServer, **given: Any) -> dict[str, Any]:
+    """Return the arguments that lead to the server."""
+    args = {"model": MODEL.name, "base_url": server.url, "tokenizer": str(MODEL), "max_length": 1024, **given}
+    return {name: value for name, value in args.items() if value is not None}
+
+
+def behind(server: TestServer, rules: RetryRules = QUICK, kind: str = "local-completions", **given: Any) -> OpenAIModel:
+    """Return the model behind the server."""
+    return OpenAIModel(openai_arguments(kind, model_args(server, **given)), rules)
+
+
+@cache
+def local() -> LocalModel:
+    """Return the same model by our engine, begun as lm-eval begins prompts to servers: without BOS."""
+    model = create_model("hf", f"pretrained={MODEL},dtype=float32,device=cpu,add_bos_token=False")
+    assert isinstance(model, LocalModel)
+    return model
+
+
+def choices(index: int, context: str = "The sky is", *texts: str) -> Request:
+    """Return a request with choices."""
+    queries = tuple(
+        LoglikelihoodQuery(i, text) for i, text in enumerate(texts or (" blue", " green and red", " a", " "))
+    )
+    return Request("task", index, "", (context,), queries)
+
+
+def writing(index: int, context: str = "One day", **settings: Any) -> Request:
+    """Return a request for a text."""
+    return Request("task", index, "", (context,), (GenerateQuery(0, GenerationSettings(max_tokens=8, **settings)),))
+
+
+def many(n: int) -> list[Request]:
+    """Return requests that differ."""
+    return [choices(i, f"Number {i} is", " big", " small") for i in range(n)]
+
+
+def answers(model: Any, requests: list[Request]) -> dict[tuple[str, int, int], Output]:
+    """Return the outputs by request, ask and repeat."""
+    return {(o.request_id, o.ask_index, o.repeat): o for o in model.answer(requests)}
+
+
+def run_of(server: TestServer, kind: str = "local-completions", limit: int = 6, **given: Any) -> Run:
+    """Return a run of a small task."""
+    return evaluate(kind, TASK, model_args=model_args(server, **given), limit=limit)

@@ -1,0 +1,288 @@
+"""A real OpenAI-compatible server for tests: a small language model of transformers behind the standard library.
+
+It serves /v1/models, /v1/completions (echo and logprobs as OpenAI defines them) and /v1/chat/completions, and can be
+put into bad moods. By hand: python -m tests.models.server.openai_server FOLDER [PORT] [KEY=VALUE of Moods ...].
+"""
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Moods:
+    """What goes wrong. A number of requests each; -1: for ever. Good again when they are used up."""
+
+    limited: int = 0  # 429
+    retry_after: float | None = None  # said with 429
+    failing: int = 0  # 500
+    dropped: int = 0  # the connection is cut in the middle of the answer
+    torn: int = 0  # half of the JSON
+    without_logprobs: int = 0
+    slow: int = 0
+    slow_s: float = 1.0
+    refused: int = 0  # 400
+    most_at_once: int | None = None  # 429 above
+    key: str | None = None  # asked for
+    adds_bos: bool = False  # to texts, as vLLM does
+    filtered: int = 0  # finish_reason content_filter
+    thinks: bool = False  # reasoning_content beside the content
+    texts_only: int = 0  # the status with which prompts are refused that are no texts
+
+    def take(self, name: str) -> bool:
+        """Return whether this request meets the mood, and use one up."""
+        left = getattr(self, name)
+        if left > 0:
+            setattr(self, name, left - 1)
+        return bool(left)
+
+
+class SmallModel:
+    """A language model that scores and writes, one request at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.name = folder.name
+        self.tokenizer = AutoTokenizer.from_pretrained(str(folder))
+        self.model = AutoModelForCausalLM.from_pretrained(str(folder), dtype=torch.float32).eval()
+        self.lock = threading.Lock()
+
+    def tokens(self, prompt: Any, *, adds_bos: bool) -> list[int]:
+        """Return the tokens of a prompt, which may be tokens already."""
+        if isinstance(prompt, list):
+            return list(prompt[0] if isinstance(prompt[0], list) else prompt)
+        ids = self.tokenizer.encode(prompt, add_special_tokens=False)
+        return [self.tokenizer.bos_token_id, *ids] if adds_bos else list(ids)
+
+    @torch.no_grad()
+    def score(self, ids: list[int]) -> Json:
+        """Return OpenAI's logprobs of a prompt and of one token more."""
+        logits = torch.log_softmax(self.model(torch.tensor([ids])).logits[0].double(), -1)
+        best = logits.max(-1)
+        ids = [*ids, int(best.indices[-1])]
+        texts = [self.text_of([i]) for i in ids]
+        nats = [None, *(float(logits[at, i]) for at, i in enumerate(ids[1:]))]
+        firsts = [
+            (self.text_of([int(token)]), float(value)) for token, value in zip(best.indices, best.values, strict=True)
+        ]
+        tops = [{first: value, texts[at]: nats[at]} for at, (first, value) in enumerate(firsts, start=1)]
+        return {"tokens": texts, "token_logprobs": nats, "top_logprobs": [None, *tops]}
+
+    def text_of(self, ids: list[int]) -> str:
+        """Return a token as it stands in a text: with the space before it."""
+        name = str(self.tokenizer.convert_ids_to_tokens(ids)[0])
+        return name.replace("▁", " ").replace("Ġ", " ").replace("Ċ", "\n").replace("<0x0A>", "\n")
+
+    @torch.no_grad()
+    def write(self, ids: list[int], n: int, stops: list[str], temperature: float, seed: int) -> tuple[str, str, int]:
+        """Return text, finish reason and number of tokens."""
+        draw = torch.Generator().manual_seed(seed)
+        written: list[int] = []
+        for _ in range(n):
+            logits = self.model(torch.tensor([[*ids, *written]])).logits[0, -1]
+            if temperature > 0:
+                token = int(torch.multinomial(torch.softmax(logits / temperature, -1), 1, generator=draw))
+            else:
+                token = int(logits.argmax())
+            if token == self.tokenizer.eos_token_id:
+                return self._decoded(ids, written), "stop", len(written)
+            written.append(token)
+            text = self._decoded(ids, written)
+            found = [text.index(stop) for stop in stops if stop in text]
+            if found:
+                return text[: min(found)], "stop", len(written)
+        return self._decoded(ids, written), "length", len(written)
+
+    def _decoded(self, ids: list[int], written: list[int]) -> str:
+        return str(self.tokenizer.decode(written, skip_special_tokens=True))
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one request."""
+
+    protocol_version = "HTTP/1.1"
+    server: "TestServer"
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the standard library's name
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        """List the one model."""
+        if self._is_locked_out():
+            return
+        if self.path != "/v1/models":
+            self._send(404, {"error": {"message": "no such page"}})
+            return
+        self._send(200, {"data": [{"id": self.server.model.name}]})
+
+    def do_POST(self) -> None:
+        """Answer, unless a mood is in the way."""
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        with self.server.counting(body) as n_at_once:
+            if not self._is_locked_out() and not self._is_in_a_mood(n_at_once):
+                self._answer(body)
+
+    def _is_locked_out(self) -> bool:
+        key = self.server.moods.key
+        if key is None or self.headers.get("authorization") == f"Bearer {key}":
+            return False
+        given = self.headers.get("authorization", "nothing")
+        self._send(401, {"error": {"message": f"Incorrect API key provided: {given}"}})
+        return True
+
+    def _is_in_a_mood(self, n_at_once: int) -> bool:
+        moods = self.server.moods
+        with self.server.lock:
+            too_many = moods.most_at_once is not None and n_at_once > moods.most_at_once
+            mood = "limited" if too_many else next(
+                (name for name in ("limited", "failing", "refused", "dropped", "torn") if moods.take(name)), None
+            )  # fmt: skip
+        if mood == "limited":
+            wait = {} if moods.retry_after is None else {"Retry-After": str(moods.retry_after)}
+            self._send(429, {"error": {"message": "slow down"}}, wait)
+        elif mood == "failing":
+            self._send(500, {"error": {"message": "out of memory"}})
+        elif mood == "refused":
+            self._send(400, {"error": {"message": "this prompt is not to my taste"}})
+        elif mood is not None:
+            half = b'{"choices": [{"index": 0, "text": "'
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(half) if mood == "torn" else 10 * len(half)))
+            self.end_headers()
+            self.wfile.write(half)
+            self.close_connection = True
+        return mood is not None
+
+    def _answer(self, body: Json) -> None:
+        moods, model = self.server.moods, self.server.model
+        with self.server.lock:
+            is_slow, is_bare, is_filtered = (moods.take(m) for m in ("slow", "without_logprobs", "filtered"))
+        if is_slow:
+            time.sleep(moods.slow_s)
+        if body["model"] != model.name:
+            self._send(404, {"error": {"message": f"The model `{body['model']}` does not exist."}})
+            return
+        is_chat = self.path.endswith("/chat/completions")
+        if moods.texts_only and not is_chat and not isinstance(body["prompt"], str):
+            self._send(moods.texts_only, {"detail": "'prompt' must be a string"})
+            return
+        if is_chat:
+            text = "\n".join(f"{message['role']}: {message['content']}" for message in body["messages"])
+            ids = model.tokens(f"{text}\nassistant:", adds_bos=True)
+        else:
+            ids = model.tokens(body["prompt"], adds_bos=moods.adds_bos)
+        with model.lock:
+            choice = self._choice(body, ids)
+        choice |= {"index": 0} | ({"finish_reason": "content_filter"} if is_filtered else {})
+        if is_bare:
+            choice["logprobs"] = None
+        if is_chat:
+            choice["message"] = {"role": "assistant", "content": choice.pop("text")}
+            if moods.thinks:
+                choice["message"]["reasoning_content"] = "let me see"
+        usage = {"prompt_tokens": len(ids), "completion_tokens": choice.pop("n")}
+        self._send(200, {"choices": [choice], "usage": usage})
+
+    def _choice(self, body: Json, ids: list[int]) -> Json:
+        model = self.server.model
+        if body.get("echo"):
+            return {"text": "", "logprobs": model.score(ids), "finish_reason": "length", "n": 1}
+        stops, most = body.get("stop") or [], body.get("max_tokens") or body["max_completion_tokens"]
+        text, finish, n = model.write(ids, most, stops, body.get("temperature", 1.0), body["seed"])
+        return {"text": text, "finish_reason": finish, "n": n}
+
+    def _send(self, status: int, content: Json, headers: Mapping[str, str] | None = None) -> None:
+        data = json.dumps(content).encode()
+        self.send_response(status)
+        told = {"Content-Type": "application/json", "Content-Length": str(len(data)), **(headers or {})}
+        for name, value in told.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+
+@dataclass
+class Seen:
+    """What a server was asked."""
+
+    bodies: list[Json] = field(default_factory=list)
+    most_at_once: int = 0
+
+
+class TestServer(ThreadingHTTPServer):
+    """A server on a free port of this machine."""
+
+    __test__ = False
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, model: SmallModel, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.model = model
+        self.moods = Moods()
+        self.seen = Seen()
+        self.lock = threading.Lock()
+        self._n_at_once = 0
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that went away."""
+
+    @property
+    def url(self) -> str:
+        """The server's address, without what is asked of it."""
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+    def reset(self, **moods: Any) -> None:
+        """Forget what was asked, and take on other moods."""
+        self.moods, self.seen = Moods(**moods), Seen()
+
+    @contextmanager
+    def counting(self, body: Json) -> Iterator[int]:
+        """Count a request while it is under way; yields how many are."""
+        with self.lock:
+            self.seen.bodies.append(body)
+            self._n_at_once += 1
+            self.seen.most_at_once = max(self.seen.most_at_once, self._n_at_once)
+            n_at_once = self._n_at_once
+        try:
+            yield n_at_once
+        finally:
+            with self.lock:
+                self._n_at_once -= 1
+
+
+@contextmanager
+def serving(folder: Path, port: int = 0) -> Iterator[TestServer]:
+    """Serve the model of a folder in a thread."""
+    server = TestServer(SmallModel(folder), port)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def main(folder: str, port: str = "8123", *moods: str) -> None:
+    """Serve until killed."""
+    torch.set_num_threads(1)
+    server = TestServer(SmallModel(Path(folder)), int(port))
+    pairs = [mood.partition("=") for mood in moods]
+    server.reset(**{name: value if name == "key" else json.loads(value) for name, _, value in pairs})
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

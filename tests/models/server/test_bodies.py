@@ -1,0 +1,142 @@
+"""What is sent to a server and what is read from its answers, down to answers that lack what was asked for."""
+
+from typing import Any
+
+import pytest
+
+from evalstone.models.server.arguments import openai_arguments
+from evalstone.models.server.bodies import ScoredPart, read_score, read_text, score_body, text_body
+from evalstone.models.server.failures import HttpFailure
+from evalstone.models.text.generation_prompts import GenerationInput
+from evalstone.records import GenerationSettings
+
+Json = dict[str, Any]
+TOKENS = ["The", " sky", " is", " blue", "."]  # the last one was written
+NATS = [None, -2.0, -1.0, -0.5, -0.1]
+TOPS = [None, {" sun": -1.5, " sky": -2.0}, {" is": -1.0}, {" blue": -0.5}, {".": -0.1}]
+
+
+def echoed(tokens: list[str] | None = None, **changes: Any) -> Json:
+    """Return an answer with the log-probabilities of a prompt."""
+    logprobs = {"tokens": tokens or TOKENS, "token_logprobs": NATS, "top_logprobs": TOPS, **changes}
+    return {"choices": [{"index": 0, "text": "", "logprobs": logprobs}], "usage": {"prompt_tokens": 4}}
+
+
+def arguments(kind: str = "local-completions", **given: Any) -> Any:
+    """Return a record of arguments."""
+    return openai_arguments(kind, {"model": "m", "base_url": None if "openai" in kind else "http://h", **given})
+
+
+def asked(stops: tuple[str, ...] = ("\n",), **settings: Any) -> GenerationInput:
+    """Return a generate ask."""
+    return GenerationInput("task/0/0", 0, GenerationSettings(**settings), 16, stops)
+
+
+def test_a_score_is_asked_for_as_lm_eval_asks() -> None:
+    """The prompt is echoed with its log-probabilities, and one token is written."""
+    assert score_body(arguments(), [[1, 2]]) == {
+        "model": "m", "prompt": [[1, 2]], "temperature": 0, "max_tokens": 1, "logprobs": 1, "seed": 1234, "echo": True,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("part", "nats", "is_greedy"),
+    [
+        (ScoredPart("", 4, 1, are_sent=True), -0.5, True),
+        (ScoredPart("", 4, 3, are_sent=True), -3.5, False),
+        (ScoredPart(" blue", 4, 1), -0.5, True),
+        (ScoredPart(" is blue"), -1.5, True),  # without a tokenizer here
+        (ScoredPart(" sky is blue", 3, 3), -3.5, False),  # the server put a token before the text
+    ],
+)
+def test_the_scored_end_is_found(part: ScoredPart, nats: float, is_greedy: bool) -> None:
+    """By count where tokens agree, else by the texts of the last tokens; the token that was written is none of it."""
+    score = read_score(echoed(), part)
+    assert (score.total_nats, score.is_greedy) == (nats, is_greedy)
+    assert score.n_context + score.n_scored == 4
+
+
+@pytest.mark.parametrize(
+    ("answer", "part", "message", "shows_all"),
+    [
+        ({"choices": []}, ScoredPart(" blue"), "no choices", False),
+        ({"error": "overloaded"}, ScoredPart(" blue"), "overloaded", False),
+        ({"choices": [{"text": "x", "logprobs": None}]}, ScoredPart(" blue"), "echo and logprobs", True),
+        (echoed(), ScoredPart("", 9, 1, are_sent=True), "echo and logprobs", True),
+        (echoed(token_logprobs=[*NATS, -1.0]), ScoredPart("", 4, 1, are_sent=True), "tokenized_requests=False", False),
+        (echoed(), ScoredPart("lue"), "none begins where the choice", False),
+        (echoed(), ScoredPart("The sky is blue"), "no log-probability", False),
+        (echoed(top_logprobs=None), ScoredPart(" blue"), "top_logprobs", True),
+        (echoed(top_logprobs=[None] * 5), ScoredPart(" blue"), "most probable one", False),
+        (echoed(tokens=["The"]), ScoredPart(" blue"), "the texts of the prompt's tokens", True),
+        (echoed(token_logprobs=[None, -1, -1, float("-inf"), -1]), ScoredPart(" blue"), "-inf", False),
+    ],
+)
+def test_what_is_not_said_is_a_failure(answer: Json, part: ScoredPart, message: str, shows_all: bool) -> None:
+    """Nothing is made up: what is missing is named, and never scored low."""
+    with pytest.raises(HttpFailure) as caught:
+        read_score(answer, part)
+    assert message in caught.value.message
+    assert caught.value.shows_all is shows_all
+
+
+def test_writing_is_asked_for_as_lm_eval_asks() -> None:
+    """Stops, limit and seed are lm-eval's; what a task sets besides is passed on; a repeat has its own seed."""
+    body = text_body(arguments(), "Q", asked(temperature=0.5, do_sample=True, top_p=0.9, extra=(("best_of", 2),)), 3)
+    assert body == {
+        "model": "m", "prompt": "Q", "max_tokens": 16, "temperature": 0.5, "seed": 1237, "stop": ["\n"], "top_p": 0.9,
+        "best_of": 2,
+    }  # fmt: skip
+    assert text_body(arguments(), "Q", asked(seed=5), 0)["seed"] == 5
+
+
+def test_limits_of_chat_endpoints_are_kept() -> None:
+    """Four stop texts at most are sent; none where a thought comes first; OpenAI's reasoning models get neither."""
+    five = asked(("a", "b", "c", "d", "e"))
+    assert text_body(arguments(), "Q", five, 0)["stop"] == ["a", "b", "c", "d", "e"]
+    assert text_body(arguments("local-chat-completions"), [], five, 0)["stop"] == ["a", "b", "c", "d"]
+    assert "stop" not in text_body(arguments("local-chat-completions", think_end_token="</think>"), [], five, 0)
+    own = text_body(arguments("openai-chat-completions", model="gpt-3.5"), [], five, 0)
+    assert (own["max_completion_tokens"], own["temperature"]) == (16, 0.0)
+    assert "max_tokens" not in own
+    for name in ("o3-mini", "gpt-5"):
+        body = text_body(arguments("openai-chat-completions", model=name), [], five, 0)
+        assert body.keys().isdisjoint({"stop", "temperature"})
+
+
+def test_a_written_answer_is_read_whole() -> None:
+    """Text, thought, tool calls, finish reason and counts are kept."""
+    message = {"content": [{"type": "text", "text": "4"}], "reasoning_content": "2+2", "tool_calls": [{"id": "x"}]}
+    usage = {"prompt_tokens": 7, "completion_tokens": 3}
+    found = read_text({"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}, is_chat=True)
+    assert (found.text, found.reasoning, found.tool_calls, found.finish_reason) == ("4", "2+2", '[{"id": "x"}]', "stop")
+    assert (found.n_context, found.n_tokens) == (7, 3)
+    assert read_text({"choices": [{"text": "hi"}]}, is_chat=False).finish_reason is None
+
+
+def test_a_refusal_is_what_the_model_says() -> None:
+    """A model that refuses has answered with its refusal."""
+    choice = {"message": {"content": None, "refusal": "I cannot."}, "finish_reason": "stop"}
+    assert read_text({"choices": [choice]}, is_chat=True).text == "I cannot."
+
+
+def test_an_answer_that_ended_within_a_thought_is_an_empty_one() -> None:
+    """A model that used up its tokens before it answered has answered nothing, which is an answer (as in lm-eval)."""
+    choice = {"message": {"content": None, "reasoning": "hm"}, "finish_reason": "length"}
+    found = read_text({"choices": [choice]}, is_chat=True)
+    assert (found.text, found.reasoning, found.finish_reason) == ("", "hm", "length")
+
+
+@pytest.mark.parametrize(
+    ("choice", "kind"),
+    [
+        ({"message": {"content": "no"}, "finish_reason": "content_filter"}, "AnswerWithheld"),
+        ({"message": {"content": None}, "finish_reason": "stop"}, "MalformedAnswer"),
+        ({"text": "x"}, "MalformedAnswer"),
+    ],
+)
+def test_what_was_kept_back_or_is_not_there_is_a_failure(choice: Json, kind: str) -> None:
+    """Neither is an empty answer."""
+    with pytest.raises(HttpFailure) as caught:
+        read_text({"choices": [choice]}, is_chat=True)
+    assert caught.value.error.__name__ == kind

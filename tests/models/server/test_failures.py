@@ -1,0 +1,69 @@
+"""What follows from what can become of a request: the table of failures, row by row."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import httpx
+import pytest
+
+from evalstone.models.server.failures import failure_of_answer, failure_of_transport
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "expected"),
+    [
+        (429, {}, "slow down", ("RateLimited", False, True)),
+        (429, {}, '{"error": {"code": "insufficient_quota"}}', ("ModelUnavailable", True, False)),
+        (503, {"retry-after": "2"}, "", ("ServerFailed", False, True)),
+        (503, {}, "", ("ServerFailed", True, True)),
+        (500, {}, "", ("ServerFailed", True, True)),
+        (408, {}, "", ("ServerFailed", True, True)),
+        (400, {}, "bad temperature", ("RequestRefused", True, False)),
+        (403, {}, "flagged", ("RequestRefused", True, False)),
+        (400, {}, '{"error": {"code": "context_length_exceeded"}}', ("PromptTooLong", True, False)),
+        (400, {}, "This model's maximum context length is 512 tokens", ("PromptTooLong", True, False)),
+        (401, {}, "who are you", ("ModelUnavailable", True, False)),
+        (404, {}, "", ("ModelUnavailable", True, False)),
+        (301, {}, "", ("ModelUnavailable", True, False)),
+    ],
+)
+def test_a_status_says_what_follows(
+    status: int, headers: dict[str, str], body: str, expected: tuple[str, bool, bool]
+) -> None:
+    """Each status has its error, whether an attempt was spent, and whether it is tried again."""
+    found = failure_of_answer(status, headers, body)
+    assert (found.error.__name__, found.was_taken, found.may_retry) == expected
+    assert str(status) in found.message
+
+
+def test_the_servers_own_words_are_quoted_in_short() -> None:
+    """The message of an error object is quoted, and a page of HTML is not."""
+    assert failure_of_answer(500, {}, '{"error": {"message": "out of\\nmemory"}}').message.endswith(": out of memory")
+    assert failure_of_answer(500, {}, '{"error": "busy"}').message.endswith(": busy")
+    assert len(failure_of_answer(500, {}, "<html>" + "x" * 5000).message) < 400
+
+
+def test_a_wait_is_read_as_number_or_date() -> None:
+    """Retry-After is seconds or a moment; what is neither asks for no wait."""
+    moment = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
+    waits = [failure_of_answer(429, {"retry-after": value}, "").retry_after_s for value in ("7", "0.5", moment, "soon")]
+    assert waits[:2] == [7.0, 0.5]
+    assert waits[2] == pytest.approx(30, abs=3)
+    assert waits[3] is None
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "was_taken"),
+    [
+        (httpx.ConnectError("refused"), "Unreachable", False),
+        (httpx.ConnectTimeout("slow"), "Unreachable", False),
+        (httpx.ReadTimeout("slow"), "TimedOut", True),
+        (TimeoutError(), "TimedOut", True),
+        (httpx.RemoteProtocolError("gone"), "ConnectionLost", True),
+        (httpx.ReadError(""), "ConnectionLost", True),
+    ],
+)
+def test_no_answer_says_what_follows(error: httpx.TransportError, kind: str, was_taken: bool) -> None:
+    """A request that was never sent has spent no attempt; one whose answer was lost has."""
+    found = failure_of_transport(error, 5.0)
+    assert (found.error.__name__, found.was_taken, found.may_retry) == (kind, was_taken, True)

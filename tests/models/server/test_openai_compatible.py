@@ -1,0 +1,150 @@
+"""Models behind an OpenAI-compatible server give a real model's answers, as runs and from Python."""
+
+from typing import Any
+
+import pytest
+
+from evalstone.api.evaluate import evaluate
+from evalstone.api.planning import plan_run
+from evalstone.errors import UsageError
+from evalstone.models.create import create_model
+from evalstone.records import Request, RollingQuery
+
+pytest.importorskip("torch")
+from tests.models.server.behind_server import (
+    MODEL,
+    TASK,
+    answers,
+    behind,
+    choices,
+    local,
+    model_args,
+    run_of,
+    writing,
+)
+from tests.models.server.openai_server import TestServer
+
+
+@pytest.mark.parametrize("given", [{}, {"tokenized_requests": False}, {"num_concurrent": 4}], ids=str)
+def test_scores_are_the_local_models(server: TestServer, given: dict[str, Any]) -> None:
+    """Log-likelihoods, greediness and token counts equal our engine's on the same weights, sent as tokens or texts."""
+    requests = [choices(0), choices(1, "A dog and a cat"), Request("task", 2, "", (), (RollingQuery(0, "A cat sat."),))]
+    ours, theirs = answers(local(), requests), answers(behind(server, **given), requests)
+    assert theirs.keys() == ours.keys()
+    for key, output in ours.items():
+        found = theirs[key]
+        assert found.error is None
+        assert found.total_nats == pytest.approx(output.total_nats, abs=1e-4)
+        assert found.is_greedy == output.is_greedy
+        assert (found.n_context_tokens, found.n_tokens) == (output.n_context_tokens, output.n_tokens)
+        assert found.cache_key is None  # nobody knows the weights
+
+
+@pytest.mark.parametrize("adds_bos", [False, True])
+def test_without_a_tokenizer_the_server_shows_where_a_choice_begins(server: TestServer, adds_bos: bool) -> None:
+    """Texts are sent and the last tokens that spell the choice are scored, also where the server puts BOS before."""
+    server.reset(adds_bos=adds_bos)
+    requests = [choices(0, "The sky is", " blue", " green and red"), choices(1, "A dog and a cat", " sat")]
+    found = answers(behind(server, tokenizer=None, tokenizer_backend="none"), requests)
+    begun = create_model("hf", f"pretrained={MODEL},dtype=float32,device=cpu,add_bos_token={adds_bos}")
+    for key, output in answers(begun, requests).items():
+        assert found[key].total_nats == pytest.approx(output.total_nats, abs=1e-4)
+        assert (found[key].n_context_tokens, found[key].n_tokens) == (output.n_context_tokens, output.n_tokens)
+
+
+def test_texts_are_the_local_models(server: TestServer) -> None:
+    """Greedy texts, with stops and without, equal our engine's; cut ones say length."""
+    requests = [writing(0), writing(1, "The sun", stop=(" the",)), writing(2, "A cat", stop=(".", "dog"))]
+    ours = answers(local(), requests)
+    for given in ({}, {"tokenized_requests": False}, {"tokenizer": None, "tokenizer_backend": "none"}):
+        theirs = answers(behind(server, **given), requests)
+        assert {key: output.text for key, output in theirs.items()} == {key: o.text for key, o in ours.items()}
+        assert {o.finish_reason for o in theirs.values()} <= {"stop", "length"}
+        assert theirs["task/0/0", 0, 0].n_tokens == 8
+    assert server.seen.bodies[0]["stop"] == ["</s>"]
+
+
+def test_each_repeat_is_drawn_anew_and_the_same_next_time(server: TestServer) -> None:
+    """Repeats have seeds of their own; greedy ones are asked once."""
+    drawn = writing(0, do_sample=True, temperature=1.0, repeats=3)
+    first, again = (answers(behind(server), [drawn]) for _ in range(2))
+    assert first == again
+    assert len({output.text for output in first.values()}) == 3
+    server.reset()
+    greedy = answers(behind(server), [writing(0, repeats=3)])
+    assert (len(greedy), len(server.seen.bodies)) == (3, 1)
+
+
+def test_chats_are_sent_as_messages(server: TestServer) -> None:
+    """The server puts them into its template; system text and turns arrive as they are, and thoughts are kept."""
+    server.reset(thinks=True)
+    run = evaluate(
+        "local-chat-completions",
+        "demo_sums",
+        model_args=model_args(server, tokenizer=None),
+        limit=2,
+        num_fewshot=1,
+        apply_chat_template=True,
+        system_instruction="Be brief.",
+        gen_kwargs={"max_gen_toks": 4},
+    )
+    roles = [message["role"] for message in server.seen.bodies[0]["messages"]]
+    assert roles == ["system", "user", "assistant", "user"]
+    record = run.samples("demo_sums")[0]
+    assert record.request.segments == ()
+    assert record.outputs[0].reasoning == "let me see"
+    assert run.answers[0].ends["length"] > 0
+
+
+def test_a_thought_in_the_text_is_taken_off(server: TestServer) -> None:
+    """With think_end_token what stands before it is kept as reasoning; no stop is sent, and stops hold after it."""
+    request = Request("task", 0, "", (), writing(0, stop=(".",)).queries, messages=())
+    plain = answers(behind(server), [writing(0)])["task/0/0", 0, 0].text or ""
+    word = plain.split()[1]
+    server.reset()
+    output = answers(behind(server, think_end_token=word), [writing(0, stop=(".",))])["task/0/0", 0, 0]
+    assert "stop" not in server.seen.bodies[0]
+    assert output.reasoning is not None
+    assert word not in (output.text or word)
+    assert request.queries  # a chat endpoint refuses what has no messages
+    with pytest.raises(UsageError, match="--apply_chat_template"):
+        answers(behind(server, kind="local-chat-completions"), [request])
+
+
+def test_a_run_goes_its_whole_way_and_knows_its_server(server: TestServer) -> None:
+    """The picks are the local model's; the second time nothing is sent; the run says where its answers came from."""
+    run = run_of(server, num_concurrent=3)
+    args = {"pretrained": str(MODEL), "dtype": "float32", "add_bos_token": False}
+    ours = evaluate("hf", TASK, model_args=args, limit=6)
+    picked = [[score.detail for score in record.scores] for record in run.samples(TASK)]
+    for mine, theirs in zip(picked, [[s.detail for s in r.scores] for r in ours.samples(TASK)], strict=True):
+        assert [d["picked"] for d in mine if d] == [d["picked"] for d in theirs if d]
+    assert dict(run.row.plan.model.options)["base_url"] == f"{server.url}/completions"
+    assert run.attempts()[-1]["summary"]["model"]["num_concurrent"] == 3
+    n_sent = len(server.seen.bodies)
+    again = run_of(server, num_concurrent=3)
+    assert again.result is not None
+    assert again.result.was_stored
+    assert len(server.seen.bodies) == n_sent
+
+
+def test_a_plan_sends_nothing() -> None:
+    """`plan` works without a server, and counts tokens where there is a tokenizer."""
+    args: dict[str, Any] = {"model": "m", "base_url": "http://127.0.0.1:9", "tokenizer": str(MODEL)}
+    work = plan_run("local-completions", TASK, model_args=args, limit=3).chunks[0].work
+    assert work.n_tokens_asked is not None
+    assert work.n_tokens_asked > 50
+    bare = {**args, "tokenizer": None, "tokenizer_backend": "none"}
+    assert plan_run("local-completions", TASK, model_args=bare, limit=3).chunks[0].work.n_tokens_asked is None
+
+
+def test_answers_are_shared_between_runs_only_where_the_weights_are_vouched_for(server: TestServer) -> None:
+    """Another run asks anew; with weights= it takes what an earlier one got, whatever the port."""
+    run_of(server, limit=2)
+    n_first = len(server.seen.bodies)
+    run_of(server, limit=3)
+    assert len(server.seen.bodies) > 2 * n_first - 1
+    run_of(server, limit=2, weights="demo@1")
+    n_before = len(server.seen.bodies)
+    run_of(server, limit=3, weights="demo@1")
+    assert len(server.seen.bodies) - n_before < n_first

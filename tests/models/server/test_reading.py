@@ -1,0 +1,233 @@
+"""Responses that would use up memory, recursion or time fail alone, and the run goes on."""
+
+import itertools
+import json
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalstone.cli.main import main
+from evalstone.errors import UsageError
+from evalstone.models.server.arguments import openai_arguments
+from evalstone.models.server.failures import HttpFailure
+from evalstone.models.server.openai_compatible import OpenAIModel
+from evalstone.models.server.pace import RetryRules
+from evalstone.models.server.reading import ResponseBody, ResponseLimits, parse_json
+from evalstone.records import GenerateQuery, GenerationSettings, Output, Request
+from tests.models.server.hostile_server import HostileServer, Reply, completion, hostile, zeros
+
+RULES = RetryRules(attempts=2, budget_s=60.0, first_wait_s=0.01, longest_wait_s=0.02)
+MEMORY = Path("/proc/self/status")
+NESTED = b'{"choices": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostileServer]:
+    """Serve without a key."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with hostile() as running:
+        yield running
+
+
+def answers(server: HostileServer, **given: Any) -> dict[str, Output]:
+    """Return the outputs for three prompts, the second of which asks for trouble."""
+    values = {"model": "m", "base_url": server.url, "tokenizer_backend": "none", "max_response_mib": 4, **given}
+    model = OpenAIModel(openai_arguments("local-completions", values), RULES)
+    settings = GenerationSettings(max_tokens=8)
+    prompts = ("before", "trouble", "after")
+    requests = [Request("t", i, "", (text,), (GenerateQuery(0, settings),)) for i, text in enumerate(prompts)]
+    return {output.request_id: output for output in model.answer(requests)}
+
+
+def make_trouble(server: HostileServer, make: Callable[[], Reply]) -> None:
+    """Answer the prompt "trouble" with what `make` returns, and the others well."""
+    server.answer = lambda body, _: make() if body["prompt"] == "trouble" else completion()
+
+
+def peak_mib(work: Callable[[], Any]) -> float:
+    """Return by how many MiB this process grew at most during `work`."""
+    if not MEMORY.exists():
+        pytest.skip("no /proc here to measure memory with")
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the high-water mark starts again
+    before = _from_status("VmRSS")
+    work()
+    return _from_status("VmHWM") - before
+
+
+def _from_status(name: str) -> float:
+    line = next(line for line in MEMORY.read_text(encoding="ascii").splitlines() if line.startswith(name))
+    return int(line.split()[1]) / 1024
+
+
+def endless() -> Iterator[bytes]:
+    """Yield bytes without end."""
+    return itertools.repeat(b" " * 65536)
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (lambda: Reply(endless()), "more than 4 MiB as received; more is accepted with max_response_mib="),
+        (lambda: Reply(zeros(1000, 31), headers={"Content-Encoding": "gzip"}), "more than 4 MiB decompressed"),
+        (lambda: Reply(zeros(1000, 15), headers={"Content-Encoding": "deflate"}), "more than 4 MiB decompressed"),
+        (lambda: Reply(zeros(1000, -15), headers={"Content-Encoding": "deflate"}), "more than 4 MiB decompressed"),
+        (lambda: Reply(NESTED), "nested deeper than 100 levels; more are accepted with max_response_depth="),
+        (lambda: Reply(NESTED[:150_000]), "nested deeper than 100 levels"),
+        (lambda: Reply(b"x", headers={"Content-Encoding": "br"}), "has Content-Encoding 'br'; accepted are gzip"),
+        (lambda: Reply(b"not gzip", headers={"Content-Encoding": "gzip"}), "is not valid gzip"),
+        (lambda: Reply(b'{"choices": [' + b"9" * 5001 + b"]}"), "the answer is not JSON"),
+    ],
+)
+def test_a_response_past_a_limit_fails_alone(server: HostileServer, reply: Callable[[], Reply], message: str) -> None:
+    """An endless body, gzip and deflate bombs, deep nesting, unknown encodings fail one answer in small memory."""
+    make_trouble(server, reply)
+    found: dict[str, Output] = {}
+    assert peak_mib(lambda: found.update(answers(server))) < 100
+    assert [found[f"t/{i}/0"].text for i in range(3)] == ["fine", None, "fine"]
+    failed = found["t/1/0"]
+    assert failed.error_kind == "MalformedAnswer"
+    assert message in (failed.error or "")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: Reply(endless(), 500), lambda: Reply(zeros(1000, 31), 500, {"Content-Encoding": "gzip"})],
+)
+def test_the_body_of_an_error_is_read_no_further_than_it_is_quoted(
+    server: HostileServer, make: Callable[[], Reply]
+) -> None:
+    """A 500 with an endless body, plain or compressed, is an ordinary failure that quotes the beginning."""
+    make_trouble(server, make)
+    found: dict[str, Output] = {}
+    assert peak_mib(lambda: found.update(answers(server, max_retries=1))) < 100
+    assert found["t/1/0"].error_kind == "ServerFailed"
+    assert found["t/2/0"].text == "fine"
+
+
+def test_a_response_that_drips_ends_at_the_time_limit(server: HostileServer) -> None:
+    """One byte at a time passes every limit for a single read; the limit of the whole response ends it."""
+
+    def drip() -> Iterator[bytes]:
+        while True:
+            time.sleep(0.05)
+            yield b" "
+
+    make_trouble(server, lambda: Reply(drip()))
+    started = time.monotonic()
+    found = answers(server, timeout=0.5)
+    assert found["t/1/0"].error_kind == "TimedOut"
+    assert found["t/2/0"].text == "fine"
+    assert time.monotonic() - started < 20
+
+
+def test_values_of_other_types_fail_alone(server: HostileServer) -> None:
+    """Whatever JSON a server sends, one answer fails or is read, and nothing else ends."""
+    odd: list[Any] = [
+        None,
+        True,
+        1,
+        "x",
+        [],
+        {},
+        [None],
+        {"choices": {}},
+        {"choices": [7]},
+        {"choices": [{"text": {}}]},
+    ]
+    odd += [{"choices": [{"text": "x"}], "usage": {"prompt_tokens": value}} for value in (10**30, -1, "x", True, 1e300)]
+    for value in odd:
+        make_trouble(server, partial(Reply, json.dumps(value).encode()))
+        found = answers(server)
+        assert found["t/2/0"].text == "fine"
+        assert 0 <= found["t/1/0"].n_context_tokens < 2**31
+
+
+def test_a_list_of_models_is_read_within_the_limits(server: HostileServer) -> None:
+    """An endless, nested or bomb-like list of models says nothing, and the run goes on without it."""
+    for body, headers in ((endless(), {}), (NESTED, {}), (zeros(1000, 31), {"Content-Encoding": "gzip"})):
+        server.models = Reply(body, headers=headers)
+        assert peak_mib(lambda: answers(server)) < 100
+
+
+def test_honest_compressed_responses_are_read(server: HostileServer) -> None:
+    """Both gzip and deflate, with zlib's header and without, give the same answer as an uncompressed body."""
+    plain = completion("well read").body
+    assert isinstance(plain, bytes)
+    for encoding, wbits in (("gzip", 31), ("x-gzip", 31), ("deflate", 15), ("deflate", -15), ("identity", 0)):
+        compressor = zlib.compressobj(9, zlib.DEFLATED, wbits) if wbits else None
+        body = compressor.compress(plain) + compressor.flush() if compressor else plain
+        make_trouble(server, partial(Reply, body, headers={"Content-Encoding": encoding}))
+        assert answers(server)["t/1/0"].text == "well read"
+
+
+def test_nesting_is_measured_outside_of_strings() -> None:
+    """Brackets in strings do not count, after escaped quotes neither; the limit itself is allowed."""
+    limits = ResponseLimits(max_depth=10)
+    deep = json.dumps({"a": "[" * 1000 + '"' + "{" * 1000, "b": [{"c": "]\\"}] * 50})
+    assert parse_json(deep.encode(), limits)[0] == json.loads(deep)
+    assert parse_json(b"[" * 10 + b"]" * 10, limits)[0] == json.loads("[" * 10 + "]" * 10)
+    with pytest.raises(HttpFailure, match="deeper than 10"):
+        parse_json(b"[" * 11 + b"]" * 11, limits)
+    for hostile_text in (
+        b'"\\"' * 1_000_000,
+        b"[]" * 1_000_000,
+        (b"[" * 10 + b"]" * 10) * 100_000,
+        b'"' + b"[" * 10**6,
+    ):
+        started = time.monotonic()
+        with pytest.raises(HttpFailure, match="not JSON"):
+            parse_json(hostile_text, limits)
+        assert time.monotonic() - started < 5
+
+
+def test_limits_are_model_arguments() -> None:
+    """A larger limit takes a larger response, and a limit that cannot be is refused by name."""
+    body = ResponseBody({}, ResponseLimits(max_mib=2))
+    assert body.add(bytes(2 << 20))
+    with pytest.raises(HttpFailure, match="more than 2 MiB"):
+        body.add(b"x")
+    for bad in ({"max_response_mib": 0}, {"max_response_depth": 501}, {"max_response_depth": "x"}):
+        with pytest.raises(UsageError, match=next(iter(bad))):
+            openai_arguments("local-completions", {"model": "m", "base_url": "http://x/v1", **bad})
+
+
+def run_sums(server: HostileServer, store: Path, *more: str) -> int:
+    """Run the demo's written task against the server and return the exit code."""
+    arguments = f"model=m,base_url={server.url}/chat/completions,num_concurrent=2"
+    return main(
+        ["run", "--model", "local-chat-completions", "--model_args", ",".join((arguments, *more)), "--tasks",
+         "demo_sums", "--apply_chat_template", "--limit", "6", "--store", str(store)]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [429, 503, 500])
+def test_a_pause_beyond_the_budget_stops_the_run_as_incomplete(
+    server: HostileServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], status: int
+) -> None:
+    """The run ends at once with the remedy and exit code 5, and the same command later asks only the rest."""
+    limited = Reply(b"{}", status, {"Retry-After": "600"})
+    server.answer = lambda _, __: completion() if len(server.bodies) <= 2 else limited
+    started = time.monotonic()
+    assert run_sums(server, tmp_path / "store.sqlite") == 5
+    assert time.monotonic() - started < 60
+    said = capsys.readouterr().err
+    assert "error: incomplete: not asked: the server asks for a pause of 600 s" in said
+    assert "run the same command again later, or wait longer with retry_budget=600" in said
+    server.answer, server.bodies = lambda _, __: completion(), []
+    assert run_sums(server, tmp_path / "store.sqlite") == 0
+    assert len(server.bodies) == 4
+
+
+def test_a_pause_within_the_budget_is_waited_for(server: HostileServer, tmp_path: Path) -> None:
+    """A pause as long as the whole budget is waited for, and nothing fails."""
+    limited = Reply(b"{}", 429, {"Retry-After": "2"})
+    server.answer = lambda _, __: limited if len(server.bodies) in (3, 4) else completion()
+    started = time.monotonic()
+    assert run_sums(server, tmp_path / "store.sqlite", "retry_budget=2") == 0
+    assert time.monotonic() - started > 2
+    assert len(server.bodies) == 8

@@ -1,0 +1,46 @@
+"""What a results file says of a tokenizer is what lm-eval would have written."""
+
+from typing import Any
+
+import pytest
+
+from evalstone.api.demo import demo_model
+from evalstone.models.text.tokenizer_facts import tokenizer_facts
+
+transformers = pytest.importorskip("transformers")
+
+
+@pytest.fixture
+def tokenizer() -> Any:
+    """Return a real tokenizer."""
+    return transformers.AutoTokenizer.from_pretrained(demo_model("small"))
+
+
+@pytest.mark.parametrize("lacking", [(), ("pad",), ("pad", "unk"), ("pad", "unk", "eos", "bos")])
+def test_special_tokens_are_named_as_lm_eval_names_them(tokenizer: Any, lacking: tuple[str, ...]) -> None:
+    """Token and number as text, padding chosen in its order; equal to lm-eval's own function."""
+    pytest.importorskip("lm_eval")
+    from types import SimpleNamespace
+
+    from lm_eval.loggers.utils import add_tokenizer_info
+    from lm_eval.models.utils import configure_pad_token
+
+    for name in lacking:
+        setattr(tokenizer, f"{name}_token", None)
+    ours = tokenizer_facts(tokenizer)
+    theirs: dict[str, Any] = {}
+    padded = configure_pad_token(tokenizer)
+    add_tokenizer_info(theirs, SimpleNamespace(tokenizer=padded, eot_token_id=padded.eos_token_id, max_length=1))
+    del theirs["max_length"]
+    assert {key: value for key, value in ours.items() if key != "chat_template"} == theirs
+
+
+def test_a_chat_template_is_the_one_that_is_used(tokenizer: Any) -> None:
+    """One template is itself, of several the one named or the default; none is left out."""
+    tokenizer.chat_template = "{{ messages }}"
+    assert tokenizer_facts(tokenizer)["chat_template"] == "{{ messages }}"
+    tokenizer.chat_template = {"default": "a", "rag": "b"}
+    assert tokenizer_facts(tokenizer)["chat_template"] == "a"
+    assert tokenizer_facts(tokenizer, "rag")["chat_template"] == "b"
+    tokenizer.chat_template = None
+    assert "chat_template" not in tokenizer_facts(tokenizer)

@@ -1,0 +1,231 @@
+"""Runs as a document that stands alone: HTML, Markdown and PDF, of one run and of several."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from evalstone.errors import UsageError
+from evalstone.models.fake import FakeModel
+from evalstone.report.documents import charts
+from evalstone.report.documents.blocks import Bullets, Example, Figure, Heading, Paragraph
+from evalstone.report.documents.charts import can_draw
+from evalstone.report.documents.contents import ReportContents, report_contents
+from evalstone.report.documents.document import CHARTS_MISSING, document_blocks, write_document
+from evalstone.report.documents.print_pdf import find_browser
+from evalstone.report.evidence.from_store import save_summary
+from evalstone.report.numbers import shown_value
+from evalstone.report.views.layout import table_rows
+from evalstone.runner.execute import execute
+from evalstone.runner.plan import RunOptions, prepare
+from evalstone.store import Store
+from evalstone.tasks.bound import BindOptions
+from evalstone.tasks.catalog import Catalog
+
+TASKS = ("demo_letters", "demo_yesno", "demo_stories")
+LIMIT = 40
+
+
+class Reader(HTMLParser):
+    """Reads a page, noting tags left open and anything fetched from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.fetched: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note an opened tag."""
+        self.tags.append(tag)
+        self.fetched += [str(value) for name, value in attrs if name in {"src", "href", "xlink:href"}]
+        if tag not in {"meta", "wbr"}:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """A tag that closes itself needs no note."""
+
+    def handle_endtag(self, tag: str) -> None:
+        """Check that the innermost tag is the one that closes."""
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """Return a store for the runs of this file."""
+    with Store.open(str(tmp_path_factory.mktemp("report") / "store.sqlite")) as opened:
+        yield opened
+
+
+def run(store: Store, names: tuple[str, ...], accuracy: float) -> str:
+    """Answer demo tasks with the fake model, summarise, and return the run's id."""
+    model = FakeModel(mode="gold", accuracy=accuracy)
+    selection = Catalog.open(lm_eval=False).select(names)
+    prepared = prepare(selection, model, RunOptions(bind=BindOptions(limit=LIMIT)))
+    run_id = execute(prepared, model, store).run_id
+    save_summary(store, run_id, selection, prepared.bound, bootstrap_iters=0)
+    return run_id
+
+
+@pytest.fixture(scope="module")
+def one(store: Store) -> ReportContents:
+    """Return what a report of one run says."""
+    return report_contents(store, [run(store, TASKS, 0.9)])
+
+
+@pytest.fixture(scope="module")
+def two(store: Store) -> ReportContents:
+    """Return what a report of two runs says, the second one much worse."""
+    return report_contents(store, [run(store, TASKS, 0.9), run(store, TASKS, 0.3)])
+
+
+def page_of(contents: ReportContents, tmp_path: Path) -> str:
+    """Return a report's HTML."""
+    return write_document(tmp_path / "report.html", contents).read_text()
+
+
+@pytest.mark.parametrize("which", ["one", "two"])
+def test_the_html_is_whole_and_fetches_nothing(which: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Every tag closes, there is no script, and nothing is loaded from elsewhere."""
+    reader = Reader()
+    reader.feed(page_of(request.getfixturevalue(which), tmp_path))
+    assert reader.open == []
+    assert reader.fetched == []
+    assert "script" not in reader.tags
+    assert "table" in reader.tags
+    assert ("svg" in reader.tags) == can_draw()
+
+
+def test_names_are_escaped(one: ReportContents, tmp_path: Path) -> None:
+    """A model's name cannot bring markup into the page, nor into the Markdown."""
+    named = replace(one, views=(replace(one.views[0], label="<script>alert(1)</script>|*"),))
+    assert "<script>" not in page_of(named, tmp_path)
+    text = write_document(tmp_path / "report.md", named).read_text()
+    assert "<script>" not in text
+    assert text.startswith("# &lt;script&gt;alert(1)&lt;/script&gt;\\|\\*\n")
+
+
+def test_html_and_markdown_say_every_number_of_the_table(one: ReportContents, tmp_path: Path) -> None:
+    """Each value of the run stands in both formats."""
+    page, text = page_of(one, tmp_path), write_document(tmp_path / "report.md", one).read_text()
+    rows = [row for row in table_rows(one.views) if row.metric and row.any_cell is not None]
+    assert len(rows) > 5
+    for row in rows:
+        cell = row.any_cell
+        assert cell is not None
+        shown = shown_value(cell.value, proportion=cell.details["unit"] == "proportion")
+        assert f">{shown}<" in page
+        assert f"| {shown} |" in text
+
+
+def test_markdown_names_charts_that_lie_beside_it(two: ReportContents, tmp_path: Path) -> None:
+    """Every picture that the text shows is a file there, and every file there is shown."""
+    if not can_draw():
+        pytest.skip("the extra 'charts' is not installed")
+    text = write_document(tmp_path / "report.md", two).read_text()
+    shown = set(re.findall(r"\]\((report_charts/[^)]+)\)", text))
+    assert shown == {f"report_charts/{file.name}" for file in (tmp_path / "report_charts").iterdir()}
+    assert {"values", "differences-1", "calibration"} <= {Path(name).stem for name in shown}
+
+
+def test_two_runs_begin_with_the_verdict_and_say_what_changed(two: ReportContents) -> None:
+    """The verdict stands at the top, and the examples are samples that the first run had right and the second wrong."""
+    blocks = document_blocks(two)
+    assert two.comparison is not None
+    verdicts = [block.text for block in blocks if isinstance(block, Paragraph) and block.role == "verdict"]
+    assert verdicts == [two.comparison.pairs[0].verdict]
+    assert Heading("What changed") in blocks
+    lost = {f"{flip.task}, sample {flip.second_index}" for flip in two.comparison.pairs[0].flips if not flip.is_better}
+    examples = [block for block in blocks if isinstance(block, Example)]
+    assert examples
+    assert {example.title.partition(", confidence")[0] for example in examples} <= lost
+    for example in examples:
+        (picked,) = [choice for choice in example.choices if choice.is_picked]
+        assert not picked.is_gold
+
+
+def test_the_surest_errors_of_the_weakest_tasks_are_shown(one: ReportContents) -> None:
+    """A single run shows wrong answers only."""
+    examples = [block for block in document_blocks(one) if isinstance(block, Example)]
+    assert examples
+    for example in examples:
+        assert not any(choice.is_picked and choice.is_gold for choice in example.choices)
+
+
+@pytest.mark.parametrize("which", ["one", "two"])
+def test_the_method_cites_what_was_used_and_nothing_else(which: str, request: pytest.FixtureRequest) -> None:
+    """Every mark has its reference, in order of citation, and tests are described only where there were any."""
+    blocks = document_blocks(request.getfixturevalue(which))
+    (references,) = [block.items for block in blocks if isinstance(block, Bullets) and block.role == "references"]
+    start = blocks.index(Heading("Method"))
+    text = " ".join(block.text for block in blocks[start:] if isinstance(block, Paragraph) and block.role == "text")
+    cited = [int(number) for mark in re.findall(r"\[([\d, ]+)\]", text) for number in mark.split(",")]
+    assert list(dict.fromkeys(cited)) == list(range(1, len(references) + 1))
+    assert ("McNemar" in text) == (which == "two")
+    assert "Wilson" in text
+
+
+def test_runs_without_a_task_in_common_are_shown_side_by_side(store: Store) -> None:
+    """Where runs cannot be compared the report gives the reason and still both runs' numbers."""
+    contents = report_contents(store, [run(store, ("demo_yesno",), 0.9), run(store, ("demo_stories",), 0.9)])
+    blocks = document_blocks(contents)
+    assert contents.comparison is None
+    said = [block.text for block in blocks if isinstance(block, Paragraph) and block.text.startswith("Not compared")]
+    assert len(said) == 1
+    assert "no task in common" in said[0]
+
+
+def test_a_run_is_named_once(store: Store) -> None:
+    """The same run twice is refused."""
+    run_id = run(store, ("demo_yesno",), 0.9)
+    with pytest.raises(UsageError, match="named twice"):
+        report_contents(store, [run_id, run_id])
+
+
+def test_without_the_extra_a_report_has_no_charts_and_says_so(
+    one: ReportContents, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without altair the report is written all the same, with the line that installs it."""
+    monkeypatch.setattr(charts, "find_spec", lambda name: None)
+    blocks = document_blocks(one)
+    assert not [block for block in blocks if isinstance(block, Figure)]
+    assert blocks[-1] == Paragraph(CHARTS_MISSING, "facts")
+    assert "pip install &#x27;evalstone[charts]&#x27;" in page_of(one, tmp_path)
+
+
+def test_limits_name_what_was_left_out(one: ReportContents) -> None:
+    """A run of the first samples only says what that means."""
+    blocks = document_blocks(one)
+    limits = blocks[blocks.index(Heading("What these numbers cannot say")) + 1]
+    assert isinstance(limits, Bullets)
+    assert any("Only the first samples" in line for line in limits.items)
+
+
+def test_the_ending_decides_the_format(one: ReportContents, tmp_path: Path) -> None:
+    """A file ending in .html or .md is written in a folder made for it; anything else is refused."""
+    assert write_document(tmp_path / "new" / "report.html", one).read_text().startswith("<!doctype html>")
+    assert write_document(tmp_path / "report.md", one).read_text().startswith("# ")
+    with pytest.raises(UsageError, match=r"expected \.html, \.md or \.pdf"):
+        write_document(tmp_path / "report.docx", one)
+
+
+@pytest.mark.slow
+def test_a_pdf_is_printed_where_there_is_a_browser(one: ReportContents, tmp_path: Path) -> None:
+    """The PDF is one, and holds more than an empty page."""
+    if find_browser() is None:
+        pytest.skip("no browser that prints is installed")
+    printed = write_document(tmp_path / "report.pdf", one).read_bytes()
+    assert printed.startswith(b"%PDF-")
+    assert len(printed) > 10_000
+
+
+def test_without_a_browser_the_message_says_what_to_do(
+    one: ReportContents, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A browser that is not there is named, with the way round it."""
+    monkeypatch.setenv("EVALSTONE_BROWSER", "/nowhere/browser")
+    with pytest.raises(UsageError, match=r"'/nowhere/browser', which is no program; .*write report\.html"):
+        write_document(tmp_path / "report.pdf", one)

@@ -1,0 +1,36 @@
+"""How one stored sample is shown."""
+
+from evalstone.records import LoglikelihoodQuery, Request
+from evalstone.report.views.samples import shown_choices
+from evalstone.store.rows import SampleRecord
+
+SHOT = "The trophy does not fit into the suitcase because the trophy is too big.\n\n"
+
+
+def with_contexts(*contexts: str) -> SampleRecord:
+    """Return a sample whose choices have contexts of their own and one continuation."""
+    queries = tuple(LoglikelihoodQuery(i, " was late.", segments=(SHOT, text)) for i, text in enumerate(contexts))
+    return SampleRecord(None, Request("readings", 0, "sha256:0", (), queries), (), ())
+
+
+def test_choices_with_contexts_of_their_own_show_where_they_part() -> None:
+    """The line with the difference is shown and nothing of the shot before it, however short the line is."""
+    assert shown_choices(with_contexts("Ann", "Bea")) == ["Ann | was late.", "Bea | was late."]
+    assert shown_choices(with_contexts("It was Ann", "It was Amy"))[1] == "It was Amy | was late."
+
+
+def test_a_difference_far_from_the_end_is_shown() -> None:
+    """Of a long line the part round the difference stays, so that no two choices look the same."""
+    before, after = "very " * 40, " and so on" * 40
+    first, second = shown_choices(with_contexts(f"{before}Ann{after}", f"{before}Bea{after}"))
+    assert first.startswith("… very ")
+    assert "Ann" in first
+    assert "Bea" in second
+    assert len(first) < 200
+
+
+def test_choices_with_one_context_show_their_texts() -> None:
+    """Where the context is shared a choice is its continuation."""
+    queries = (LoglikelihoodQuery(0, " yes"), LoglikelihoodQuery(1, " no"))
+    record = SampleRecord(None, Request("plain", 0, "sha256:0", (SHOT,), queries), (), ())
+    assert shown_choices(record) == [" yes", " no"]
