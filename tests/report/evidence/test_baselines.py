@@ -1,17 +1,11 @@
-"""The floors of multiple choice: what answering without the question scores."""
+"""Baselines of multiple-choice tasks: what answering without the question scores."""
 
 from dataclasses import replace
 
 from evalstone.records import Estimate
-from evalstone.report.evidence.baselines import (
-    ConstantAnswers,
-    baseline_cells,
-    baseline_notes,
-    baseline_rows,
-    highest_baseline,
-    with_baselines,
-)
+from evalstone.report.evidence.baselines import ConstantAnswers, highest_baseline, with_baselines
 from evalstone.report.evidence.records import RunView, ScoreRow
+from evalstone.report.views.baselines_table import baseline_cells, baseline_notes, baseline_rows
 from evalstone.report.views.layout import table_rows
 
 

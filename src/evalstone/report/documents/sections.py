@@ -28,10 +28,10 @@ from evalstone.report.documents.charts import (
 )
 from evalstone.report.documents.contents import CalibrationCurve, ReportContents
 from evalstone.report.documents.examples import above_chance
-from evalstone.report.evidence.baselines import baseline_rows
 from evalstone.report.evidence.composites import composite_lines
 from evalstone.report.evidence.records import RunView
 from evalstone.report.numbers import counted, is_proportion, shown_count, shown_interval, shown_p, shown_value
+from evalstone.report.views.baselines_table import baseline_rows
 from evalstone.report.views.cells import chance_cell, interval_text, metric_cell, value_text
 from evalstone.report.views.comparison_tables import placed_lines, shown_cells
 from evalstone.report.views.layout import FOLD_ABOVE, Row, leaf_estimates, table_rows

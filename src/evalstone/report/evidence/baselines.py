@@ -1,48 +1,37 @@
-"""What a multiple choice task gives away: chance, the best constant answer, and a model that never sees the question.
+"""Baselines of multiple-choice tasks: random choice, the majority class, and the model without the question.
 
-A score means something above the highest of the three. Chance is the mean of one over the number of choices; the best
-constant answer always picks the place in which the right choice stands most often (yes-or-no questions are rarely
-balanced). A model can follow it where the choices are the same for every sample (letters, yes and no); elsewhere only
-ties can. The question-blind floor is the same model asked with the questions taken out, where that was asked for.
+A score is informative above the highest of the three. The random baseline ("chance") is the mean of one over the number
+of choices. The majority-class baseline always picks the position that is correct most often (yes-or-no questions are
+rarely balanced); a model can follow it where all samples have the same choices (letters, yes and no), elsewhere only
+through ties. The question-blind baseline is the same model evaluated without the questions, where that was requested.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from textwrap import shorten
 from typing import Any
 
-from rich.console import RenderableType
-from rich.padding import Padding
-
 from evalstone.records import Estimate
-from evalstone.report.console import Text
 from evalstone.report.evidence.groups import GroupCell
 from evalstone.report.evidence.records import ScoreRow
-from evalstone.report.numbers import shown_value
-from evalstone.report.views.cells import chance_cell, plain_table, value_text
-from evalstone.report.views.layout import Row
 
 __all__ = [
     "BLIND",
+    "CONSTANT",
+    "CONSTANT_CHOICE",
+    "CONSTANT_TEXT",
     "ConstantAnswers",
-    "baseline_cells",
-    "baseline_notes",
-    "baseline_rows",
-    "baselines_table",
     "highest_baseline",
     "with_baselines",
 ]
 
 CONSTANT, CONSTANT_CHOICE, CONSTANT_TEXT = "best_constant", "best_constant_choice", "best_constant_text"
 BLIND = "question_blind"
-LONGEST_TEXT = 24  # characters of a choice beside its floor
-FEWEST_IN_MEMBER = 20  # samples: with fewer the best of a task's places is mostly luck, and so is the groups' mean
-HEADERS = ("chance", "best constant answer", "question-blind")
+FEWEST_IN_MEMBER = 20  # samples: with fewer, a task's majority class is mostly chance, and so is a group's mean of them
 
 
 @dataclass(slots=True)
 class ConstantAnswers:
-    """Collects which choices are right while scores pass by."""
+    """Collects which choices are correct while scores pass by."""
 
     _golds: dict[str, dict[int, tuple[int, ...]]] = field(default_factory=dict)  # task -> sample -> right choices
     _texts: dict[str, tuple[str, ...] | None] = field(default_factory=dict)  # of a task's choices; None: they vary
@@ -55,23 +44,23 @@ class ConstantAnswers:
                 self._texts[row.task] = _in_common(self._texts.get(row.task, row.choices), row.choices)
             yield row
 
-    def text(self, task: str, place: int) -> str | None:
-        """Return what stands in a place in every sample; None where samples differ in that, or there is only one."""
+    def text(self, task: str, position: int) -> str | None:
+        """Return the choice's text at a position if all samples share it; None if they differ or there is only one."""
         texts = self._texts.get(task)
-        is_known = texts is not None and place < len(texts) and len(self._golds[task]) > 1
-        return " ".join(texts[place].split()) if texts is not None and is_known else None
+        is_known = texts is not None and position < len(texts) and len(self._golds[task]) > 1
+        return " ".join(texts[position].split()) if texts is not None and is_known else None
 
     def best(self, task: str) -> tuple[float, int] | None:
-        """Return what always picking one place scores, for the best place, and the place; None without choices."""
+        """Return the score of always picking the best position, and that position; None without choices."""
         golds = self._golds.get(task)
         if not golds:
             return None
         counts: dict[int, int] = {}
         for gold in golds.values():
-            for place in set(gold):
-                counts[place] = counts.get(place, 0) + 1
-        place = min(counts, key=lambda each: (-counts[each], each))
-        return counts[place] / len(golds), place
+            for position in set(gold):
+                counts[position] = counts.get(position, 0) + 1
+        best = min(counts, key=lambda each: (-counts[each], each))
+        return counts[best] / len(golds), best
 
 
 def _in_common(known: tuple[str, ...] | None, choices: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -85,7 +74,7 @@ def _in_common(known: tuple[str, ...] | None, choices: tuple[str, ...]) -> tuple
 def with_baselines(
     estimates: Sequence[Estimate], constant: ConstantAnswers, blind: Mapping[str, Mapping[str, Mapping[str, Any]]]
 ) -> tuple[Estimate, ...]:
-    """Return the estimates with floors in their details; a group's is the mean of its tasks', weighted as its value.
+    """Return the estimates with baselines in their details; a group's is its tasks' mean, weighted as its value.
 
     Args:
         estimates: of tasks, and groups before them.
@@ -132,71 +121,13 @@ def _with_group_baselines(group: Estimate, estimates: Sequence[Estimate]) -> Est
 
 
 def highest_baseline(estimate: Estimate) -> tuple[str, float] | None:
-    """Return the name and height of the highest floor that a model can stand on; None for a task without choices."""
+    """Return name and value of the highest baseline that a model can reach; None for a task without choices."""
     details = estimate.details
     blind, text = details.get(BLIND), details.get(CONSTANT_TEXT)
-    floors = {
+    baselines = {
         "chance": estimate.chance,
         f"always answering {text!r}": details.get(CONSTANT) if text is not None else None,
         "the question-blind model": blind["value"] if blind else None,
     }
-    known = {name: value for name, value in floors.items() if value is not None}
+    known = {name: value for name, value in baselines.items() if value is not None}
     return max(known.items(), key=lambda item: item[1]) if known else None
-
-
-def baseline_cells(estimate: Estimate | None) -> list[str]:
-    """Return the three floors as they are shown; empty where unknown."""
-    if estimate is None:
-        return ["", "", ""]
-    details = estimate.details
-    constant, place, blind = details.get(CONSTANT), details.get(CONSTANT_CHOICE), details.get(BLIND)
-    shown = "" if constant is None else shown_value(constant, proportion=True)
-    if place is not None:
-        text = details.get(CONSTANT_TEXT)
-        shown += f" (place {place + 1})" if text is None else f" ({shorten(text, LONGEST_TEXT, placeholder=' …')})"
-    return [chance_cell(estimate), shown, "" if blind is None else shown_value(blind["value"], proportion=True)]
-
-
-def baseline_notes(estimate: Estimate) -> list[str]:
-    """Return a warning where a value above chance is not shown to be above the highest floor."""
-    floor = highest_baseline(estimate)
-    if floor is None or estimate.low is None or estimate.chance is None or floor[0] == "chance":
-        return []
-    if estimate.low <= floor[1] and estimate.low > estimate.chance:
-        return [f"above chance, not shown to be above {floor[0]} ({shown_value(floor[1], proportion=True)})"]
-    return []
-
-
-def baseline_rows(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[Row, list[str]]]]:
-    """Return headers, and the headline value and floors of each task whose best constant answer is known."""
-    of_name: dict[tuple[str, str], Row] = {}
-    for row in rows:
-        cell, place = row.any_cell, (row.name, row.label)
-        if cell is None or cell.details.get(CONSTANT) is None:
-            continue
-        if place not in of_name or (_stands_for_task(row) and not _stands_for_task(of_name[place])):
-            of_name[place] = row
-    known = list(of_name.values())
-    with_blind = any(row.any_cell and row.any_cell.details.get(BLIND) for row in known)
-    shown = 3 if with_blind else 2
-    return ("value", *HEADERS[:shown]), [
-        (row, [value_text(row.any_cell), *baseline_cells(row.any_cell)[:shown]]) for row in known
-    ]
-
-
-def _stands_for_task(row: Row) -> bool:
-    return row.any_cell is not None and bool(row.any_cell.details.get("primary", True))
-
-
-def baselines_table(rows: Sequence[Row]) -> RenderableType | None:
-    """Return what answering without the question scores, one line per task; None where no task has choices."""
-    headers, known = baseline_rows(rows)
-    if not known:
-        return None
-    table = plain_table()
-    table.add_column("floors", overflow="fold")
-    for header in headers:
-        table.add_column(header, justify="right", no_wrap=True)
-    for row, cells in known:
-        table.add_row(Text("  " * row.depth + row.label), *cells)
-    return Padding(table, (1, 1, 0, 1))

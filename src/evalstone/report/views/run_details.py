@@ -10,9 +10,10 @@ from rich.console import RenderableType
 from rich.padding import Padding
 
 from evalstone.report.console import Text
-from evalstone.report.evidence.baselines import BLIND, baselines_table
+from evalstone.report.evidence.baselines import BLIND
 from evalstone.report.evidence.records import RunView
 from evalstone.report.numbers import is_proportion
+from evalstone.report.views.baselines_table import baselines_table
 from evalstone.report.views.cells import plain_table
 from evalstone.report.views.layout import Row, leaf_estimates
 from evalstone.statistics.power import mde_paired_binary

@@ -13,10 +13,10 @@ from rich.padding import Padding
 
 from evalstone.records import Estimate, JsonValue
 from evalstone.report.console import Text
-from evalstone.report.evidence.baselines import baseline_notes
 from evalstone.report.evidence.composites import composite_lines
 from evalstone.report.evidence.records import RunView
 from evalstone.report.numbers import counted, reported_count
+from evalstone.report.views.baselines_table import baseline_notes
 from evalstone.report.views.cells import (
     Sized,
     chance_cell,
