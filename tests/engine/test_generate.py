@@ -239,10 +239,10 @@ def test_every_computed_place_is_used() -> None:
     prompts = [GenerationPrompt(np.arange(3, 5 + i, dtype=np.int32), 4 + 7 * (i % 3), key=str(i)) for i in range(10)]
     reports: list[GenerationReport] = []
     results = list(engine.generate(prompts, on_step=reports.append))
-    n_written = sum(len(each.tokens) for each in results if isinstance(each, GeneratedSequence))
-    assert n_written == sum(p.max_new_tokens for p in prompts)
-    assert reports[-1].n_written == n_written
-    assert reports[-1].n_slot_steps == n_written - len(prompts)
+    n_generated = sum(len(each.tokens) for each in results if isinstance(each, GeneratedSequence))
+    assert n_generated == sum(p.max_new_tokens for p in prompts)
+    assert reports[-1].n_generated == n_generated
+    assert reports[-1].n_slot_steps == n_generated - len(prompts)
 
 
 @pytest.mark.parametrize("attention", ["auto", "plain"])

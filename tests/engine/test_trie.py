@@ -40,7 +40,7 @@ def test_asks_are_the_scored_tokens(sequences: list[list[int]], seed: int) -> No
     spans = batch_of(sequences, seed)
     trie = build_trie(spans)
     asked = []
-    for node, target, span in zip(trie.ask_nodes, trie.ask_targets, trie.ask_spans, strict=True):
+    for node, target, span in zip(trie.target_nodes, trie.target_tokens, trie.target_spans, strict=True):
         ancestors = [j for j in range(node + 1) if node <= trie.ends[j]]
         asked.append((int(span), tuple(trie.tokens[ancestors].tolist()), int(target)))
     assert sorted(asked) == sorted(

@@ -1,4 +1,4 @@
-"""What is sent to a server and what is read from its answers, down to answers that lack what was asked for."""
+"""What is sent to a server and what is read from its answers, down to answers that lack what was prepared for."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def arguments(kind: str = "local-completions", **given: Any) -> Any:
     return openai_arguments(kind, {"model": "m", "base_url": None if "openai" in kind else "http://h", **given})
 
 
-def asked(stops: tuple[str, ...] = ("\n",), **settings: Any) -> GenerationInput:
+def prepared(stops: tuple[str, ...] = ("\n",), **settings: Any) -> GenerationInput:
     """Return a generate ask."""
     return GenerationInput("task/0/0", 0, GenerationSettings(**settings), 16, stops)
 
@@ -82,17 +82,17 @@ def test_what_is_not_said_is_a_failure(answer: Json, part: ScoredPart, message: 
 
 def test_writing_is_asked_for_as_lm_eval_asks() -> None:
     """Stops, limit and seed are lm-eval's; what a task sets besides is passed on; a repeat has its own seed."""
-    body = text_body(arguments(), "Q", asked(temperature=0.5, do_sample=True, top_p=0.9, extra=(("best_of", 2),)), 3)
+    body = text_body(arguments(), "Q", prepared(temperature=0.5, do_sample=True, top_p=0.9, extra=(("best_of", 2),)), 3)
     assert body == {
         "model": "m", "prompt": "Q", "max_tokens": 16, "temperature": 0.5, "seed": 1237, "stop": ["\n"], "top_p": 0.9,
         "best_of": 2,
     }  # fmt: skip
-    assert text_body(arguments(), "Q", asked(seed=5), 0)["seed"] == 5
+    assert text_body(arguments(), "Q", prepared(seed=5), 0)["seed"] == 5
 
 
 def test_limits_of_chat_endpoints_are_kept() -> None:
     """Four stop texts at most are sent; none where a thought comes first; OpenAI's reasoning models get neither."""
-    five = asked(("a", "b", "c", "d", "e"))
+    five = prepared(("a", "b", "c", "d", "e"))
     assert text_body(arguments(), "Q", five, 0)["stop"] == ["a", "b", "c", "d", "e"]
     assert text_body(arguments("local-chat-completions"), [], five, 0)["stop"] == ["a", "b", "c", "d"]
     assert "stop" not in text_body(arguments("local-chat-completions", think_end_token="</think>"), [], five, 0)

@@ -1,8 +1,8 @@
-"""Safe cuts: patterns that are proved safe are safe, and what is not understood is not cut."""
+"""Safe splits: patterns that are proved safe are safe, and what is not understood is not cut."""
 
 import pytest
 
-from evalstone.models.text.boundaries import CutRule, cut_rule, pattern_is_safe
+from evalstone.models.text.boundaries import SplitRule, split_rule, pattern_is_safe
 from tests.models.text.tokenizers_for_tests import LLAMA3, MADE, QWEN2, load
 
 O200K = (
@@ -45,14 +45,14 @@ def test_doubtful_patterns_are_not_cut(pattern: str) -> None:
 def test_common_tokenizers_have_a_rule(name: str) -> None:
     """Byte-level BPE and SentencePiece's BPE may be cut."""
     pytest.importorskip("tokenizers")
-    assert cut_rule(load(name).backend_tokenizer.to_str()) is not None
+    assert split_rule(load(name).backend_tokenizer.to_str()) is not None
 
 
 def test_a_vocabulary_with_words_that_hold_spaces_has_no_rule() -> None:
     """A token that spans two words forbids every cut."""
     pytest.importorskip("tokenizers")
     description = load("llama2").backend_tokenizer.to_str()
-    assert cut_rule(description.replace('"▁the"', '"t▁he"', 1)) is None
+    assert split_rule(description.replace('"▁the"', '"t▁he"', 1)) is None
 
 
 def test_an_added_token_that_holds_a_space_forbids_cuts() -> None:
@@ -60,13 +60,13 @@ def test_an_added_token_that_holds_a_space_forbids_cuts() -> None:
     pytest.importorskip("tokenizers")
     tokenizer = load("gpt2")
     tokenizer.add_tokens(["two words"])
-    assert cut_rule(tokenizer.backend_tokenizer.to_str()) is None
+    assert split_rule(tokenizer.backend_tokenizer.to_str()) is None
 
 
 def test_cuts_lie_before_single_spaces_between_visible_characters() -> None:
     """First and last safe place of a text; double spaces, line ends and ends of added tokens are passed over."""
-    rule = CutRule(drops_space=False, not_before=frozenset(">"), not_after=frozenset("<"))
+    rule = SplitRule(drops_space=False, not_before=frozenset(">"), not_after=frozenset("<"))
     text = "<s> a  b\n c d e <s> f\n g "
     assert [at for at in range(len(text)) if rule.is_safe(text, at)] == [11, 13]
-    assert (rule.first_cut(text), rule.last_cut(text)) == (11, 13)
-    assert (rule.first_cut("word"), rule.last_cut(" word "), rule.first_cut("")) == (None, None, None)
+    assert (rule.first_split(text), rule.last_split(text)) == (11, 13)
+    assert (rule.first_split("word"), rule.last_split(" word "), rule.first_split("")) == (None, None, None)
