@@ -26,6 +26,7 @@ from evalstone.engine.generation import (
     GenerationReport,
     StopCheck,
 )
+from evalstone.engine.generator import SequenceGenerator, defaults_of
 from evalstone.engine.head import Head, take_apart
 from evalstone.engine.loans import on_loan, without_wrappers
 from evalstone.engine.memory import bytes_per_token, cache_bytes, choose_window, keep_freed_memory
@@ -39,7 +40,6 @@ from evalstone.engine.tally import Tally
 from evalstone.engine.token_moments import TokenMoments, token_moments
 from evalstone.engine.trie import TriePlan, build_trie, describe_trie
 from evalstone.engine.weights import LoadedModel, library_versions, load_model, probe_tokens
-from evalstone.engine.generator import SequenceGenerator, defaults_of
 from evalstone.errors import ModelUnavailable, NonFiniteLogits, PlanError, PromptTooLong
 
 __all__ = ["Engine", "EngineInfo", "EngineSettings", "SpanBatch", "SpanFailure", "SpanScore", "WindowReport"]
@@ -210,7 +210,9 @@ class Engine:
             self._exchange_products(loaded)
             return self_check.CheckResult("trie", "requested, without a check", may_batch=False)
         limits, head = loaded.limits, None if settings.attention == "plain" else self._head
-        references = [self_check.measure(loaded.inner, probe, limits.batch) for probe in self._probes(loaded, text_tokens)]
+        references = [
+            self_check.measure(loaded.inner, probe, limits.batch) for probe in self._probes(loaded, text_tokens)
+        ]
         self._exchange_products(loaded)
         window = min(self_check.PROBE_WINDOW, self._window)  # so that the first probe needs several windows
         found = self_check.check(loaded.inner, head, references[0], window)

@@ -42,7 +42,12 @@ def limits_of(model: Any, requested_length: int | None = None) -> Limits:
     config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
     positions = _positions(config)
     note = None
-    if positions is not None and requested_length is not None and requested_length > positions and not _has_table(model):
+    if (
+        positions is not None
+        and requested_length is not None
+        and requested_length > positions
+        and not _has_table(model)
+    ):
         note = f"max_length={requested_length} is above the model's {positions} positions, where it was not trained"
         positions = requested_length
     rope = _rope_limit(config)

@@ -191,9 +191,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
     """
     value = read_json(path)
     if not value:
-        raise ModelUnavailable(
-            f"{path} contains no JSON object with keys; restore the file from the model's source"
-        )
+        raise ModelUnavailable(f"{path} contains no JSON object with keys; restore the file from the model's source")
     return value
 
 

@@ -51,7 +51,9 @@ def sort_out(queries: Sequence[GenerationInput], cache: OutputCache | None) -> W
     """Return the outputs that are already known or failed, and the texts that must be generated."""
     work = Work()
     pairs = [(prepared, repeat) for prepared in queries for repeat in range(prepared.settings.repeats)]
-    keys = [prepared.cache_key(repeat) for prepared, repeat in pairs if prepared.error is None and prepared.is_cacheable]
+    keys = [
+        prepared.cache_key(repeat) for prepared, repeat in pairs if prepared.error is None and prepared.is_cacheable
+    ]
     found = cache.find(list(dict.fromkeys(keys))) if cache is not None and keys else {}
     for prepared, repeat in pairs:
         if prepared.error is not None:

@@ -223,7 +223,9 @@ class LocalModel:
                 tally.done(output)
                 yield output
 
-    def _generate(self, requests: Sequence[Request], cache: OutputCache | None, tally: ProgressTally) -> Iterator[Output]:
+    def _generate(
+        self, requests: Sequence[Request], cache: OutputCache | None, tally: ProgressTally
+    ) -> Iterator[Output]:
         """Yield the outputs of the generate queries of these requests, each as soon as it is finished."""
         queries = self._text_reader().read(requests)
         tally.read(sum(prepared.settings.repeats for prepared in queries))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from evalstone.engine.spans import SpanScore
 from evalstone.models.model import OutputCache
 from evalstone.models.progress import ProgressTally
-from evalstone.models.text.spans import PreparedQuery, Pending, Span, known_outputs, span_batch
+from evalstone.models.text.spans import Pending, PreparedQuery, Span, known_outputs, span_batch
 from evalstone.models.token_engine import ScoreQueue, SpanResult, TokenEngine
 from evalstone.records import Output
 from evalstone.stopping import StopAfterReports, under_way
@@ -66,4 +66,6 @@ class SpanScoring:
             if isinstance(result, SpanScore):
                 yield from map(self._pending.answer, self._pending.scored(span, result.total_nats, result.is_greedy))
                 continue
-            yield from (prepared.failure(result.reason, result.kind.__name__) for prepared in self._pending.failed(span))
+            yield from (
+                prepared.failure(result.reason, result.kind.__name__) for prepared in self._pending.failed(span)
+            )

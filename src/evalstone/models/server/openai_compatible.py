@@ -32,7 +32,7 @@ from evalstone.models.server.prompts import PromptMaker
 from evalstone.models.server.reading import ResponseLimits
 from evalstone.models.text.generation_prompts import GenerationInput
 from evalstone.models.text.render import ChatRenderer
-from evalstone.models.text.spans import PreparedQuery, Pending, Span, known_outputs, chunks_of, fingerprint_of
+from evalstone.models.text.spans import Pending, PreparedQuery, Span, chunks_of, fingerprint_of, known_outputs
 from evalstone.models.text.stops import final_of_text
 from evalstone.models.text.tokenizer import TokenizerSource, load_tokenizer
 from evalstone.models.text.tokenizer_facts import tokenizer_facts

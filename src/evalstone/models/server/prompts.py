@@ -93,7 +93,9 @@ class PromptMaker:
             for query in request.queries:
                 if isinstance(query, GenerateQuery):
                     refuse_contradiction(request.id, query.settings)
-                    prepared = _PreparedPrompt(request.id, query.index, query.settings, query.settings.max_tokens or limit)
+                    prepared = _PreparedPrompt(
+                        request.id, query.index, query.settings, query.settings.max_tokens or limit
+                    )
                     prepared.stops = stop_texts(query.settings.stop, eos_text)
                     prepared.prompt = self._prompt(request)
                     name_by_content(prepared, canonical_json(prepared.prompt).encode(), self.fingerprint)

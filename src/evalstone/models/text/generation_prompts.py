@@ -100,7 +100,9 @@ class TextReader:
         for (request, query), context in zip(pairs, tokens, strict=True):
             settings = query.settings
             refuse_contradiction(request.id, settings)
-            prepared = GenerationInput(request.id, query.index, settings, settings.max_tokens or self.default_max_tokens)
+            prepared = GenerationInput(
+                request.id, query.index, settings, settings.max_tokens or self.default_max_tokens
+            )
             prepared.stops = stop_texts(settings.stop, eos_text)
             self._fit(prepared, context)
             result.append(prepared)

@@ -124,10 +124,14 @@ class QueryReader:
         elif not context.size:
             prepared.error = "the context is empty and the tokenizer has neither BOS nor EOS; set prefix_token_id="
         elif scored.size > self.max_length:
-            prepared.error, prepared.error_kind = _too_long(f"the continuation has {scored.size} tokens", self.max_length)
+            prepared.error, prepared.error_kind = _too_long(
+                f"the continuation has {scored.size} tokens", self.max_length
+            )
         elif n_over > 0 and self.too_long == "error":
             total = context.size + scored.size
-            prepared.error, prepared.error_kind = _too_long(f"context and continuation have {total} tokens", self.max_length)
+            prepared.error, prepared.error_kind = _too_long(
+                f"context and continuation have {total} tokens", self.max_length
+            )
         else:
             if n_over > 0:
                 prepared.n_cut_tokens = n_over
@@ -191,7 +195,9 @@ def chunks_of(requests: Sequence[Request], first: int = FIRST_CHUNK, size: int =
         yield requests[begin:]
 
 
-def known_outputs(queries: Sequence[PreparedQuery], cache: OutputCache | None, unknown: list[PreparedQuery]) -> Iterator[Output]:
+def known_outputs(
+    queries: Sequence[PreparedQuery], cache: OutputCache | None, unknown: list[PreparedQuery]
+) -> Iterator[Output]:
     """Yield the outputs that are cached or failed already; append the other queries to `unknown`."""
     keys = list(dict.fromkeys(prepared.cache_key for prepared in queries if prepared.cache_key is not None))
     found = cache.find(keys) if cache is not None and keys else {}

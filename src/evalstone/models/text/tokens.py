@@ -64,7 +64,9 @@ class Encoder:
         self._prefix_text = None if self.prefix_token_id is None else str(tokenizer.decode(self.prefix_token_id))
         self._backend = _plain_backend(tokenizer)
         self._before, self._after, is_plain = self._find_specials()
-        self.rule: SplitRule | None = split_rule(self._backend.to_str()) if self._backend is not None and is_plain else None
+        self.rule: SplitRule | None = (
+            split_rule(self._backend.to_str()) if self._backend is not None and is_plain else None
+        )
         self._splits: dict[str, tuple[int, int] | None] = {}
 
     # ---------------------------------------------------------------------------------------- single texts

@@ -139,7 +139,9 @@ class VllmEngine:
                 n_done = first + len(some)
                 seconds = time.perf_counter() - started
                 on_step(
-                    GenerationReport(read, n_prompt, n_generated, max(0, n_generated - n_done), n_done, len(units), seconds)
+                    GenerationReport(
+                        read, n_prompt, n_generated, max(0, n_generated - n_done), n_done, len(units), seconds
+                    )
                 )
 
     def queue(self) -> ScoreQueue:
