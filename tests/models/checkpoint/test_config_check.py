@@ -24,7 +24,7 @@ def write_model(folder: Path, **changes: Any) -> Path:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000, but the weights beside it hold 4 tensors"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000, but the weights beside it have 4 tensors"),
         ({"text_config": {"num_hidden_layers": 17}}, "text_config.num_hidden_layers is 17"),
         ({"hidden_size": 10**6}, "hidden_size is 1000000, .* no tensor with more than 8 rows or columns"),
         ({"vocab_size": -1}, "vocab_size is -1; expected a whole number, 0 or more"),

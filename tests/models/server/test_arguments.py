@@ -56,8 +56,8 @@ def test_a_url_is_completed(kind: str, given: str | None, expected: str) -> None
 @pytest.mark.parametrize(
     ("kind", "given", "message"),
     [
-        ("local-completions", {"base_url": None}, "no server was named"),
-        ("local-completions", {"base_url": "localhost:8000"}, "is no URL; expected base_url=http"),
+        ("local-completions", {"base_url": None}, "no server was given"),
+        ("local-completions", {"base_url": "localhost:8000"}, "is not a URL; expected base_url=http"),
         ("local-completions", {"base_url": CHAT_URL}, "--model local-chat-completions"),
         ("local-chat-completions", {"base_url": URL}, "--model local-completions"),
         ("local-completions", {"base_url": "http://me:s3cr3t@host/v1"}, "OPENAI_API_KEY"),
@@ -66,7 +66,7 @@ def test_a_url_is_completed(kind: str, given: str | None, expected: str) -> None
         ("local-completions", {"auth_token": "s3cr3t"}, "OPENAI_API_KEY"),
         ("local-completions", {"header": {"X-Api-Key": "s3cr3t"}}, "OPENAI_API_KEY"),
         ("local-completions", {"header": "X"}, "expected header="),
-        ("local-completions", {"model": None}, "no model was named"),
+        ("local-completions", {"model": None}, "no model was given"),
         ("local-completions", {"tokenizer_backend": "remote"}, "tokenizer_backend=none"),
         ("local-completions", {"tokenizer_backend": "spacy"}, "huggingface or none"),
         ("local-completions", {"tokenizer_backend": "none", "tokenized_requests": True}, "needs a tokenizer"),

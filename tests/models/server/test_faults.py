@@ -126,7 +126,7 @@ def test_a_run_with_failures_is_incomplete_and_repeats_only_those(server: TestSe
     ("faults", "given", "message"),
     [
         ({}, {"model": "gpt-9"}, "does not exist.*the server lists small, not gpt-9"),
-        ({"without_logprobs": -1}, {}, "echo and logprobs together"),
+        ({"without_logprobs": -1}, {}, "echo together with logprobs"),
         ({"refused": -1}, {}, "not to my taste"),
         ({}, {"base_url": "http://127.0.0.1:9/v1"}, "no server answers at http://127.0.0.1:9/v1"),
     ],

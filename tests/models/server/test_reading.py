@@ -72,11 +72,11 @@ def endless() -> Iterator[bytes]:
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
-        (lambda: Reply(endless()), "more than 4 MiB as received; more is accepted with max_response_mib="),
+        (lambda: Reply(endless()), "more than 4 MiB as received; allow more with max_response_mib="),
         (lambda: Reply(zeros(1000, 31), headers={"Content-Encoding": "gzip"}), "more than 4 MiB decompressed"),
         (lambda: Reply(zeros(1000, 15), headers={"Content-Encoding": "deflate"}), "more than 4 MiB decompressed"),
         (lambda: Reply(zeros(1000, -15), headers={"Content-Encoding": "deflate"}), "more than 4 MiB decompressed"),
-        (lambda: Reply(NESTED), "nested deeper than 100 levels; more are accepted with max_response_depth="),
+        (lambda: Reply(NESTED), "nested deeper than 100 levels; allow more with max_response_depth="),
         (lambda: Reply(NESTED[:150_000]), "nested deeper than 100 levels"),
         (lambda: Reply(b"x", headers={"Content-Encoding": "br"}), "has Content-Encoding 'br'; accepted are gzip"),
         (lambda: Reply(b"not gzip", headers={"Content-Encoding": "gzip"}), "is not valid gzip"),

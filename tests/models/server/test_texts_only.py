@@ -47,7 +47,7 @@ def test_a_run_on_such_a_server_is_complete(server: TestServer) -> None:
     run = run_of(server)
     assert run.row.status == "finished"
     summary: Any = run.attempts()[0]["summary"]
-    assert "the server takes texts only" in summary["model"]["notes"][0]
+    assert "the server accepts texts only" in summary["model"]["notes"][0]
 
 
 def test_a_refusal_for_another_reason_changes_nothing(server: TestServer) -> None:

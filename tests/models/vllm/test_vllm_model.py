@@ -204,12 +204,12 @@ def test_lm_evals_arguments_are_accepted() -> None:
     [
         ({"data_parallel_size": 2}, "tensor_parallel_size to spread"),
         ({"workers": 2}, "not --workers"),
-        ({"max_length": 5, "max_model_len": 6}, "two names of one thing"),
+        ({"max_length": 5, "max_model_len": 6}, "two names of one setting"),
         ({"numerics": "model-dtype"}, "--model hf"),
         ({"truncation_side": "middle"}, "only left"),
         ({"tensor_parallel_size": 0}, "number of GPUs"),
         ({"gpu_memory_utilization": 90}, "share of the memory"),
-        ({"pretrained": None}, "no model was named"),
+        ({"pretrained": None}, "no model was given"),
         ({"dtype": "float8"}, "float8"),
     ],
 )

@@ -70,7 +70,7 @@ class ChatRenderer:
         if getattr(self._tokenizer, "chat_template", None) is None:
             raise UsageError(
                 f"the tokenizer of {self._tokenizer.name_or_path or 'this model'} has no chat template; "
-                "set one that has with tokenizer=, or omit --apply_chat_template and conversations"
+                "use a tokenizer that has one with tokenizer=, or omit --apply_chat_template and conversations"
             )
         self._check_name()
         given = {"chat_template": self._template} if self._template is not None else {}
