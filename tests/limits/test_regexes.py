@@ -177,7 +177,7 @@ def test_an_answer_that_makes_a_filter_hang_fails_alone(
 
 
 @pytest.mark.parametrize(
-    ("changes", "place"),
+    ("changes", "position"),
     [
         (
             "filter_list: [{name: f, filter: [{function: regex, regex_pattern: '('}]}]\n",
@@ -191,11 +191,11 @@ def test_an_answer_that_makes_a_filter_hang_fails_alone(
     ],
 )
 def test_a_wrong_pattern_in_a_task_file_is_found_before_the_run(
-    server: HostileServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: str, place: str
+    server: HostileServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: str, position: str
 ) -> None:
     """One line names the file, the position in it and what is wrong with the pattern."""
     assert run_task(server, tmp_path, changes) == 3
     said = capsys.readouterr().err
-    assert f"{tmp_path}/mine.yaml: {place}: " in said
+    assert f"{tmp_path}/mine.yaml: {position}: " in said
     assert len(said.splitlines()) == 1
     assert server.bodies == []

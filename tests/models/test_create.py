@@ -17,12 +17,12 @@ def test_every_name_of_a_local_model_creates_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["completions", "chat-completions"])
-@pytest.mark.parametrize("place", ["local", "openai"])
-def test_every_name_of_a_server_creates_a_model(place: str, end: str) -> None:
+@pytest.mark.parametrize("prefix", ["local", "openai"])
+def test_every_name_of_a_server_creates_a_model(prefix: str, end: str) -> None:
     """lm-eval's four kinds of OpenAI-compatible models are supported; nothing is sent before they are used."""
-    model = create_model(f"{place}-{end}", "model=m,base_url=http://127.0.0.1:9,num_concurrent=8,tokenizer=t")
+    model = create_model(f"{prefix}-{end}", "model=m,base_url=http://127.0.0.1:9,num_concurrent=8,tokenizer=t")
     assert isinstance(model, OpenAIModel)
-    assert (model.arguments.kind, model.arguments.num_concurrent) == (f"{place}-{end}", 8)
+    assert (model.arguments.kind, model.arguments.num_concurrent) == (f"{prefix}-{end}", 8)
     assert model.takes_messages == (end == "chat-completions")
 
 

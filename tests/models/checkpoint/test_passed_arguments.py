@@ -23,9 +23,9 @@ pytest.importorskip("torch")
 SCALING = {"rope_type": "linear", "factor": 4.0}
 
 
-def made(place: str, **options: Any) -> LocalModel:
+def made(folder: str, **options: Any) -> LocalModel:
     """Return a model of real weights."""
-    model = create_model("hf", {"pretrained": place, "dtype": "float32", "device": "cpu", **options})
+    model = create_model("hf", {"pretrained": folder, "dtype": "float32", "device": "cpu", **options})
     assert isinstance(model, LocalModel)
     return model
 

@@ -32,7 +32,7 @@ def test_a_status_decides_what_follows(
 ) -> None:
     """Each status has its error, whether an attempt is spent, and whether it is retried."""
     found = failure_of_answer(status, headers, body)
-    assert (found.error.__name__, found.was_taken, found.may_retry) == expected
+    assert (found.error.__name__, found.was_accepted, found.may_retry) == expected
     assert str(status) in found.message
 
 
@@ -53,7 +53,7 @@ def test_a_wait_is_read_as_number_or_date() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "was_taken"),
+    ("error", "kind", "was_accepted"),
     [
         (httpx.ConnectError("refused"), "Unreachable", False),
         (httpx.ConnectTimeout("slow"), "Unreachable", False),
@@ -63,7 +63,7 @@ def test_a_wait_is_read_as_number_or_date() -> None:
         (httpx.ReadError(""), "ConnectionLost", True),
     ],
 )
-def test_a_transport_error_decides_what_follows(error: httpx.TransportError, kind: str, was_taken: bool) -> None:
+def test_a_transport_error_decides_what_follows(error: httpx.TransportError, kind: str, was_accepted: bool) -> None:
     """A request that was never sent has spent no attempt; one whose answer was lost has."""
     found = failure_of_transport(error, 5.0)
-    assert (found.error.__name__, found.was_taken, found.may_retry) == (kind, was_taken, True)
+    assert (found.error.__name__, found.was_accepted, found.may_retry) == (kind, was_accepted, True)

@@ -9,7 +9,7 @@ from evalstone.errors import RateLimited, RequestRefused, ServerFailed
 from evalstone.models.server.failures import HttpFailure
 from evalstone.models.server.pace import MOST_REFUSED, Pace, Patience, RetryRules, Tries
 
-LIMITED = HttpFailure(RateLimited, "429", was_taken=False)
+LIMITED = HttpFailure(RateLimited, "429", was_accepted=False)
 FAILED = HttpFailure(ServerFailed, "500")
 
 
@@ -72,7 +72,7 @@ def test_a_wait_beyond_the_budget_ends_all_requests() -> None:
     """If a server requires a pause beyond the budget, no request waits for it until a new run begins."""
     patience = Patience(RetryRules(budget_s=60.0))
     with pytest.raises(HttpFailure, match="retry_budget=60"):
-        Tries().wait_after(HttpFailure(RateLimited, "429", was_taken=False, retry_after_s=61.0), patience)
+        Tries().wait_after(HttpFailure(RateLimited, "429", was_accepted=False, retry_after_s=61.0), patience)
     with pytest.raises(HttpFailure):
         Tries().wait_after(LIMITED, patience)
     patience.reset()

@@ -41,8 +41,8 @@ def by_vllm(**options: Any) -> VllmModel:
 @cache
 def by_us() -> LocalModel:
     """Return the same model on our engine, with the maximum length of a scored sequence at vLLM."""
-    place = f"pretrained={folder('stories260K')},dtype=float32,device=cpu,max_length=510"
-    model = create_model("hf", place)
+    model_args = f"pretrained={folder('stories260K')},dtype=float32,device=cpu,max_length=510"
+    model = create_model("hf", model_args)
     assert isinstance(model, LocalModel)
     return model
 
@@ -120,12 +120,12 @@ def test_its_outputs_are_not_shared(made: list[fake_vllm.LLM]) -> None:
 
 def test_a_run_by_vllm_is_stored(made: list[fake_vllm.LLM]) -> None:
     """`run --model vllm` completes; the second time everything comes from the store."""
-    place = {"pretrained": str(demo_model("small")), "tensor_parallel_size": 2, "gpu_memory_utilization": 0.5}
-    run = evaluate("vllm", "demo_letters_nature", model_args=place, limit=4)
+    model_args = {"pretrained": str(demo_model("small")), "tensor_parallel_size": 2, "gpu_memory_utilization": 0.5}
+    run = evaluate("vllm", "demo_letters_nature", model_args=model_args, limit=4)
     assert run.estimates[0].n == 4
     assert (made[0].tensor_parallel_size, made[0].gpu_memory_utilization) == (2, 0.5)
     assert made[0].dtype == run.row.plan.model.dtype
-    again = evaluate("vllm", "demo_letters_nature", model_args=place, limit=4)
+    again = evaluate("vllm", "demo_letters_nature", model_args=model_args, limit=4)
     assert again.result is not None
     assert again.result.was_stored
     assert len(made) == 1
@@ -163,7 +163,7 @@ def test_a_missing_log_probability_may_be_retried(
     failed = [o for record in run.samples("demo_letters_nature") for o in record.outputs if o.error is not None]
     assert 0 < len(failed) < 32
     assert {output.error_kind for output in failed} == {"MalformedAnswer"}
-    expected = f"{failed[0].request_id} ask {failed[0].ask_index}: vLLM gave no log-probability of token "
+    expected = f"{failed[0].request_id} query {failed[0].ask_index}: vLLM returned no log-probability of token "
     assert (failed[0].error or "").startswith(expected)
     assert run.row.status == "incomplete"
     again = evaluate("vllm", "demo_letters_nature", **options)

@@ -232,8 +232,8 @@ from evalstone.records import LoglikelihoodQuery, Request
 if serve_if_launched():
     sys.exit(0)
 model = create_model("hf", {"pretrained": sys.argv[1], "dtype": "float32", "device": "cpu", "n_threads": 1})
-asks = tuple(LoglikelihoodQuery(i, f" dog number {i}") for i in range(400))
-outputs = list(model.answer([Request("t", 0, "s", ("Once upon a time there was a",), asks)]))
+queries = tuple(LoglikelihoodQuery(i, f" dog number {i}") for i in range(400))
+outputs = list(model.answer([Request("t", 0, "s", ("Once upon a time there was a",), queries)]))
 print(json.dumps({"n": len(outputs), "n_workers": model.describe()["n_workers"], "nats": outputs[0].total_nats}))
 model.close()
 """

@@ -44,7 +44,7 @@ __all__ = ["LONGEST_QUOTE", "HttpFailure", "failure_of_answer", "failure_of_tran
 
 LONGEST_QUOTE = 300  # characters of a server's message
 ENDS_ALL = frozenset({401, 402, 404, 405})
-COMES_BACK = frozenset({408, 409, 425})
+RETRYABLE_STATUS = frozenset({408, 409, 425})
 TOO_LONG = ("context_length_exceeded", "maximum context length", "maximum input length", "prompt is too long")
 NO_MONEY = ("insufficient_quota", "billing")
 
@@ -55,7 +55,7 @@ class HttpFailure(Exception):
 
     error: type[ModelError]
     message: str
-    was_taken: bool = True  # the server accepted the request: an attempt is spent
+    was_accepted: bool = True  # the server accepted the request: an attempt is spent
     retry_after_s: float | None = None
     shows_all: bool = False  # as a server's first response, it shows that no request can succeed
 
@@ -67,7 +67,7 @@ class HttpFailure(Exception):
     @property
     def is_overload(self) -> bool:
         """Whether fewer concurrent requests are needed."""
-        return self.error is RateLimited or (not self.was_taken and self.error is ServerFailed)
+        return self.error is RateLimited or (not self.was_accepted and self.error is ServerFailed)
 
 
 def failure_of_transport(
@@ -76,7 +76,7 @@ def failure_of_transport(
     """Return the failure of a request without any response."""
     reason = keys.text(str(error)).strip() or type(error).__name__
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        return HttpFailure(Unreachable, f"no connection to the server ({reason})", was_taken=False)
+        return HttpFailure(Unreachable, f"no connection to the server ({reason})", was_accepted=False)
     if isinstance(error, httpx.TimeoutException | TimeoutError):
         return HttpFailure(TimedOut, f"no answer within {timeout_s:g} s; allow more with timeout=")
     return HttpFailure(ConnectionLost, f"the connection broke before the answer ended ({reason[:LONGEST_QUOTE]})")
@@ -89,11 +89,11 @@ def failure_of_answer(status: int, headers: Mapping[str, str], body: str, keys: 
     if wait:
         said += f" (Retry-After: {wait:.0f} s)"
     if status == 429 and not any(word in body for word in NO_MONEY):
-        return HttpFailure(RateLimited, said, was_taken=False, retry_after_s=wait)
+        return HttpFailure(RateLimited, said, was_accepted=False, retry_after_s=wait)
     if status in ENDS_ALL or status < 400 or status == 429:
         return HttpFailure(ModelUnavailable, said)
-    if status >= 500 or status in COMES_BACK:
-        return HttpFailure(ServerFailed, said, was_taken=status != 503 or wait is None, retry_after_s=wait)
+    if status >= 500 or status in RETRYABLE_STATUS:
+        return HttpFailure(ServerFailed, said, was_accepted=status != 503 or wait is None, retry_after_s=wait)
     is_too_long = any(word in body.lower() for word in TOO_LONG)
     return HttpFailure(PromptTooLong if is_too_long else RequestRefused, said, shows_all=status == 403)
 

@@ -199,8 +199,8 @@ class _Sending(Generic[T, V]):
             except HttpFailure as failure:
                 if stopping.is_requested():  # the next command sends it again
                     raise
-                wait, was_taken = tries.wait_after(failure, self._caller.patience), failure.was_taken
-            if was_taken:
+                wait, was_accepted = tries.wait_after(failure, self._caller.patience), failure.was_accepted
+            if was_accepted:
                 await asyncio.sleep(wait)
             else:  # the whole server needs a pause
                 self._caller.pace.pause(wait)

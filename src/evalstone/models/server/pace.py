@@ -166,7 +166,7 @@ class Tries:
             raise failure
         # A pause may exceed the budget slightly: concurrent requests receive it one after another.
         longest = rules.budget_s * PAUSE_TOLERANCE if pause else rules.budget_s
-        if failure.was_taken:
+        if failure.was_accepted:
             self.n_attempts += 1
             wait = max(rules.wait(self.n_attempts - 1), pause)
             all_fail = patience.silent_s > rules.budget_s or pause > longest
@@ -178,7 +178,7 @@ class Tries:
         if is_last:
             if all_fail:
                 patience.give_up(failure)
-            spent = f"tried {self.n_attempts} times" if failure.was_taken else f"retry_budget={rules.budget_s:g}"
+            spent = f"tried {self.n_attempts} times" if failure.was_accepted else f"retry_budget={rules.budget_s:g}"
             raise HttpFailure(failure.error, f"{failure.message} ({spent})")
         patience.retried[failure.error.__name__] += 1
         return wait
