@@ -1,4 +1,4 @@
-"""The Hub is tried once and briefly, before its library tries for half a minute."""
+"""The Hub is tried once and briefly, before its library retries for half a minute."""
 
 import os
 import socket
@@ -17,21 +17,21 @@ PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take away whatever proxy the machine has, and every answer of before."""
+    """Remove the machine's proxy, and every cached result."""
     for name in PROXIES:
         monkeypatch.delenv(name, raising=False)
     hub_access._is_reachable.cache_clear()
 
 
-def test_a_hub_that_takes_a_connection_is_reachable_however_slow_it_answers() -> None:
-    """A server that says nothing at all is left to the Hub's library; one that is not there is told at once."""
+def test_a_hub_that_accepts_a_connection_is_reachable_however_slow_it_answers() -> None:
+    """A server that never responds is left to the Hub's library; one that does not exist is reported at once."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert hub_access._is_reachable(f"http://127.0.0.1:{port}", 0)
     assert not hub_access._is_reachable(f"http://127.0.0.1:{port}", 1)
 
 
-def test_the_proxy_on_the_way_is_what_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_proxy_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind a proxy the Hub's own address need not be known to any name server."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         monkeypatch.setenv("https_proxy", f"127.0.0.1:{server.getsockname()[1]}")
@@ -40,8 +40,8 @@ def test_the_proxy_on_the_way_is_what_is_tried(monkeypatch: pytest.MonkeyPatch) 
         assert not hub_access._is_reachable("https://hub.invalid", 1)
 
 
-def test_a_name_server_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer comes in time even while the system still looks for the name."""
+def test_a_name_server_that_does_not_respond_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result comes in time even while the system still resolves the name."""
     asked_long_enough = threading.Event()
 
     def hang(*_: object, **__: object) -> list[object]:
@@ -55,8 +55,8 @@ def test_a_name_server_that_does_not_answer_is_not_waited_for(monkeypatch: pytes
     asked_long_enough.set()
 
 
-def test_offline_holds_within_and_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Hub's library is offline for the time of one look-up, and as it was afterwards."""
+def test_offline_applies_inside_the_block_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Hub's library is offline during one look-up, and unchanged afterwards."""
     constants = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
@@ -66,7 +66,7 @@ def test_offline_holds_within_and_is_taken_back(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_missing_data_without_a_network_is_one_line(tmp_path: Path) -> None:
-    """No retries are waited for: the line says that the Hub cannot be reached and names the data folder."""
+    """There is no wait for retries: the line states that the Hub cannot be reached and names the data folder."""
     pytest.importorskip("datasets")
     unset = {"HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", *PROXIES}
     environment = {name: value for name, value in os.environ.items() if name not in unset}

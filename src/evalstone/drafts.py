@@ -1,7 +1,7 @@
-"""Files that are whole or absent: written as drafts beside their place and moved there once they are on the disk.
+"""Write files atomically: as drafts in the same folder, moved to their path once they are on the disk.
 
-Each draft folder is registered under EVALSTONE_HOME by a file that stays locked while its process lives. What a
-process left that was killed is therefore known for what it is, and the next command removes it.
+Each draft folder is registered under EVALSTONE_HOME by a file that stays locked while its process lives. So the
+leftovers of a killed process are recognised, and the next command removes them.
 """
 
 import json
@@ -18,7 +18,7 @@ from typing import IO
 
 from evalstone.settings import home_folder
 
-if sys.platform != "win32":  # where there are no such locks, drafts are removed by their own process only
+if sys.platform != "win32":  # without such locks, only their own process removes drafts
     import fcntl
 
 __all__ = ["draft_folder", "remove_leftovers", "whole_file", "write_whole"]
@@ -28,27 +28,27 @@ PREFIX = ".evalstone-draft-"
 
 @contextmanager
 def draft_folder(parent: Path | None = None) -> Iterator[Path]:
-    """Make a folder, in `parent` or else where temporary files lie, and remove it at the end.
+    """Create a folder, in `parent` or else in the folder for temporary files, and remove it at the end.
 
-    Raises: OSError if it cannot be made.
+    Raises: OSError if it cannot be created.
     """
     name = f"{PREFIX}{uuid.uuid4().hex[:12]}"
-    place = (Path(tempfile.gettempdir()) if parent is None else parent).absolute() / name
-    with _registered(place):
-        place.mkdir(mode=0o700)
+    path = (Path(tempfile.gettempdir()) if parent is None else parent).absolute() / name
+    with _registered(path):
+        path.mkdir(mode=0o700)
         try:
-            yield place
+            yield path
         finally:
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(path, ignore_errors=True)
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Yield the draft of a file; after the block it takes the file's place, in which nothing partial is ever seen.
+    """Yield the draft of a file; after the block it replaces the file, which is never seen partially written.
 
-    A device or a pipe has no such place and is written to itself.
+    A device or a pipe is written directly.
 
-    Raises: OSError if it cannot be written; what was at `path` before is unchanged then.
+    Raises: OSError if it cannot be written; the file at `path` is then unchanged.
     """
     target = path.resolve()
     if target.exists() and not target.is_file():
@@ -65,7 +65,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, text: str, errors: str = "strict") -> None:
-    """Write a text as UTF-8, whole or not at all.
+    """Write a text as UTF-8, completely or not at all.
 
     Raises: OSError if it cannot be written.
     """
@@ -84,11 +84,11 @@ def remove_leftovers() -> None:
             if not _lock(file):
                 continue
             content = json.loads(file.read() or b"null")
-            place = Path(content["place"]) if content else None
-            if place is not None and content["host"] != socket.gethostname():
+            path = Path(content["place"]) if content else None
+            if path is not None and content["host"] != socket.gethostname():
                 continue
-            if place is not None and place.name.startswith(PREFIX):
-                shutil.rmtree(place, ignore_errors=True)
+            if path is not None and path.name.startswith(PREFIX):
+                shutil.rmtree(path, ignore_errors=True)
             record.unlink()
 
 
@@ -97,9 +97,9 @@ def _register() -> Path:
 
 
 @contextmanager
-def _registered(place: Path) -> Iterator[None]:
-    """Keep a locked record of a draft folder while it is used; without a writable home it goes unrecorded."""
-    record = _register() / place.name.removeprefix(PREFIX)
+def _registered(path: Path) -> Iterator[None]:
+    """Keep a locked record of a draft folder while it is used; without a writable home folder there is no record."""
+    record = _register() / path.name.removeprefix(PREFIX)
     try:
         record.parent.mkdir(parents=True, exist_ok=True)
         file = record.open("xb")
@@ -109,8 +109,8 @@ def _registered(place: Path) -> Iterator[None]:
     with file:
         _lock(file)
         try:
-            with suppress(OSError):  # a full disk shows where it matters: in the draft
-                file.write(json.dumps({"place": str(place), "host": socket.gethostname()}).encode())
+            with suppress(OSError):  # a full disk is reported by the draft itself
+                file.write(json.dumps({"place": str(path), "host": socket.gethostname()}).encode())
                 file.flush()
             yield
         finally:
@@ -119,7 +119,7 @@ def _registered(place: Path) -> Iterator[None]:
 
 
 def _lock(file: IO[bytes]) -> bool:
-    """Lock a file until it is closed or the process ends. Returns whether nobody else has it."""
+    """Lock a file until it is closed or the process ends. Returns whether no other process holds the lock."""
     if sys.platform == "win32":
         return False
     try:

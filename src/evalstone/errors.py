@@ -1,37 +1,37 @@
-"""Every error this package raises on purpose.
+"""Every error that this package raises deliberately.
 
 EvalstoneError
-├─ UsageError   the caller asked the impossible   UnknownName, PlanError, MissingExtra     exit 2
-├─ DataError    outside data is not as promised   ChecksumMismatch, MalformedSample        exit 3
+├─ UsageError   the request is invalid            UnknownName, PlanError, MissingExtra     exit 2
+├─ DataError    outside data is malformed         ChecksumMismatch, MalformedSample        exit 3
 ├─ StoreError   the store disagrees               SchemaTooNew, HashMismatch, RunBusy, LeaseLost   exit 4
 └─ ModelError   a request could not be answered                                            exit 5
-   ├─ Retryable   asking again later may work     Unreachable, ConnectionLost, TimedOut, RateLimited, ServerFailed,
+   ├─ Retryable   a later retry may succeed       Unreachable, ConnectionLost, TimedOut, RateLimited, ServerFailed,
    │                                              MalformedAnswer
-   ├─ Permanent   it would fail in the same way   PromptTooLong, NonFiniteLogits, RequestRefused, AnswerWithheld
+   ├─ Permanent   a retry would fail alike       PromptTooLong, NonFiniteLogits, RequestRefused, AnswerWithheld
    └─ ModelUnavailable   no request can be answered
 
-A message says what happened, the value seen, what was expected, and what to do. A `ModelError` about one request is
-kept on that request's output and the run goes on; a failed request is never a wrong answer. Whatever else escapes is
-a fault of ours (exit 1): one line, and its traceback with `--debug`.
+A message states what happened, the value seen, the value expected, and the remedy. A `ModelError` about one request is
+stored with that request's output and the run continues; a failed request is never a wrong answer. Any other exception
+is a bug of ours (exit 1): one line, with its traceback under `--debug`.
 """
 
 from collections.abc import Iterable
 
 
 class EvalstoneError(Exception):
-    """The root of the tree; `exit_code` is what the command line returns for it."""
+    """The root of the tree; `exit_code` is the exit status of the command line."""
 
     exit_code = 1
 
 
 class UsageError(EvalstoneError):
-    """The caller asked for something that cannot be."""
+    """The caller's request is invalid."""
 
     exit_code = 2
 
 
 class UnknownName(UsageError):
-    """A name that is in no catalogue; the message offers the nearest ones."""
+    """A name that is not registered; the message lists the nearest ones."""
 
     def __init__(self, kind: str, name: str, nearest: Iterable[str] = (), remedy: str | None = None) -> None:
         self.kind = kind
@@ -46,11 +46,11 @@ class UnknownName(UsageError):
 
 
 class PlanError(UsageError):
-    """A run that cannot be carried out as it was asked for."""
+    """A run that cannot be executed as planned."""
 
 
 class MissingExtra(UsageError):
-    """An optional dependency is not installed; the message holds the line that installs it."""
+    """An optional dependency is not installed; the message contains the command that installs it."""
 
     def __init__(self, what: str, extra: str) -> None:
         self.extra = extra
@@ -61,21 +61,21 @@ class MissingExtra(UsageError):
 
 
 class DataError(EvalstoneError):
-    """Outside data (a task file, a data set, a log) is not as promised."""
+    """Outside data (a task file, a data set, a log) is malformed."""
 
     exit_code = 3
 
 
 class ChecksumMismatch(DataError):
-    """Bytes differ from the digest that was recorded for them."""
+    """Bytes differ from their recorded digest."""
 
 
 class MalformedSample(DataError):
-    """One row of a data set lacks what its task needs."""
+    """One row of a data set lacks a field that its task needs."""
 
 
 class StoreError(EvalstoneError):
-    """The store cannot be opened, written or believed."""
+    """The store cannot be opened, written or trusted."""
 
     exit_code = 4
 
@@ -85,7 +85,7 @@ class SchemaTooNew(StoreError):
 
 
 class HashMismatch(StoreError):
-    """What is stored under a hash does not have that hash."""
+    """The content stored under a hash does not have that hash."""
 
 
 class RunBusy(StoreError):
@@ -103,51 +103,51 @@ class ModelError(EvalstoneError):
 
 
 class Retryable(ModelError):
-    """Asking again later may work (a time-out, a rate limit)."""
+    """A later retry may succeed (a time-out, a rate limit)."""
 
 
 class Unreachable(Retryable):
-    """No connection to the server came about, so the request was not sent."""
+    """No connection to the server was established, so the request was not sent."""
 
 
 class ConnectionLost(Retryable):
-    """The connection broke before the whole answer had come."""
+    """The connection broke before the answer was complete."""
 
 
 class TimedOut(Retryable):
-    """No answer came within the time given."""
+    """No answer arrived within the time limit."""
 
 
 class RateLimited(Retryable):
-    """The server asks for fewer requests."""
+    """The server requires fewer requests."""
 
 
 class ServerFailed(Retryable):
-    """The server says that it failed, or has no room now."""
+    """The server reports that it failed, or has no capacity now."""
 
 
 class MalformedAnswer(Retryable):
-    """What the server sent is not an answer of the promised form."""
+    """The server's response is not a valid answer."""
 
 
 class Permanent(ModelError):
-    """Asking again would fail in the same way."""
+    """A retry would fail in the same way."""
 
 
 class PromptTooLong(Permanent):
-    """The text that must be kept does not fit into the model's positions."""
+    """The part of the text that must not be truncated exceeds the model's positions."""
 
 
 class NonFiniteLogits(Permanent):
-    """The model's logits hold NaN or infinity, so there is no score."""
+    """The model's logits contain NaN or infinity, so there is no score."""
 
 
 class RequestRefused(Permanent):
-    """The server does not take this request as it is."""
+    """The server rejects this request."""
 
 
 class AnswerWithheld(Permanent):
-    """The server kept back what the model wrote (a content filter)."""
+    """The server withheld the generated text (a content filter)."""
 
 
 class ModelUnavailable(ModelError):
@@ -155,5 +155,5 @@ class ModelUnavailable(ModelError):
 
 
 def names_under(error: type[Exception]) -> frozenset[str]:
-    """Return the names of a class of errors and of all that derive from it, as outputs carry them."""
+    """Return the names of a class of errors and of all its subclasses, as stored in outputs."""
     return frozenset({error.__name__}).union(*(names_under(kind) for kind in error.__subclasses__()))

@@ -1,7 +1,7 @@
-"""Whether the Hub can be reached: asked once and briefly, before its own library asks six times over half a minute.
+"""Check whether the Hub can be reached, once and briefly: its own library retries six times in half a minute.
 
-Only the connection is tried, not an answer, so a slow Hub is a reachable one. Where there is no connection the Hub's
-libraries are told so for the time of one look-up, and take what their local cache holds.
+Only a connection is tried, not a request, so a slow Hub counts as reachable. Without a connection the Hub's libraries
+are set offline for one look-up and use their local cache.
 """
 
 import selectors
@@ -26,13 +26,13 @@ _PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
 
 @contextmanager
 def hub_or_cache() -> Iterator[None]:
-    """Within it the Hub's libraries use their local cache alone if the Hub cannot be reached now."""
+    """Within the block, the Hub's libraries use only their local cache if the Hub cannot be reached now."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE or _is_reachable(constants.ENDPOINT, int(time.monotonic() / ASKED_AGAIN_SECONDS)):
         yield
         return
-    readers: list[Any] = [constants]  # both look at their own name before each request
+    readers: list[Any] = [constants]  # both check their own name before each request
     if "datasets.config" in sys.modules:
         readers.append(sys.modules["datasets.config"])
     before = [reader.HF_HUB_OFFLINE for reader in readers]
@@ -47,10 +47,10 @@ def hub_or_cache() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _is_reachable(endpoint: str, _minute: int) -> bool:
-    """Return whether a connection to the Hub, or to the proxy on the way, comes about in time."""
+    """Return whether a connection to the Hub, or to the configured proxy, succeeds in time."""
     answers: Queue[bool] = Queue()
     host, port = _next_stop(endpoint)
-    # A name server that does not answer holds its caller for as long as it likes: hence a thread that may be left.
+    # A name server that does not respond blocks its caller without limit: hence a thread that may be abandoned.
     Thread(target=lambda: answers.put(_connects(host, port)), daemon=True).start()
     try:
         return answers.get(timeout=CONNECT_SECONDS)
@@ -59,20 +59,20 @@ def _is_reachable(endpoint: str, _minute: int) -> bool:
 
 
 def _next_stop(endpoint: str) -> tuple[str, int]:
-    """Return host and port of an address, or of the proxy that the environment names for it."""
-    place = urlsplit(endpoint)
+    """Return host and port of an address, or of the proxy configured for it in the environment."""
+    address = urlsplit(endpoint)
     proxies = getproxies()
-    proxy = proxies.get(place.scheme) or proxies.get("all")
-    if proxy and not proxy_bypass(place.hostname or ""):
-        place = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-    return place.hostname or "", place.port or _PORTS.get(place.scheme, 80)
+    proxy = proxies.get(address.scheme) or proxies.get("all")
+    if proxy and not proxy_bypass(address.hostname or ""):
+        address = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    return address.hostname or "", address.port or _PORTS.get(address.scheme, 80)
 
 
 def _connects(host: str, port: int) -> bool:
-    """Return whether any address of a host takes a connection; all are tried at once, as some may lead nowhere."""
+    """Return whether any address of a host accepts a connection; all are tried at once, as some may be dead."""
     with ExitStack() as opened, selectors.DefaultSelector() as waiting, suppress(OSError):
         for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-            with suppress(OSError):  # a family that this machine does not have
+            with suppress(OSError):  # an address family that this machine lacks
                 one = opened.enter_context(socket.socket(family, kind, protocol))
                 one.setblocking(False)
                 one.connect_ex(address)

@@ -1,6 +1,6 @@
-"""Every random number has a name. There is no global generator: the same name and seed give the same draws anywhere.
+"""Named random generators. There is no global generator: the same name and seed give the same draws everywhere.
 
-`random.Random` appears only where another program's draws must be repeated bit by bit (lm-eval's few-shot draw).
+`random.Random` is used only where another program's draws must be reproduced exactly (lm-eval's few-shot draw).
 """
 
 import hashlib
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def seed_of(*name: object) -> int:
-    """Return a 128-bit seed made of the parts of a name, e.g. ("bootstrap", task, 0)."""
+    """Return a 128-bit seed derived from the parts of a name, e.g. ("bootstrap", task, 0)."""
     text = "\x1f".join(str(part) for part in name)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")
 
@@ -22,4 +22,4 @@ def generator_for(*name: object) -> np.random.Generator:
 
 def mersenne(seed: int) -> random.Random:
     """Return CPython's generator with a plain seed, as lm-eval seeds its few-shot draw."""
-    return random.Random(seed)  # noqa: S311 - repeats a published draw, guards no secret
+    return random.Random(seed)  # noqa: S311 - reproduces a published draw, protects no secret

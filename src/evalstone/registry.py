@@ -1,7 +1,7 @@
-"""The one plug-in mechanism: named things, ours and other packages', behind one door.
+"""The only plug-in mechanism: a registry of named objects, ours and other packages'.
 
-Ours are registered by name with the module that holds them, so that nothing is imported before it is used. Other
-packages add theirs with an entry point in the group `evalstone.<kind>` (for example `evalstone.models`).
+Ours are registered by name with their module, so that nothing is imported before it is used. Other packages add theirs
+with an entry point in the group `evalstone.<kind>` (for example `evalstone.models`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
 
 
 class Registry(Generic[T]):
-    """Names of one kind and where each is found, as `module:attribute`."""
+    """The names of one kind with their locations, as `module:attribute`."""
 
     def __init__(self, kind: str, group: str, places: Mapping[str, str]) -> None:
         self.kind = kind
@@ -30,7 +30,7 @@ class Registry(Generic[T]):
         self._places = dict(places)
 
     def places(self) -> dict[str, str]:
-        """Return name -> place, our own and those of installed packages (ours win)."""
+        """Return name -> location, our own and those of installed packages (ours take precedence)."""
         foreign = {point.name: point.value for point in entry_points(group=self.group)}
         return {**foreign, **self._places}
 
@@ -39,7 +39,7 @@ class Registry(Generic[T]):
         return sorted(self.places())
 
     def load(self, name: str) -> T:
-        """Import and return what `name` stands for.
+        """Import and return the object registered as `name`.
 
         Raises: UnknownName with the nearest names.
         """

@@ -1,6 +1,6 @@
 """Every environment variable and every path this package uses, read in one place and listed by `evalstone doctor`.
 
-Nothing else reads os.environ. Values are read when asked for, so a test or a notebook may set them first.
+Nothing else reads os.environ. Values are read when they are needed, so a test or a notebook may set them first.
 """
 
 import math
@@ -11,13 +11,13 @@ from pathlib import Path
 
 from evalstone.errors import UsageError
 
-LEASE_SECONDS = 60.0  # renewed three times as often; a machine that swaps or a full disk may be silent for a while
-VERSION = "0.1.0"  # the package's; pyproject.toml says the same, and a test holds them together
+LEASE_SECONDS = 60.0  # renewed three times as often, since swapping or a full disk may delay a renewal
+VERSION = "0.1.0"  # also in pyproject.toml; a test compares the two
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One environment variable we honour."""
+    """One environment variable that this package reads."""
 
     name: str
     meaning: str
@@ -25,7 +25,7 @@ class Variable:
 
 VARIABLES: tuple[Variable, ...] = (
     Variable("EVALSTONE_HOME", "folder for the store and caches (default: the user's data folder)"),
-    Variable("EVALSTONE_CACHE", "folder for what can be made again (default: <home>/cache)"),
+    Variable("EVALSTONE_CACHE", "folder for files that can be rebuilt (default: <home>/cache)"),
     Variable("EVALSTONE_STORE", "store to use: a file or a database URL (default: <home>/store.sqlite)"),
     Variable("EVALSTONE_DATA", "folder with <hub path>/<config>/<split>.parquet, used instead of the Hub"),
     Variable("EVALSTONE_THREADS", "CPU threads of the engine (default: as many as the process may use)"),
@@ -36,8 +36,8 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("EVALSTONE_BROWSER", "browser that prints a report to PDF (default: Chromium, Chrome, Edge or Brave)"),
     Variable("HF_TOKEN", "token for gated repositories on the Hub"),
     Variable("OPENAI_API_KEY", "key for models behind an OpenAI-compatible server; sent to that server only"),
-    Variable("HF_HUB_OFFLINE", "1: never ask the Hub"),
-    Variable("COLUMNS", "width of tables where the output is no terminal"),
+    Variable("HF_HUB_OFFLINE", "1: never contact the Hub"),
+    Variable("COLUMNS", "width of tables if the output is not a terminal"),
     Variable("NO_COLOR", "any value: no colours"),
     Variable("RANK", "set by torchrun or accelerate: number of this process"),
     Variable("WORLD_SIZE", "set by torchrun or accelerate: number of processes"),
@@ -46,7 +46,7 @@ VARIABLES: tuple[Variable, ...] = (
 
 
 def read(name: str) -> str | None:
-    """Return the variable's value, None where unset or empty; only names listed in VARIABLES may be read."""
+    """Return the variable's value, None if unset or empty; only names listed in VARIABLES may be read."""
     if name not in {variable.name for variable in VARIABLES}:
         raise KeyError(f"{name} is not in settings.VARIABLES")
     return os.environ.get(name) or None
@@ -64,7 +64,7 @@ def home_folder() -> Path:
 def store_place(explicit: str | None = None) -> str:
     """Return where the store is: the argument, else EVALSTONE_STORE, else a file in the home folder.
 
-    What holds `://` is a database URL and returned as it is. Anything else is a path, whatever characters it holds,
+    A value with `://` is a database URL and returned unchanged. Anything else is a path, whatever characters it has,
     and returned absolute.
     """
     value = explicit or read("EVALSTONE_STORE")
@@ -75,7 +75,7 @@ def store_place(explicit: str | None = None) -> str:
 
 
 def cache_folder() -> Path:
-    """Return the folder for what can be made again (task index, file digests)."""
+    """Return the folder for files that can be rebuilt (task index, file digests)."""
     value = read("EVALSTONE_CACHE")
     return Path(value).expanduser() if value else home_folder() / "cache"
 
@@ -83,7 +83,7 @@ def cache_folder() -> Path:
 def data_folder(explicit: str | Path | None = None) -> Path | None:
     """Return the folder with local benchmark data, or None: then data comes from the Hub.
 
-    Raises: UsageError if a folder was named that does not exist.
+    Raises: UsageError if the given folder does not exist.
     """
     value = explicit or read("EVALSTONE_DATA")
     if value is None:
@@ -92,7 +92,7 @@ def data_folder(explicit: str | Path | None = None) -> Path | None:
     if not path.is_dir():
         origin = "--data-dir" if explicit else "EVALSTONE_DATA"
         raise UsageError(
-            f"{origin} names '{path}', which is no folder; expected <folder>/<hub path>/<config>/<split>.parquet"
+            f"{origin} is '{path}', which is not a folder; expected <folder>/<hub path>/<config>/<split>.parquet"
         )
     return path
 
@@ -100,7 +100,7 @@ def data_folder(explicit: str | Path | None = None) -> Path | None:
 def thread_count() -> int:
     """Return the CPU threads to use: EVALSTONE_THREADS, else the processors this process may run on.
 
-    Raises: UsageError if the variable is no positive whole number.
+    Raises: UsageError if the variable is not a positive integer.
     """
     value = read("EVALSTONE_THREADS")
     if value is None:
@@ -111,9 +111,9 @@ def thread_count() -> int:
 
 
 def lease_seconds() -> float:
-    """Return for how long a run's writer may be silent before another process takes the run over. Units: seconds.
+    """Return how long a run's writer may be silent before another process takes the run over. Units: seconds.
 
-    Raises: UsageError if the variable is no number from 1.
+    Raises: UsageError if the variable is not a number from 1.
     """
     value = read("EVALSTONE_LEASE_SECONDS")
     if value is None:
@@ -128,11 +128,11 @@ def lease_seconds() -> float:
 
 
 def process_of() -> tuple[int, int]:
-    """Return (rank, world size) as torchrun or accelerate set them; (0, 1) alone."""
+    """Return (rank, world size) as set by torchrun or accelerate; (0, 1) for a single process."""
     return int(read("RANK") or 0), int(read("WORLD_SIZE") or 1)
 
 
 def current() -> Mapping[str, str | None]:
-    """Return every variable with its present value; secrets are not shown."""
+    """Return every variable with its present value; secrets are hidden."""
     secret = {"HF_TOKEN", "OPENAI_API_KEY"}
     return {v.name: ("(set)" if v.name in secret and read(v.name) else read(v.name)) for v in VARIABLES}

@@ -1,8 +1,8 @@
-"""Stopping politely: the first signal lets the answers under way arrive, the second one stops at once.
+"""Graceful stop: the first signal lets responses in flight arrive, the second one stops at once.
 
-Whoever handles signals calls `request`. While a model has answers under way the request is only noted, and the model
-looks for it where nothing would be lost: between windows, or when the last open HTTP request has its answer. At any
-other moment there is nothing to wait for. Without a handler that calls `request` nothing here has an effect.
+The signal handler calls `request`. While a model has queries in flight the request is only recorded, and the model
+checks for it at points where nothing is lost: between windows, or after the last open HTTP request. At any other moment
+there is nothing to wait for. Without a handler that calls `request` this module has no effect.
 """
 
 import _thread
@@ -22,12 +22,12 @@ __all__ = [
     "under_way",
 ]
 
-GRACE_SECONDS = 30.0  # how long answers under way are waited for
+GRACE_SECONDS = 30.0  # maximum wait for responses in flight
 Report = TypeVar("Report")
 
 
 class _State:
-    """Of this process: signals are its main thread's."""
+    """State of this process: signals belong to its main thread."""
 
     n_under_way = 0
     cause: BaseException | None = None
@@ -35,9 +35,9 @@ class _State:
 
 
 def request(cause: BaseException, number: int) -> bool:
-    """Ask for the end, to be raised as `cause`; after the grace the signal of this number is raised again.
+    """Request a stop, to be raised as `cause`; after the grace period the signal with this number is raised again.
 
-    Returns False where `cause` must be raised now: nothing is under way, or the end was requested before.
+    Returns False if `cause` must be raised now: nothing is in flight, or a stop was already requested.
     """
     if _State.n_under_way == 0 or _State.cause is not None:
         return False
@@ -49,23 +49,23 @@ def request(cause: BaseException, number: int) -> bool:
 
 
 def pending(cause: BaseException) -> BaseException:
-    """Return what was requested first, else `cause`."""
+    """Return the cause of the first request, else `cause`."""
     return _State.cause or cause
 
 
 def is_requested() -> bool:
-    """Return whether no further answers should be asked for."""
+    """Return whether no further queries should be started."""
     return _State.cause is not None
 
 
 def raise_if_requested() -> None:
-    """Raise what was requested, if anything was."""
+    """Raise the requested cause, if any."""
     if _State.cause is not None:
         raise _State.cause
 
 
 def reset() -> None:
-    """Forget a request, at the beginning and at the end of a command."""
+    """Clear a request, at the beginning and at the end of a command."""
     if _State.timer is not None:
         _State.timer.cancel()
     _State.cause = _State.timer = None
@@ -74,7 +74,7 @@ def reset() -> None:
 
 @contextmanager
 def under_way() -> Iterator[None]:
-    """Say that a model is answering, and that it looks for a request itself."""
+    """Mark that a model is computing and checks for a request itself."""
     _State.n_under_way += 1
     try:
         yield
@@ -83,14 +83,14 @@ def under_way() -> Iterator[None]:
 
 
 class StopAfterReports(Generic[Report]):
-    """Passes an engine's reports on; raises a requested end once every worker has reported what it was doing."""
+    """Passes an engine's reports on; raises a requested stop once every worker has reported its present work."""
 
     def __init__(self, then: Callable[[Report], None] | None, n_workers: int = 1) -> None:
         self._then = then
         self._n_left = n_workers
 
     def __call__(self, report: Report) -> None:
-        """Take the report that follows a window's results."""
+        """Receive the report that follows a window's results."""
         if self._then is not None:
             self._then(report)
         if is_requested():

@@ -171,13 +171,13 @@ def test_min_k_of_workers_is_refused_before_anything_is_asked(task: str, tmp_pat
 
     folder = str(demo_model("small"))
     store = tmp_path / "store.sqlite"
-    with pytest.raises(UsageError, match="Min-K needs them token by token: name a local model, without --workers"):
+    with pytest.raises(UsageError, match="Min-K needs them token by token: use a local model, without --workers"):
         audit_contamination(folder, task, ContaminationSettings(("options", "min-k")), workers=2, store=str(store))
     assert not store.exists()
     found = audit_contamination(FakeModel(), task, ContaminationSettings(order=SETTINGS.order), store=str(store))
     (untested,) = [test for test in found if test.test == "min-k"]
     assert untested.statistic is None
-    assert "name a local model" in untested.notes[0]
+    assert "use a local model" in untested.notes[0]
     assert create_model("hf", {"pretrained": folder}, workers=2).n_workers == 2  # type: ignore[attr-defined]
 
 

@@ -1,4 +1,4 @@
-"""One thread for small models: more would only wait for each other."""
+"""Use one thread for small models: more threads would only wait for each other."""
 
 from collections.abc import Iterator
 

@@ -86,7 +86,7 @@ def tiny_model(kind: str, options: dict[str, Any]) -> Any:
 
 
 def branching(n: int = 14, longest: int = 70) -> SpanBatch:
-    """Return sequences that share beginnings of all lengths."""
+    """Return sequences that share prefixes of all lengths."""
     generator = np.random.default_rng(0)
     trunk = generator.integers(3, 101, longest).tolist()
     sequences = []
@@ -98,16 +98,16 @@ def branching(n: int = 14, longest: int = 70) -> SpanBatch:
 
 
 def tails(spans: SpanBatch) -> SpanBatch:
-    """Return the same sequences with one scored token each, so that few rows are asked about."""
+    """Return the same sequences with one scored token each, so that few rows have targets."""
     return SpanBatch(spans.tokens, spans.offsets, np.ones_like(spans.n_scored))
 
 
 def assert_equal_to_reference(engine: Engine, model: Any, spans: SpanBatch) -> None:
-    """Check every span against one plain forward pass of its own."""
-    truth = [score_sequence(model, spans.sequence(i), int(spans.n_scored[i])) for i in range(len(spans))]
+    """Check every span against its own plain forward pass."""
+    reference = [score_sequence(model, spans.sequence(i), int(spans.n_scored[i])) for i in range(len(spans))]
     found = {result.index: result for result in engine.score(spans)}
     assert sorted(found) == list(range(len(spans)))
-    for i, (total, is_greedy) in enumerate(truth):
+    for i, (total, is_greedy) in enumerate(reference):
         result = found[i]
         assert isinstance(result, SpanScore)
         assert result.total_nats == pytest.approx(total, abs=1e-4, rel=1e-6)
@@ -115,8 +115,8 @@ def assert_equal_to_reference(engine: Engine, model: Any, spans: SpanBatch) -> N
 
 
 @pytest.mark.parametrize("kind", BY_TRIE)
-def test_trie_path_is_right(kind: str) -> None:
-    """The trie path is chosen and gives the reference's scores, windows of 32 tokens cutting through branches."""
+def test_the_trie_path_is_correct(kind: str) -> None:
+    """The trie path is chosen and gives the reference's scores, also where windows of 32 tokens split branches."""
     base = OLD_SHAPE if kind == "gpt2" else SHAPE
     model = tiny_model(kind, base | BY_TRIE[kind])
     engine = Engine.load(model, settings=EngineSettings(window_tokens=32))
@@ -126,8 +126,8 @@ def test_trie_path_is_right(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", PLAINLY)
-def test_plain_path_is_taken_and_right(kind: str) -> None:
-    """What the trie path cannot carry is found out at load, said, and scored plainly."""
+def test_the_plain_path_is_chosen_and_correct(kind: str) -> None:
+    """Models that the trie path does not support are detected at load, reported, and scored on the plain path."""
     model = tiny_model(kind, OLD_SHAPE | PLAINLY[kind])
     engine = Engine.load(model)
     assert engine.info.attention == "plain"
@@ -135,19 +135,19 @@ def test_plain_path_is_taken_and_right(kind: str) -> None:
     assert_equal_to_reference(engine, model, branching())
 
 
-def test_long_inputs_under_dynamic_rope_go_plainly() -> None:
-    """Beyond the original length, where rotary embeddings depend on the batch, each sequence goes alone."""
+def test_long_inputs_under_dynamic_rope_use_the_plain_path() -> None:
+    """Beyond the original length, where rotary embeddings depend on the batch, each sequence runs alone."""
     rope = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}
     model = tiny_model("llama", SHAPE | {"max_position_embeddings": 40, "rope_parameters": rope})
-    model.config.max_position_embeddings = 160  # what the scaling promises; 40 is where it begins
+    model.config.max_position_embeddings = 160  # the length after scaling, which begins at 40
     model.config.rope_parameters["original_max_position_embeddings"] = 40
     engine = Engine.load(model, settings=EngineSettings(window_tokens=32))
     assert engine.info.attention == "trie"
     assert_equal_to_reference(engine, model, branching())
 
 
-def test_a_models_own_attention_comes_back() -> None:
-    """A model that was given, not loaded, is left as it was: while results are out and after close."""
+def test_a_models_own_attention_is_restored() -> None:
+    """A borrowed model is unchanged while results are pending and after close."""
     model = tiny_model("llama", SHAPE)
     before = model.config._attn_implementation
     engine = Engine.load(model)

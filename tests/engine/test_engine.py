@@ -17,7 +17,7 @@ MODELS = [("stories260K", "trie"), ("bitllama-1.2m", "trie"), ("craftgpt-5m", "t
 
 
 def branching(vocab: int, n: int = 24, seed: int = 0, longest: int = 60) -> SpanBatch:
-    """Return sequences that share beginnings of all lengths."""
+    """Return sequences that share prefixes of all lengths."""
     generator = np.random.default_rng(seed)
     trunk = generator.integers(0, vocab, longest).tolist()
     sequences = []
@@ -45,7 +45,7 @@ def test_scores_equal_the_reference(shared_dir: Path, name: str, path: str) -> N
 
 
 def test_windows_do_not_change_scores(shared_dir: Path) -> None:
-    """Trap 9: windows smaller than a branch give the same scores as one window for all."""
+    """Windows smaller than a branch give the same scores as one window for all."""
     path = shared_dir / "models" / "stories260K"
     spans = branching(512)
     totals = []
@@ -59,14 +59,14 @@ def test_windows_do_not_change_scores(shared_dir: Path) -> None:
 
 
 def test_the_same_plan_gives_the_same_bits(shared_dir: Path) -> None:
-    """Scoring twice gives equal floats, not only near ones."""
+    """Scoring twice gives identical floats, not only close ones."""
     engine = Engine.load(shared_dir / "models" / "stories260K", settings=EngineSettings(dtype="float32"))
     spans = branching(512)
     assert list(engine.score(spans)) == list(engine.score(spans))
 
 
 def test_scores_stream_and_are_reported(shared_dir: Path) -> None:
-    """Results come while windows remain, and the last report says that everything is done."""
+    """Results arrive while windows remain, and the last report states that everything is done."""
     settings = EngineSettings(dtype="float32", window_tokens=32)
     engine = Engine.load(shared_dir / "models" / "stories260K", settings=settings)
     spans = branching(512)
@@ -80,8 +80,8 @@ def test_scores_stream_and_are_reported(shared_dir: Path) -> None:
     assert (reports[-1].n_distinct_done, reports[-1].n_tokens_done) == (plan.n_distinct, plan.n_tokens)
 
 
-def test_what_does_not_fit_fails_alone(shared_dir: Path) -> None:
-    """A sequence longer than the model's positions fails; its neighbours are scored."""
+def test_a_span_that_is_too_long_fails_alone(shared_dir: Path) -> None:
+    """A sequence longer than the model's positions fails; the others are scored."""
     engine = Engine.load(shared_dir / "models" / "craftgpt-5m", settings=EngineSettings(dtype="float32"))
     spans = SpanBatch.from_lists([[1] * 65, [1] * 66, [1, 2]], [1, 1, 1])
     found = {r.index: r for r in engine.score(spans)}
@@ -92,22 +92,22 @@ def test_what_does_not_fit_fails_alone(shared_dir: Path) -> None:
     assert found[1].reason.startswith("65 input tokens; the model has 64 positions")
 
 
-def test_foreign_tokens_are_refused(shared_dir: Path) -> None:
-    """A token id outside the vocabulary is named with its span."""
+def test_token_ids_outside_the_vocabulary_are_refused(shared_dir: Path) -> None:
+    """A token id outside the vocabulary is reported with its span."""
     engine = Engine.load(shared_dir / "models" / "stories260K", settings=EngineSettings(dtype="float32"))
-    with pytest.raises(PlanError, match="span 1 holds token id 512"):
+    with pytest.raises(PlanError, match="span 1 contains token id 512"):
         list(engine.score(SpanBatch.from_lists([[1, 2], [1, 512]], [1, 1])))
 
 
 def test_a_missing_model_is_one_clear_line(tmp_path: Path) -> None:
-    """What is not there is named, with what was expected."""
+    """A missing model is reported with what was expected."""
     with pytest.raises(ModelUnavailable, match=r"cannot be loaded.*expected a folder") as caught:
         Engine.load(str(tmp_path / "nothing"))
     assert "\n" not in str(caught.value)
 
 
-def test_a_closed_engine_refuses(shared_dir: Path) -> None:
-    """After close, scoring says so."""
+def test_a_closed_engine_raises(shared_dir: Path) -> None:
+    """After close, scoring raises."""
     engine = Engine.load(shared_dir / "models" / "stories260K", settings=EngineSettings(dtype="float32"))
     engine.close()
     with pytest.raises(ModelUnavailable, match="closed"):

@@ -1,4 +1,4 @@
-"""The GPU's attention, run uncompiled on the CPU on the same windows; and on a GPU where there is one."""
+"""The GPU's attention, run uncompiled on the CPU on the same windows, and on a GPU if there is one."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ from tests.engine.test_architectures import (  # noqa: E402
 @pytest.mark.parametrize("kind", ["llama", "mistral", "gemma2", "gpt_oss", "llama4_text", "deepseek_v3"])
 @pytest.mark.parametrize("window", [32, 256])
 def test_block_masks_give_the_references_scores(kind: str, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ancestry, sliding and chunked windows, grouped heads, soft cap and sinks hold through FlexAttention as well."""
+    """Ancestry, sliding and chunked windows, grouped heads, soft cap and sinks also work through FlexAttention."""
     monkeypatch.setattr(forward, "attention_for", lambda _device: FlexWindowAttention)
     model = tiny_model(kind, SHAPE | BY_TRIE[kind])
     engine = Engine.load(model, settings=EngineSettings(window_tokens=window))
@@ -33,24 +33,24 @@ def test_block_masks_give_the_references_scores(kind: str, window: int, monkeypa
     assert_equal_to_reference(engine, model, branching())
 
 
-def test_sizes_are_few() -> None:
-    """Every size up to a window's is padded to a power of two from 128 on, and nothing stays nothing."""
+def test_sizes_are_padded_to_few_values() -> None:
+    """Every size up to a window's is padded to a power of two from 128 on; 0 stays 0."""
     assert [padded_size(n) for n in (0, 1, 128, 129, 1000, 1024)] == [0, 128, 128, 256, 1024, 1024]
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_gpu_scores_as_the_cpu(dtype: Any) -> None:
+def test_a_gpu_scores_like_the_cpu(dtype: Any) -> None:
     """On a GPU, compiled, a model scores within its dtype's rounding of the CPU's float32."""
     options = SHAPE | {"hidden_size": 128, "initializer_range": 0.05}
     spans = branching()
-    truth = {r.index: r for r in Engine.load(tiny_model("llama", options)).score(spans)}
+    reference = {r.index: r for r in Engine.load(tiny_model("llama", options)).score(spans)}
     model = tiny_model("llama", options).to("cuda", getattr(torch, dtype))
     engine = Engine.load(model)
     assert engine.info.attention == "trie", engine.info.why
     for result in engine.score(spans):
-        expected = truth[result.index]
+        expected = reference[result.index]
         assert isinstance(result, SpanScore)
         assert isinstance(expected, SpanScore)
         allowed = 1e-3 if dtype == "float32" else 0.05

@@ -36,10 +36,10 @@ def model_of(kind: str) -> Any:
 @pytest.mark.parametrize("kind", ["llama", "mistral", "gemma2", "gpt2"])
 @given(SEQUENCES, st.sampled_from([1, 2, 8, 64]), st.sampled_from([1, 4, 64]), st.integers(0, 3))
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_trie_scores_as_each_sequence_alone(
+def test_any_trie_scores_like_each_sequence_alone(
     kind: str, sequences: list[list[int]], window: int, block: int, seed: int
 ) -> None:
-    """Whatever is shared, and however it is cut into windows and blocks, a score is that of its sequence alone."""
+    """Whatever is shared, and however it is split into windows and blocks, a score equals the sequence's alone."""
     generator = np.random.default_rng(seed)
     spans = SpanBatch.from_lists(sequences, [int(generator.integers(1, len(s))) for s in sequences])
     model = model_of(kind)
@@ -59,8 +59,8 @@ def test_any_trie_scores_as_each_sequence_alone(
         assert result.is_greedy == is_greedy
 
 
-def test_the_last_layer_is_computed_for_asked_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the second window on, the last layer attends for the rows that are asked about and for no others."""
+def test_the_last_layer_is_computed_for_target_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the second window on, the last layer attends for the rows with targets and for no others."""
     queries: list[int] = []
     real = attention.attend_block
 
@@ -74,16 +74,16 @@ def test_the_last_layer_is_computed_for_asked_rows_only(monkeypatch: pytest.Monk
     sequence = np.random.default_rng(0).integers(3, 101, 33).tolist()
     spans = SpanBatch.from_lists([sequence], [2])
     (result,) = engine.score(spans)
-    assert queries == [32, 32, 32, 32, 32, 4]  # two windows of 16 rows, three layers, two query heads a key head
+    assert queries == [32, 32, 32, 32, 32, 4]  # two windows of 16 rows, three layers, two query heads per key head
     queries.clear()
     assert [r.index for r in engine.score(spans)] == [0]
-    assert queries == [32, 32, 32, 32, 4]  # the first window is asked nothing
+    assert queries == [32, 32, 32, 32, 4]  # the first window has no targets
     engine.close()
     assert isinstance(result, SpanScore)
     assert result.total_nats == pytest.approx(score_sequence(model, np.asarray(sequence), 2)[0], abs=1e-4)
 
 
-def test_order_and_company_do_not_matter() -> None:
+def test_order_and_batch_do_not_matter() -> None:
     """A span alone, among others, or in another order scores the same."""
     generator = np.random.default_rng(0)
     sequences = [generator.integers(3, 6, generator.integers(2, 40)).tolist() for _ in range(12)]
@@ -106,8 +106,8 @@ def test_no_spans_give_no_results() -> None:
     assert engine.plan(SpanBatch.from_lists([], [])).n_windows == 0
 
 
-def test_many_asked_rows_are_projected_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rolling scores, where every row is asked, are the same in pieces of a few rows."""
+def test_many_target_rows_are_projected_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rolling scores, with a target at every row, are the same in pieces of a few rows."""
     from evalstone.engine import head
 
     tokens = np.random.default_rng(0).integers(3, 101, 60).tolist()
@@ -122,8 +122,8 @@ def test_many_asked_rows_are_projected_in_pieces(monkeypatch: pytest.MonkeyPatch
     )
 
 
-def test_equal_best_logits_make_the_first_greedy() -> None:
-    """Where two tokens tie for the best, only the first of them is the argmax, as in the reference."""
+def test_the_first_of_equal_best_logits_is_greedy() -> None:
+    """If two tokens tie for the best, only the first of them is the argmax, as in the reference."""
     from evalstone.engine.head import score_rows
 
     logits = torch.tensor([[0.0, 2.0, 2.0, 1.0]])

@@ -1,4 +1,4 @@
-"""Writing in slots: token for token what transformers writes for each sequence alone."""
+"""Generation in slots: token for token what transformers generates for each sequence alone."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -23,7 +23,7 @@ from evalstone.engine.generation import (  # noqa: E402
 from evalstone.errors import PlanError, PromptTooLong  # noqa: E402
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "models"
-NEAR_TIE = 1e-4  # of the reference's two best logits: below this either token is right
+NEAR_TIE = 1e-4  # difference of the reference's two best logits below which either token is correct
 torch.set_num_threads(1)
 
 
@@ -35,7 +35,7 @@ def folder(name: str) -> str:
 
 
 def tiny(kind: str, **options: Any) -> Any:
-    """Return a random model of some architecture, with weights ten times the usual so that faults show."""
+    """Return a random model of some architecture, with weights ten times the usual so that errors show."""
     shape = {
         "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
         "num_key_value_heads": 2, "vocab_size": 97, "max_position_embeddings": 256, "initializer_range": 0.2,
@@ -65,7 +65,7 @@ def reference_of(name: str) -> Any:
 
 
 def prompts_for(vocab: int, longest: int, new: int, n: int = 14, **options: Any) -> list[GenerationPrompt]:
-    """Return ragged prompts, every other one with a common beginning."""
+    """Return ragged prompts, every other one with a common prefix."""
     draw = np.random.default_rng(7)
     common = draw.integers(3, vocab, longest // 2)
     made = []
@@ -78,14 +78,14 @@ def prompts_for(vocab: int, longest: int, new: int, n: int = 14, **options: Any)
 
 
 def by_key(results: Sequence[Any]) -> dict[tuple[int, int], Any]:
-    """Return results by prompt and repeat; each comes once."""
+    """Return results by prompt and repeat; each must occur once."""
     found = {(each.index, each.repeat): each for each in results}
     assert len(found) == len(results)
     return found
 
 
 def written_alone(model: Any, prompt: GenerationPrompt) -> tuple[list[int], list[float]]:
-    """Return what transformers writes for a prompt alone, and how far ahead each token was of the next best."""
+    """Return what transformers generates for a prompt alone, and each token's lead over the next best."""
     ids = torch.as_tensor(prompt.tokens.astype(np.int64))[None]
     output = model.generate(
         ids, attention_mask=torch.ones_like(ids), max_new_tokens=prompt.max_new_tokens, do_sample=False,
@@ -97,7 +97,7 @@ def written_alone(model: Any, prompt: GenerationPrompt) -> tuple[list[int], list
 
 
 def assert_as_alone(model: Any, prompts: Sequence[GenerationPrompt], results: Sequence[Any]) -> int:
-    """Assert token for token equality up to near ties; return how many sequences had one where they parted."""
+    """Assert token-for-token equality up to near ties; return how many sequences diverged at one."""
     found = by_key(results)
     n_ties = 0
     for i, prompt in enumerate(prompts):
@@ -127,7 +127,7 @@ def test_slots_equal_generate(name: str, longest: int, new: int) -> None:
 
 
 def test_plain_path_equals_generate() -> None:
-    """A recurrent model, which the trie cannot carry, is written by transformers alone."""
+    """A recurrent model, which the trie path does not support, generates through transformers alone."""
     engine = engine_of("rwkv4-660k")
     assert engine.info.attention == "plain"
     prompts = prompts_for(engine.info.vocab_size, 30, 12, n=5)
@@ -148,7 +148,7 @@ def test_plain_path_equals_generate() -> None:
 )
 @pytest.mark.parametrize("least_saved", [0, 1 << 30])
 def test_architectures(kind: str, options: dict[str, Any], least_saved: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sliding windows, soft caps, sinks and grouped heads come out as alone, with shared trunks and without."""
+    """Sliding windows, soft caps, sinks and grouped heads give the same as alone, with and without shared trunks."""
     monkeypatch.setattr(sharing, "LEAST_SAVED", least_saved)
     model = tiny(kind, **options)
     prompts = prompts_for(97, 60, 30, n=9)
@@ -164,7 +164,7 @@ def test_architectures(kind: str, options: dict[str, Any], least_saved: int, mon
 
 
 def test_trunks_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A beginning that all prompts have is one trunk, one that two have another, and short ones are none."""
+    """A prefix of all prompts is one trunk, a prefix of two another, and short ones are none."""
     monkeypatch.setattr(sharing, "LEAST_SAVED", 20)
     first = list(range(10, 40))
     second = [*first, *range(50, 80)]
@@ -178,7 +178,7 @@ def test_trunks_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "sampling", [None, Sampling(0.9), Sampling(1.2, top_k=20, top_p=0.9), Sampling(1.0, min_p=0.1)]
 )
-def test_company_does_not_matter(sampling: Sampling | None) -> None:
+def test_the_batch_does_not_matter(sampling: Sampling | None) -> None:
     """A sequence is the same alone, among others, in another order, with other slots and other windows."""
     model = tiny("llama")
     prompts = prompts_for(97, 50, 20, n=8, sampling=sampling, repeats=(0, 1, 2) if sampling else (0,))
@@ -196,7 +196,7 @@ def test_company_does_not_matter(sampling: Sampling | None) -> None:
 
 
 def test_repeats_share_one_prefill() -> None:
-    """Repeats read their prompt once, and a seed names them all."""
+    """Repeats process their prompt once, and a seed decides them all."""
     model = tiny("llama")
     prompt = GenerationPrompt(np.arange(3, 90, dtype=np.int32), 10, sampling=Sampling(1.0), repeats=tuple(range(12)))
     engine = Engine.load(model, settings=EngineSettings(n_slots=5, window_tokens=32))
@@ -212,8 +212,8 @@ def test_repeats_share_one_prefill() -> None:
     assert next(engine.generate([reseeded])).tokens != first[0, 0].tokens  # type: ignore[union-attr]
 
 
-def test_greedy_repeats_are_written_once() -> None:
-    """Greedy repeats are one sequence, told under each number."""
+def test_greedy_repeats_are_generated_once() -> None:
+    """Greedy repeats are one sequence, returned under each number."""
     engine = Engine.load(tiny("llama"), settings=EngineSettings(n_slots=5))
     reports: list[GenerationReport] = []
     prompt = GenerationPrompt(np.arange(3, 20, dtype=np.int32), 10, repeats=(0, 1, 2))
@@ -222,8 +222,8 @@ def test_greedy_repeats_are_written_once() -> None:
     assert reports[-1].n_sequences == 1
 
 
-def test_stops_free_their_slot() -> None:
-    """A stopped sequence ends with the token that stopped it, and the others go on."""
+def test_a_stop_frees_its_slot() -> None:
+    """A stopped sequence ends with the token that completed the stop, and the others continue."""
     engine = Engine.load(tiny("llama"), settings=EngineSettings(n_slots=2))
     prompts = prompts_for(97, 20, 12, n=5)
     free = by_key(list(engine.generate(prompts)))
@@ -233,21 +233,21 @@ def test_stops_free_their_slot() -> None:
     assert all(found[i, 0] == free[i, 0] for i in (0, 2, 3, 4))
 
 
-def test_every_computed_place_is_used() -> None:
-    """With more prompts than slots and ragged lengths, every place of every step writes a token that is kept."""
+def test_every_computed_slot_is_used() -> None:
+    """With more prompts than slots and ragged lengths, every slot of every step generates a token of the result."""
     engine = Engine.load(tiny("llama"), settings=EngineSettings(n_slots=3))
     prompts = [GenerationPrompt(np.arange(3, 5 + i, dtype=np.int32), 4 + 7 * (i % 3), key=str(i)) for i in range(10)]
     reports: list[GenerationReport] = []
     results = list(engine.generate(prompts, on_step=reports.append))
-    n_written = sum(len(each.tokens) for each in results if isinstance(each, GeneratedSequence))
-    assert n_written == sum(p.max_new_tokens for p in prompts)
-    assert reports[-1].n_written == n_written
-    assert reports[-1].n_slot_steps == n_written - len(prompts)
+    n_generated = sum(len(each.tokens) for each in results if isinstance(each, GeneratedSequence))
+    assert n_generated == sum(p.max_new_tokens for p in prompts)
+    assert reports[-1].n_generated == n_generated
+    assert reports[-1].n_slot_steps == n_generated - len(prompts)
 
 
 @pytest.mark.parametrize("attention", ["auto", "plain"])
 def test_repetition_penalty(attention: Any) -> None:
-    """A repetition penalty does what transformers' does, on both paths."""
+    """A repetition penalty has the effect of transformers', on both paths."""
     model = tiny("llama")
     prompts = prompts_for(97, 30, 15, n=5, repetition_penalty=1.7)
     plain = prompts_for(97, 30, 15, n=5)
@@ -259,7 +259,7 @@ def test_repetition_penalty(attention: Any) -> None:
 
 
 def test_sampling_is_the_same_on_both_paths() -> None:
-    """The plain path draws the same tokens with the same numbers."""
+    """The plain path samples the same tokens with the same numbers."""
     model = tiny("llama")
     prompts = prompts_for(97, 30, 15, n=4, sampling=Sampling(0.8, top_k=30, top_p=0.95), repeats=(0, 1))
     in_slots = by_key(list(Engine.load(model, settings=EngineSettings(n_slots=3)).generate(prompts)))
@@ -267,37 +267,37 @@ def test_sampling_is_the_same_on_both_paths() -> None:
     assert in_slots == plainly
 
 
-def test_settings_that_only_transformers_knows() -> None:
-    """A ban on repeated n-grams goes down the plain path and equals `generate` with the same argument."""
+def test_settings_that_only_transformers_supports() -> None:
+    """A ban on repeated n-grams uses the plain path and equals `generate` with the same argument."""
     model = tiny("llama")
     tokens = np.asarray([5, 6, 7, 5, 6], dtype=np.int32)
     ids = torch.as_tensor(tokens.astype(np.int64))[None]
     expected = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False,
                               eos_token_id=None, pad_token_id=0, no_repeat_ngram_size=2)[0, 5:].tolist()  # fmt: skip
     engine = Engine.load(model)
-    asked = GenerationPrompt(tokens, 12, other={"no_repeat_ngram_size": 2})
-    [found] = list(engine.generate([asked]))
+    prompt = GenerationPrompt(tokens, 12, other={"no_repeat_ngram_size": 2})
+    [found] = list(engine.generate([prompt]))
     assert isinstance(found, GeneratedSequence)
     assert list(found.tokens) == expected
 
 
 def test_beams_are_refused() -> None:
-    """What no path can do is refused by name."""
+    """A setting that no path supports is refused by name."""
     engine = Engine.load(tiny("llama"))
     prompt = GenerationPrompt(np.arange(3, 9, dtype=np.int32), 5, other={"num_beams": 4})
     with pytest.raises(PlanError, match="num_beams=4"):
         list(engine.generate([prompt]))
 
 
-def test_foreign_tokens_are_refused() -> None:
+def test_token_ids_outside_the_vocabulary_are_refused() -> None:
     """A token that the model does not have is the caller's error."""
     engine = Engine.load(tiny("llama"))
-    with pytest.raises(PlanError, match="the model knows 0 to 96"):
+    with pytest.raises(PlanError, match="the model has 0 to 96"):
         list(engine.generate([GenerationPrompt(np.asarray([97], dtype=np.int32), 5)]))
 
 
 def test_too_long_fails_alone() -> None:
-    """A prompt that does not fit with its answer fails by itself; the others are written."""
+    """A prompt that does not fit with its answer fails alone; the others are generated."""
     engine = Engine.load(tiny("llama"))
     long = GenerationPrompt(np.full(250, 5, dtype=np.int32), 10)
     short = GenerationPrompt(np.full(20, 5, dtype=np.int32), 10)
@@ -308,8 +308,8 @@ def test_too_long_fails_alone() -> None:
     assert isinstance(found[1, 0], GeneratedSequence)
 
 
-def test_scoring_still_works_after_writing() -> None:
-    """Writing leaves the model's own attention in place, and scores as they were."""
+def test_scoring_still_works_after_generation() -> None:
+    """Generation restores the model's own attention and leaves scores unchanged."""
     from evalstone.engine.spans import SpanBatch
 
     engine = Engine.load(tiny("llama"), settings=EngineSettings(n_slots=2))

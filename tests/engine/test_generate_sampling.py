@@ -1,4 +1,4 @@
-"""The draw of a token: transformers' filters, and frequencies that follow the probabilities."""
+"""Sampling of a token: transformers' filters, and frequencies that follow the probabilities."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def filtered(logits: Any, sampling: Sampling) -> Any:
     ],
 )
 def test_draws_follow_transformers_distribution(sampling: Sampling) -> None:
-    """Evenly spread numbers hit each token as often as its probability under transformers' filters says."""
+    """Evenly spread numbers hit each token as often as its probability under transformers' filters."""
     logits = torch.randn(1, 1500, generator=torch.Generator().manual_seed(3)) * 3
     expected = filtered(logits, sampling)[0].double()
     n = 20_000
@@ -52,14 +52,14 @@ def test_draws_follow_transformers_distribution(sampling: Sampling) -> None:
 
 
 def test_the_last_number_gives_a_possible_token() -> None:
-    """A number just below 1 never falls on a token that has no probability."""
+    """A number just below 1 never selects a token of probability 0."""
     logits = torch.full((1, 50), -torch.inf)
     logits[0, [3, 20]] = 0.0
     assert draw(logits, Sampling(1.0), torch.tensor([1 - 2**-53], dtype=torch.float64)).tolist() == [20]
 
 
-def test_greedy_and_sampled_rows_go_together() -> None:
-    """Rows with different settings are chosen in one call; a row that is not finite is told."""
+def test_greedy_and_sampled_rows_are_chosen_together() -> None:
+    """Rows with different settings are chosen in one call; a row that is not finite is reported."""
     logits = torch.zeros(3, 5)
     logits[0, 4], logits[1, 2], logits[2, 1] = 1.0, 50.0, float("nan")
     tokens, finite = choose(logits, [None, Sampling(1.0), None], [0.0, 0.5, 0.0])
@@ -67,8 +67,8 @@ def test_greedy_and_sampled_rows_go_together() -> None:
     assert finite == [True, True, False]
 
 
-def test_numbers_are_named() -> None:
-    """A number depends on each of its four names, lies in [0, 1), and is spread evenly."""
+def test_numbers_depend_on_their_names() -> None:
+    """A number depends on each of its four names, is in [0, 1), and is spread evenly."""
     base = uniform(1, "a", 0, 0)
     assert base == uniform(1, "a", 0, 0)
     assert len({base, uniform(2, "a", 0, 0), uniform(1, "b", 0, 0), uniform(1, "a", 1, 0), uniform(1, "a", 0, 1)}) == 5
@@ -79,7 +79,7 @@ def test_numbers_are_named() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"temperature": 0.0}, {"top_k": 0}, {"top_p": 1.5}, {"min_p": -0.1}])
-def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused(wrong: dict[str, Any]) -> None:
     """Settings outside their range are refused by name."""
     with pytest.raises(PlanError, match=next(iter(wrong))):
         Sampling(**wrong)

@@ -50,7 +50,7 @@ GEMMA_3N = GEMMA | {"laurel_rank": 4, "altup_num_inputs": 2, "activation_sparsit
 
 
 def longrope(original: int) -> dict[str, Any]:
-    """Return a phi3 whose rotary embeddings are others for inputs longer than `original`."""
+    """Return a phi3 whose rotary embeddings change for inputs longer than `original`."""
     rope = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [4.0] * 4, "rope_theta": 10000.0}
     rope |= {"original_max_position_embeddings": original, "factor": 4.0}
     return {"max_position_embeddings": 160, "original_max_position_embeddings": original, "rope_parameters": rope}
@@ -88,8 +88,8 @@ CASES: dict[str, tuple[str, dict[str, Any], EngineSettings]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_scores_are_the_references_on_both_sides_of_a_limit(case: str) -> None:
-    """Inputs below and above the model's own limit, scored together, are scored as each is alone."""
+def test_scores_equal_the_references_on_both_sides_of_a_limit(case: str) -> None:
+    """Inputs below and above the model's own limit, scored together, are scored like each alone."""
     kind, shape, settings = CASES[case]
     model = tiny_model(kind, SHAPE | shape)
     assert_equal_to_reference(Engine.load(model, settings=settings), model, branching(24, 120))
@@ -98,8 +98,8 @@ def test_scores_are_the_references_on_both_sides_of_a_limit(case: str) -> None:
 @pytest.mark.parametrize(
     "case", ["llama 4, a floor below the probe", "longrope", "dynamic rope", "gemma 3n", "gemma 4"]
 )
-def test_answers_are_transformers_own_beyond_a_limit(case: str) -> None:
-    """Greedy answers to prompts below and above the limit are those of transformers' generate for each alone."""
+def test_texts_equal_transformers_own_beyond_a_limit(case: str) -> None:
+    """Greedy texts for prompts below and above the limit equal those of transformers' generate for each alone."""
     kind, shape, settings = CASES[case]
     model = tiny_model(kind, SHAPE | shape)
     engine = Engine.load(model, settings=settings)
@@ -119,8 +119,8 @@ def test_answers_are_transformers_own_beyond_a_limit(case: str) -> None:
         assert list(result.tokens) == expected.tolist()
 
 
-def test_an_option_that_is_not_known_is_refused_and_named() -> None:
-    """Block selection, unknown to the trie path, sends a model down the plain path, and the record says why."""
+def test_an_unknown_option_is_refused_and_named() -> None:
+    """Block selection, unsupported by the trie path, sends a model to the plain path, and the record states why."""
     kind, shape, settings = CASES["minimax m3"]
     info = Engine.load(tiny_model(kind, SHAPE | shape), settings=settings).info
     assert info.attention == "plain"
@@ -131,7 +131,7 @@ def test_an_option_that_is_not_known_is_refused_and_named() -> None:
 
 
 def test_more_positions_than_the_model_has_are_a_warning_or_a_failure() -> None:
-    """Rotary positions go on, with a warning in the record; a table of positions ends, and longer spans fail."""
+    """Rotary positions continue, with a warning in the record; a table of positions ends, and longer spans fail."""
     spans = branching(6, 120)
     llama = Engine.load(
         tiny_model("llama", SHAPE | {"max_position_embeddings": 64}), settings=EngineSettings(max_length=128)
@@ -147,8 +147,8 @@ def test_more_positions_than_the_model_has_are_a_warning_or_a_failure() -> None:
     assert failed
 
 
-def test_a_fault_beyond_the_models_window_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attention that goes wrong only for more keys than the first probe has is found out by the long probe."""
+def test_an_error_beyond_the_models_window_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention that is wrong only for more keys than the first probe has is detected by the long probe."""
     real = attention.attend_block
 
     def faulty(query: Any, key: Any, value: Any, bias: Any, options: dict[str, Any]) -> Any:
@@ -162,8 +162,8 @@ def test_a_fault_beyond_the_models_window_is_noticed(monkeypatch: pytest.MonkeyP
     assert "differs from the plain path" in engine.info.why
 
 
-def test_a_long_probe_is_made_only_where_it_is_affordable() -> None:
-    """The longest window that the operations allow is probed; none of a large model on a CPU, nor past its end."""
+def test_a_long_probe_is_made_only_if_affordable() -> None:
+    """The longest affordable window is probed; none of a large model on a CPU, nor beyond its positions."""
     config = tiny_model("llama", SHAPE).config
     limits, cpu = Limits(max_length=8192, windows=(128, 1024)), torch.device("cpu")
     assert self_check.long_probe_length(limits, config, 100, cpu) == 1024 + self_check.BEYOND
@@ -174,7 +174,7 @@ def test_a_long_probe_is_made_only_where_it_is_affordable() -> None:
 
 
 def test_limits_are_read_from_the_configuration() -> None:
-    """Windows, chunks, selections and rotary limits are found under the names that transformers gives them."""
+    """Windows, chunks, selections and rotary limits are found under transformers' names for them."""
     kind, shape, _ = CASES["deepseek v3.2"]
     assert limits_of(tiny_model(kind, SHAPE | shape)) == Limits(max_length=128, batch=70, windows=(70,))
     assert limits_of(tiny_model("phi3", SHAPE | longrope(60) | {"sliding_window": 9})) == Limits(
@@ -184,15 +184,15 @@ def test_limits_are_read_from_the_configuration() -> None:
     assert (llama_4.trie, llama_4.packed, llama_4.batch, llama_4.windows) == (39, 39, None, (16,))
 
 
-def test_sizes_of_single_layers_count_with_their_largest() -> None:
-    """Where a configuration gives a size for each layer, memory is reckoned with the largest."""
+def test_the_largest_of_all_layers_sizes_counts() -> None:
+    """If a configuration has a size per layer, memory is computed with the largest."""
     config = tiny_model("gemma3n_text", SHAPE | GEMMA_3N | {"intermediate_size": [48, 96, 48]}).config
     assert bytes_per_token(config, 4) == (12 * 32 + 4 * 96) * 4
     assert cache_bytes(config, 10, 4) == 2 * 3 * 2 * 8 * 10 * 4
 
 
 def test_a_window_that_was_not_probed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a probe beyond the model's window costs too much, the reason given says so."""
+    """If a probe beyond the model's window costs too much, the reason states it."""
     model = tiny_model("mistral", SHAPE | {"max_position_embeddings": 512, "sliding_window": 120})
     assert "not checked" not in Engine.load(model).info.why
     monkeypatch.setattr(self_check, "OPERATIONS_CPU", 0)

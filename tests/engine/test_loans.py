@@ -1,4 +1,4 @@
-"""Borrowing a model and giving it back: nested, interleaved, interrupted, and with buffers that a pass rewrites."""
+"""Borrowing and returning a model: nested, interleaved, interrupted, and with buffers that a pass rewrites."""
 
 import copy
 from typing import Any
@@ -21,8 +21,8 @@ def changed() -> Any:
     return tiny_model("llama", SHAPE).train()
 
 
-def test_the_last_use_gives_the_model_back() -> None:
-    """Of uses that overlap in any order, the last one to end restores what was there before the first."""
+def test_the_last_use_restores_the_model() -> None:
+    """Of uses that overlap in any order, the last one to end restores the state before the first."""
     model = changed()
     first, second = on_loan(model), on_loan(model)
     with first:
@@ -34,7 +34,7 @@ def test_the_last_use_gives_the_model_back() -> None:
 
 
 def test_a_use_of_the_whole_ends_unfinished_generators() -> None:
-    """A generator that an exception's traceback keeps alive does not keep the model from its owner, then or later."""
+    """A generator that an exception's traceback keeps alive does not hold the model, then or later."""
     model = changed()
     engine = Engine.load(model)
     with on_loan(model, is_whole=True):
@@ -49,7 +49,7 @@ def test_a_use_of_the_whole_ends_unfinished_generators() -> None:
 
 
 def test_an_unfinished_generator_leaves_gradients_alone() -> None:
-    """While a scoring stands still between two results, a training step on the same model has all its gradients."""
+    """While scoring pauses between two results, a training step on the same model has all its gradients."""
     model, other = changed(), changed()
     ids = torch.arange(3, 40)[None]
     unfinished = Engine.load(model).score(branching())
@@ -61,8 +61,8 @@ def test_an_unfinished_generator_leaves_gradients_alone() -> None:
 
 
 @pytest.mark.parametrize("rope", [{"rope_type": "default", "rope_theta": 10000.0}, DYNAMIC])
-def test_buffers_that_a_pass_rewrites_come_back(rope: dict[str, Any]) -> None:
-    """After an evaluation of inputs beyond the positions, training goes on with the buffers it had, to the bit."""
+def test_buffers_that_a_pass_rewrites_are_restored(rope: dict[str, Any]) -> None:
+    """After an evaluation of inputs beyond the positions, training continues with identical buffers."""
     shape = SHAPE | {"max_position_embeddings": 50, "rope_parameters": rope}
     ids = torch.arange(3, 80)[None]
     ends = []
@@ -78,7 +78,7 @@ def test_buffers_that_a_pass_rewrites_come_back(rope: dict[str, Any]) -> None:
     assert all(torch.equal(a, b) for a, b in zip(*ends, strict=True))
 
 
-def test_a_buffer_written_in_place_gets_its_content_back() -> None:
+def test_a_buffer_changed_in_place_is_restored() -> None:
     """Small buffers are restored by content, too."""
     model = changed()
     buffer = model.model.rotary_emb.inv_freq
@@ -88,8 +88,8 @@ def test_a_buffer_written_in_place_gets_its_content_back() -> None:
     assert buffer.tolist() == before
 
 
-def test_a_second_ctrl_c_does_not_leave_half_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interrupt that falls into the restoring itself is raised after everything was put back."""
+def test_a_second_ctrl_c_does_not_leave_a_half_restored_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt during the restoring itself is raised after everything was restored."""
     model = changed()
     real, calls = loans._ModuleState.restore, iter(range(1000))
 

@@ -24,26 +24,26 @@ def totals_of(engine: Engine, spans: SpanBatch) -> list[float]:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_weights_are_scored_in_float32(dtype: Any) -> None:
-    """With half weights the trie path stays near the same weights run in float32, and sums are not rounded to half."""
+    """With half weights the trie path stays close to the same weights in float32, and sums are not rounded to half."""
     half = tiny_model("llama", SHAPE | {"initializer_range": 0.05}).to(dtype)
     exact = tiny_model("llama", SHAPE | {"initializer_range": 0.05}).to(dtype).float()
     spans = branching()
     engine = Engine.load(half, settings=EngineSettings(attention="trie"))
     assert engine.info.dtype == str(dtype).removeprefix("torch.")
     totals = totals_of(engine, spans)
-    truth = [score_sequence(exact, spans.sequence(i), int(spans.n_scored[i]))[0] for i in range(len(spans))]
-    assert totals == pytest.approx(truth, rel=3e-3, abs=0.02)
+    reference = [score_sequence(exact, spans.sequence(i), int(spans.n_scored[i]))[0] for i in range(len(spans))]
+    assert totals == pytest.approx(reference, rel=3e-3, abs=0.02)
     assert any(float(torch.tensor(total).to(dtype)) != total for total in totals)
 
 
 def test_the_self_check_accepts_bfloat16() -> None:
-    """In bfloat16 the plain path moves by itself, and the trie path moves no more than that allows."""
+    """In bfloat16 the plain path varies by itself, and the trie path stays within that variation."""
     engine = Engine.load(tiny_model("llama", SHAPE | {"initializer_range": 0.05}).bfloat16())
     assert engine.info.attention == "trie", engine.info.why
 
 
 @pytest.mark.parametrize("attention", ["plain", "trie"])
-def test_model_dtype_rounds_as_lm_eval(attention: Any) -> None:
+def test_model_dtype_rounds_like_lm_eval(attention: Any) -> None:
     """With numerics=model-dtype softmax, gather and sum happen in bfloat16."""
     model = tiny_model("llama", SHAPE | {"initializer_range": 0.05}).bfloat16()
     engine = Engine.load(model, settings=EngineSettings(numerics="model-dtype", attention=attention))
@@ -58,8 +58,8 @@ def test_model_dtype_rounds_as_lm_eval(attention: Any) -> None:
     assert result.total_nats == pytest.approx(expected, rel=0.02 if attention == "trie" else 0)
 
 
-def test_overflow_names_span_and_remedy() -> None:
-    """A model that overflows in float16 yields no score but the dtype and what to do; bfloat16 does score."""
+def test_overflow_is_reported_with_span_and_remedy() -> None:
+    """A model that overflows in float16 gives a failure with dtype and remedy; bfloat16 gives a score."""
     model = tiny_model("llama", SHAPE)
     for layer in model.model.layers:
         layer.mlp.down_proj.weight.data *= 1e6
@@ -77,8 +77,8 @@ def test_overflow_names_span_and_remedy() -> None:
 
 
 @pytest.mark.parametrize("attention", ["plain", "trie"])
-def test_what_is_not_finite_fails_alone(attention: Any) -> None:
-    """A token whose embedding is infinite fails its spans; neighbours in the same window keep their scores."""
+def test_a_span_that_is_not_finite_fails_alone(attention: Any) -> None:
+    """A token whose embedding is infinite fails its spans; the others in the same window keep their scores."""
     model = tiny_model("llama", SHAPE)
     spans = branching()
     settings = EngineSettings(attention=attention)
@@ -97,7 +97,7 @@ def test_what_is_not_finite_fails_alone(attention: Any) -> None:
 
 
 def test_too_little_memory_halves_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a window does not fit it is halved, the run goes on, says so, and scores what it would have scored."""
+    """If a window does not fit it is halved, the run continues, reports it, and gives the same scores."""
     engine = Engine.load(tiny_model("llama", SHAPE), settings=EngineSettings(window_tokens=256))
     spans = branching()
     whole = totals_of(engine, spans)
@@ -121,7 +121,7 @@ def test_too_little_memory_halves_the_window(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_too_little_memory_halves_a_plain_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plain path goes on with smaller batches as well."""
+    """The plain path also continues with smaller batches."""
     engine = Engine.load(tiny_model("bloom", OLD_SHAPE | PLAINLY["bloom"]))
     spans = branching()
     whole = totals_of(engine, spans)
@@ -140,7 +140,7 @@ def test_too_little_memory_halves_a_plain_batch(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_other_runtime_errors_are_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a lack of memory is tried again."""
+    """Only a lack of memory is retried."""
     engine = Engine.load(tiny_model("llama", SHAPE))
 
     def broken(*_: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Exchanged matrix products agree with the modules they stand in for, and can be taken back."""
+"""Replaced matrix products agree with the modules that they replace, and can be undone."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ from tests.engine.test_architectures import SHAPE, tiny_model  # noqa: E402
 pytestmark = pytest.mark.skipif(not projections.is_available(), reason="this torch has no oneDNN products")
 
 
-def test_every_linear_layer_and_gated_block_is_exchanged_and_restored() -> None:
-    """A llama layer has seven linear layers and one gated block; afterwards nothing is left of the exchange."""
+def test_every_linear_layer_and_gated_block_is_replaced_and_restored() -> None:
+    """A llama layer has seven linear layers and one gated block; afterwards nothing remains of the replacement."""
     model = tiny_model("llama", SHAPE)
     ids = torch.arange(3, 20)[None]
     with torch.inference_mode():
@@ -29,7 +29,7 @@ def test_every_linear_layer_and_gated_block_is_exchanged_and_restored() -> None:
     assert torch.equal(before, after)
 
 
-def test_a_block_that_does_more_is_left_alone() -> None:
+def test_a_block_that_does_more_is_not_replaced() -> None:
     """BitNet's feed-forward has the three layers and a norm in between: the fused form is refused."""
     model = tiny_model("bitnet", SHAPE | {"hidden_act": "silu"})
     model.model.layers[0].mlp.ffn_sub_norm.weight.data *= 3.0
@@ -42,8 +42,8 @@ def test_a_block_that_does_more_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
-def test_a_product_is_a_linear_layer(dtype: Any) -> None:
-    """In any dtype, with and without bias, the result is torch's own up to rounding."""
+def test_a_product_equals_a_linear_layer(dtype: Any) -> None:
+    """In any dtype, with and without bias, the result equals torch's own up to rounding."""
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(5, 8, generator=generator).to(dtype)
     weight = torch.randn(7, 8, generator=generator).to(dtype)
@@ -55,7 +55,7 @@ def test_a_product_is_a_linear_layer(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_half_product_is_that_of_float32(dtype: Any) -> None:
+def test_a_half_product_equals_that_of_float32(dtype: Any) -> None:
     """Half weights times half rows, in slices, give what the same numbers give in float32, unrounded."""
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(2, 3, 16, generator=generator).to(dtype)
@@ -66,8 +66,8 @@ def test_a_half_product_is_that_of_float32(dtype: Any) -> None:
     assert torch.allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_the_precision_of_other_products_is_left_alone() -> None:
-    """Whatever a half product asks of torch while it runs, float32 products afterwards are float32's again."""
+def test_the_precision_of_other_products_is_unchanged() -> None:
+    """Whatever setting a half product uses while it runs, float32 products afterwards are exact again."""
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(4, 64, generator=generator)
     weight = torch.randn(8, 64, generator=generator)

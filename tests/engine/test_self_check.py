@@ -1,4 +1,4 @@
-"""The check an engine makes of itself at load."""
+"""The check of an engine at load."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from evalstone.engine.engine import Engine, EngineSettings  # noqa: E402
 from tests.engine.test_architectures import SHAPE, assert_equal_to_reference, branching, tiny_model  # noqa: E402
 
 
-def test_the_probe_branches_and_asks_every_position() -> None:
+def test_the_probe_branches_and_scores_every_position() -> None:
     """The probe has four branches, within the model's length and vocabulary, each position a span of its own."""
     probe = self_check.make_probe(50, 64, text_tokens=range(1000))
     ends = self_check.whole_sequences(probe)
@@ -22,8 +22,8 @@ def test_the_probe_branches_and_asks_every_position() -> None:
     assert probe.n_scored.tolist() == [1] * len(probe)
 
 
-def test_a_fault_in_the_trie_path_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attention that forgets its scale is found out, said, and the plain path scores rightly."""
+def test_an_error_in_the_trie_path_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention without its scale is detected and reported, and the plain path scores correctly."""
     real = attention.attend_block
 
     def faulty(query: Any, key: Any, value: Any, bias: Any, options: dict[str, Any]) -> Any:
@@ -37,19 +37,19 @@ def test_a_fault_in_the_trie_path_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
     assert_equal_to_reference(engine, model, branching())
 
 
-def test_a_fault_in_one_branch_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kept path that is never written, so that later windows see garbage, is found out."""
+def test_an_error_in_one_branch_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path cache that is never written, so that later windows read garbage, is detected."""
     monkeypatch.setattr(attention.WindowAttention, "commit", lambda _self: None)
     engine = Engine.load(tiny_model("llama", SHAPE))
     assert engine.info.attention == "plain"
 
 
-def test_the_caller_may_insist() -> None:
-    """`attention` says which path runs, and the record says that it was asked for."""
+def test_the_caller_may_choose_the_path() -> None:
+    """`attention` decides which path runs, and the record states that it was requested."""
     model = tiny_model("llama", SHAPE)
     for path in ("plain", "trie"):
         engine = Engine.load(model, settings=EngineSettings(attention=path))
         assert engine.info.attention == path
-        assert engine.info.why.startswith("asked for")
+        assert engine.info.why.startswith("requested")
         assert_equal_to_reference(engine, model, branching())
         engine.close()

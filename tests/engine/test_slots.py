@@ -1,4 +1,4 @@
-"""Tests of the slot table: what a sequence leaves behind, and how much room is made."""
+"""The slot table: what a sequence leaves behind, and how much capacity is allocated."""
 
 import torch
 
@@ -12,7 +12,7 @@ def rows_of(value: float, n: int) -> Rows:
 
 
 def test_a_sequence_leaves_nothing_behind() -> None:
-    """Rows that are not finite are gone when a shorter sequence takes the place of the one that had them."""
+    """Rows that are not finite are gone when a shorter sequence takes the slot of the one that had them."""
     table = SlotTable(2)
     table.add(rows_of(float("nan"), 20), 0, ())
     table.add(rows_of(1.0, 5), 0, ())
@@ -27,7 +27,7 @@ def test_a_sequence_leaves_nothing_behind() -> None:
 
 
 def test_a_moved_sequence_keeps_its_rows() -> None:
-    """The last slot's keys and values stand unchanged in the place of the sequence that ended."""
+    """The last slot's keys and values are unchanged in the slot of the sequence that ended."""
     table = SlotTable(3)
     for value in (1.0, 2.0, 3.0):
         table.add(rows_of(value, int(value) * 4), int(value), ())
@@ -37,8 +37,8 @@ def test_a_moved_sequence_keeps_its_rows() -> None:
     assert table.depths.tolist() == [15, 10]
 
 
-def test_room_ends_where_no_sequence_can_pass() -> None:
-    """A table grows in whole cache lines, by at least ROWS_ADDED, but not past the most that can be needed."""
+def test_capacity_is_limited_to_the_most_rows_needed() -> None:
+    """A table grows in whole cache lines, by at least ROWS_ADDED, but not beyond the most that can be needed."""
     table = SlotTable(1, most_rows=100)
     table.add(rows_of(1.0, 10), 0, ())
     assert ROWS_ADDED + 10 <= table.capacity < 100
@@ -49,8 +49,8 @@ def test_room_ends_where_no_sequence_can_pass() -> None:
     assert (table.values[0][0, :, :10] == 1.0).all()
 
 
-def test_memory_apart_is_plain_zeros() -> None:
-    """Memory that goes back to the system holds zeros of the shape and dtype asked for, and can be written."""
+def test_separate_memory_is_plain_zeros() -> None:
+    """Memory that returns to the system contains zeros of the requested shape and dtype, and can be written."""
     made = zeros_apart((3, 5), torch.empty(0, dtype=torch.bfloat16))
     assert made.shape == (3, 5)
     assert made.dtype == torch.bfloat16

@@ -1,4 +1,4 @@
-"""Several threads, several engines, several generators of one engine: answers are those of each use alone."""
+"""Several threads, engines, and generators of one engine: results equal those of each use alone."""
 
 import itertools
 from collections.abc import Callable
@@ -34,13 +34,13 @@ def prompts() -> list[GenerationPrompt]:
 
 
 def scored(engine: Engine) -> list[float]:
-    """Return the spans' scores in their order."""
+    """Return the spans' scores in order."""
     found = {r.index: r.total_nats for r in engine.score(SPANS) if isinstance(r, SpanScore)}
     return [found[i] for i in range(len(SPANS))]
 
 
-def written(engine: Engine) -> list[tuple[int, ...]]:
-    """Return the prompts' continuations in their order."""
+def generated(engine: Engine) -> list[tuple[int, ...]]:
+    """Return the prompts' continuations in order."""
     found = {r.index: r.tokens for r in engine.generate(prompts()) if isinstance(r, GeneratedSequence)}
     return [found[i] for i in range(len(prompts()))]
 
@@ -63,9 +63,9 @@ def two_engines() -> list[Engine]:
     return [Engine.load(tiny_model(kind, shape), settings=SMALL_WINDOWS) for kind, shape in kinds]
 
 
-@pytest.mark.parametrize("work", [scored, written])
+@pytest.mark.parametrize("work", [scored, generated])
 def test_two_engines_in_two_threads(work: Callable[[Engine], list[Any]]) -> None:
-    """Two engines that answer in two threads at once give what each gives alone, five times in a row."""
+    """Two engines that run in two threads at once give what each gives alone, five times in a row."""
     engines = two_engines()
     assert [engine.info.attention for engine in engines] == ["trie", "trie"]
     alone = [work(engine) for engine in engines]
@@ -75,16 +75,16 @@ def test_two_engines_in_two_threads(work: Callable[[Engine], list[Any]]) -> None
 
 @pytest.mark.parametrize("path", ["trie", "plain"])
 def test_one_engine_in_two_threads(path: Any) -> None:
-    """One engine scores in one thread and writes in another, and both get what they get alone."""
+    """One engine scores in one thread and generates in another, and both get what they get alone."""
     settings = EngineSettings(window_tokens=32, n_slots=3, attention=path)
     engine = Engine.load(tiny_model("llama", SHAPE), settings=settings)
-    alone = [scored(engine), written(engine)]
+    alone = [scored(engine), generated(engine)]
     for _ in range(3):
-        assert at_once(lambda: scored(engine), lambda: written(engine)) == alone
+        assert at_once(lambda: scored(engine), lambda: generated(engine)) == alone
 
 
 def test_two_engines_of_one_model_in_two_threads() -> None:
-    """Two engines around the same loaded model, one on each path, do not disturb each other; the model comes back."""
+    """Two engines around the same loaded model, one on each path, do not disturb each other; the model is restored."""
     model = tiny_model("llama", SHAPE).train()
     paths = [EngineSettings(window_tokens=32, attention="trie"), EngineSettings(attention="plain")]
     engines = [Engine.load(model, settings=settings) for settings in paths]
@@ -95,15 +95,15 @@ def test_two_engines_of_one_model_in_two_threads() -> None:
 
 
 def test_generators_of_one_engine_may_be_interleaved() -> None:
-    """Two scorings, a writing and plain passes of one engine, taken in turns, give what each gives alone."""
+    """Two scorings, a generation and plain passes of one engine, in turns, give what each gives alone."""
     model = tiny_model("llama", SHAPE)
     engine = Engine.load(model, settings=SMALL_WINDOWS)
-    scores, texts = scored(engine), written(engine)
-    truth = score_sequence(model, SPANS.sequence(0), int(SPANS.n_scored[0]))
+    scores, texts = scored(engine), generated(engine)
+    reference = score_sequence(model, SPANS.sequence(0), int(SPANS.n_scored[0]))
     found: dict[str, dict[int, Any]] = {"first": {}, "second": {}, "text": {}}
     uses = [engine.score(SPANS), engine.score(SPANS), engine.generate(prompts())]
     for first, second, text in itertools.zip_longest(*uses):
-        assert score_sequence(model, SPANS.sequence(0), int(SPANS.n_scored[0])) == pytest.approx(truth)
+        assert score_sequence(model, SPANS.sequence(0), int(SPANS.n_scored[0])) == pytest.approx(reference)
         for name, result in (("first", first), ("second", second), ("text", text)):
             if result is not None:
                 found[name][result.index] = getattr(result, "total_nats", getattr(result, "tokens", None))
@@ -112,7 +112,7 @@ def test_generators_of_one_engine_may_be_interleaved() -> None:
     assert [found["text"][i] for i in range(len(texts))] == texts
 
 
-def test_models_loaded_in_threads_at_once_are_whole() -> None:
+def test_models_loaded_in_threads_at_once_are_complete() -> None:
     """Models that are loaded in four threads at once, in two dtypes, have all their weights, each in its own dtype."""
     folder = str(demo_model("small"))
     dtypes: list[Any] = ["float32", "bfloat16", "float32", "bfloat16"]
@@ -125,7 +125,7 @@ def test_models_loaded_in_threads_at_once_are_whole() -> None:
 
 
 def test_half_products_leave_other_threads_products_alone() -> None:
-    """The process-wide rounding that makes products of halves fast is not set while another thread runs a model."""
+    """The process-wide rounding that speeds up products of halves is not set while another thread runs a model."""
     settings = torch.backends.mkldnn.matmul
 
     def precision_inside() -> tuple[bool, str]:

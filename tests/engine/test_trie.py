@@ -35,15 +35,15 @@ def test_nodes_are_the_distinct_prefixes_in_order(sequences: list[list[int]]) ->
 
 @given(SEQUENCES, st.integers(0, 5))
 @settings(max_examples=100, deadline=None)
-def test_asks_are_the_scored_tokens(sequences: list[list[int]], seed: int) -> None:
-    """Every scored token is asked once, at the node of everything before it."""
+def test_targets_are_the_scored_tokens(sequences: list[list[int]], seed: int) -> None:
+    """Every scored token is a target once, at the node of everything before it."""
     spans = batch_of(sequences, seed)
     trie = build_trie(spans)
-    asked = []
-    for node, target, span in zip(trie.ask_nodes, trie.ask_targets, trie.ask_spans, strict=True):
+    targets = []
+    for node, target, span in zip(trie.target_nodes, trie.target_tokens, trie.target_spans, strict=True):
         ancestors = [j for j in range(node + 1) if node <= trie.ends[j]]
-        asked.append((int(span), tuple(trie.tokens[ancestors].tolist()), int(target)))
-    assert sorted(asked) == sorted(
+        targets.append((int(span), tuple(trie.tokens[ancestors].tolist()), int(target)))
+    assert sorted(targets) == sorted(
         (i, tuple(s[:k]), s[k]) for i, s in enumerate(sequences) for k in range(len(s) - int(spans.n_scored[i]), len(s))
     )
 
@@ -51,7 +51,7 @@ def test_asks_are_the_scored_tokens(sequences: list[list[int]], seed: int) -> No
 @given(SEQUENCES, st.integers(1, 9), st.integers(1, 4))
 @settings(max_examples=100, deadline=None)
 def test_blocks_show_each_query_its_ancestors(sequences: list[list[int]], size: int, block_size: int) -> None:
-    """Through windows and blocks of any size, a query sees exactly its ancestors and itself."""
+    """With windows and blocks of any size, a query sees exactly its ancestors and itself."""
     trie = build_trie(batch_of(sequences))
     cutter = WindowCutter(trie)
     kept_nodes: dict[int, int] = {}
@@ -69,7 +69,7 @@ def test_blocks_show_each_query_its_ancestors(sequences: list[list[int]], size: 
 
 
 def test_long_comparisons_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prefixes are the same when tokens are compared a few at a time."""
+    """Prefixes are the same if tokens are compared a few at a time."""
     generator = np.random.default_rng(1)
     sequences = [generator.integers(0, 2, generator.integers(2, 30)).tolist() for _ in range(60)]
     whole = build_trie(batch_of(sequences))

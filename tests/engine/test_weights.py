@@ -1,4 +1,4 @@
-"""Weights that are not what they should be are one clear line, and never a score."""
+"""Damaged weights give one clear line, and never a score."""
 
 import shutil
 from pathlib import Path
@@ -23,16 +23,16 @@ def folder(tmp_path: Path) -> Path:
     return Path(shutil.copytree(SMALL, tmp_path / "model"))
 
 
-def test_a_file_that_was_cut_off_is_told(folder: Path) -> None:
-    """A download that broke off names the model and what to do."""
+def test_a_truncated_file_is_reported(folder: Path) -> None:
+    """A truncated download is reported with the model and the remedy."""
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:100_000])
-    with pytest.raises(ModelUnavailable, match=r"cannot be loaded: .*a weights file is cut off or damaged"):
+    with pytest.raises(ModelUnavailable, match=r"cannot be loaded: .*a weights file is truncated or damaged"):
         load_model(str(folder), EngineSettings())
 
 
-def test_a_weight_that_is_missing_is_not_made_up(folder: Path) -> None:
-    """What is missing would be filled with random numbers by transformers; a score of those would mean nothing."""
+def test_a_missing_weight_is_not_initialised_at_random(folder: Path) -> None:
+    """Transformers would fill a missing weight with random numbers, whose scores would be meaningless."""
     weights = folder / "model.safetensors"
     tensors = load_file(weights)
     name = next(name for name in tensors if "layers.0" in name)

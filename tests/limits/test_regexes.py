@@ -1,4 +1,4 @@
-"""Regular expressions from files give what `re` gives, or are stopped; one that is wrong is named with its place."""
+"""Regular expressions from files give what `re` gives, or are stopped; a wrong one is reported with its position."""
 
 import importlib.util
 import random
@@ -31,7 +31,7 @@ TEXTS = (
 
 @cache
 def patterns() -> tuple[str, ...]:
-    """Return the patterns of all filters of the library, and of lm-eval's tasks where it is installed."""
+    """Return the patterns of all filters of the library, and of lm-eval's tasks if it is installed."""
     folders = [ROOT / "src/evalstone/library"]
     if found := importlib.util.find_spec("lm_eval"):
         folders.append(Path(str(found.origin)).parent / "tasks")
@@ -58,7 +58,7 @@ def usable() -> Iterator[str]:
 
 @pytest.mark.parametrize("steps", [None, -1.0])
 def test_every_filter_of_the_library_finds_what_re_finds(steps: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Matches and replacements are those of `re`, as the place is chosen, and all in the other process."""
+    """Matches and replacements equal those of `re`, both with the normal choice of process and all in the other one."""
     if steps is not None:
         monkeypatch.setattr(regexes, "MOST_STEPS", steps)
     n_compared = 0
@@ -70,15 +70,15 @@ def test_every_filter_of_the_library_finds_what_re_finds(steps: float | None, mo
     assert n_compared >= 10 * len(TEXTS)
 
 
-def test_most_honest_searches_stay_in_this_process() -> None:
-    """Of the library's own patterns nearly all are quick on a short answer: no other process is needed."""
+def test_most_ordinary_searches_stay_in_this_process() -> None:
+    """Nearly all of the library's own patterns are quick on a short answer and need no other process."""
     own = [each for each in usable() if cost_of(each).steps(60) <= regexes.MOST_STEPS]
     assert len(own) >= 0.7 * len(list(usable()))
 
 
 @pytest.mark.parametrize("pattern", CATASTROPHIC)
 def test_a_catastrophic_pattern_is_stopped(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each kind of backtracking without end is stopped after its processor time, and what follows is answered."""
+    """Each kind of endless backtracking is stopped after its processor time, and later searches work."""
     monkeypatch.setattr(regexes, "_worker", regexes._Worker())
     monkeypatch.setattr(regexes, "MAX_SECONDS", 0.2)
     started = time.monotonic()
@@ -88,8 +88,8 @@ def test_a_catastrophic_pattern_is_stopped(pattern: str, monkeypatch: pytest.Mon
     assert findall(pattern, "aab!") == re.findall(pattern, "aab!")
 
 
-def test_a_pattern_that_is_always_too_slow_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After ten texts it is the pattern that is wrong: one error that says so, at once."""
+def test_a_pattern_that_is_always_too_slow_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After ten texts the pattern counts as wrong: one error states it, at once."""
     monkeypatch.setattr(regexes, "_worker", regexes._Worker())
     monkeypatch.setattr(regexes, "MAX_SECONDS", 0.05)
     for _ in range(regexes.MOST_TIMEOUTS):
@@ -100,8 +100,8 @@ def test_a_pattern_that_is_always_too_slow_is_given_up(monkeypatch: pytest.Monke
     assert not isinstance(caught.value, RegexTooSlow)
 
 
-def test_what_stays_in_this_process_is_quick() -> None:
-    """The worst text for each pattern that is searched here takes under 2 s: the estimate of its cost holds."""
+def test_searches_in_this_process_are_quick() -> None:
+    """The worst text for each pattern that is searched here takes under 2 s: the estimate of its cost is valid."""
     shapes = [r"a*a*b", r"a*a*a*b", r".*.*=x", r"(a|b|ab)(a|ab)*?c", r"a?a?a?a?a?a?a?a?aaaaaaaab", r"(?=a*b)a*b",
               r"(a*)\1b", r"a{0,50}a{0,50}b", r"(?:a|ab)(?:c|bcd)(d*)", r"\s*(\w+)\s*:", r"a*?b|a*c|a*d",
               r"(?<=a)a*b"]  # fmt: skip
@@ -114,7 +114,7 @@ def test_what_stays_in_this_process_is_quick() -> None:
 
 
 def test_many_threads_get_their_own_answers() -> None:
-    """The other process is asked by one thread at a time: no answer goes to another's question."""
+    """The other process is used by one thread at a time: no thread gets another's result."""
     wrong: list[str] = []
 
     def query(seed: int) -> None:
@@ -134,7 +134,7 @@ def test_many_threads_get_their_own_answers() -> None:
 
 @pytest.mark.parametrize("pattern", ["(", "[a", "(?P<a>x)(?P<a>y)", "a{99999999999}", "(" * 5000 + ")" * 5000, 7, None])
 def test_a_pattern_that_does_not_compile_is_one_error(pattern: object) -> None:
-    """It shows the pattern, shortened."""
+    """The error shows the pattern, shortened."""
     with pytest.raises(DataError, match="regular expression") as caught:
         regexes.compiled(pattern)
     assert len(str(caught.value)) < 400
@@ -142,7 +142,7 @@ def test_a_pattern_that_does_not_compile_is_one_error(pattern: object) -> None:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostileServer]:
-    """Serve answers that make patterns backtrack."""
+    """Run a server with answers that make patterns backtrack."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with hostile() as running:
         running.answer = lambda _, __: completion("a" * 40 if len(running.bodies) == 2 else "9")
@@ -166,7 +166,7 @@ def run_task(server: HostileServer, folder: Path, changes: str) -> int:
 def test_an_answer_that_makes_a_filter_hang_fails_alone(
     server: HostileServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its score is failed, not wrong, with file and filter; the other answers are scored."""
+    """Its score fails, with file and filter, and is not wrong; the other answers are scored."""
     slow = "filter_list:\n  - name: mine\n    filter:\n      - function: regex\n        regex_pattern: '((a+)+b|9)'\n"
     assert run_task(server, tmp_path, f"{slow}      - function: take_first\n") == 0
     shown = capsys.readouterr().out
@@ -177,7 +177,7 @@ def test_an_answer_that_makes_a_filter_hang_fails_alone(
 
 
 @pytest.mark.parametrize(
-    ("changes", "place"),
+    ("changes", "position"),
     [
         (
             "filter_list: [{name: f, filter: [{function: regex, regex_pattern: '('}]}]\n",
@@ -190,12 +190,12 @@ def test_an_answer_that_makes_a_filter_hang_fails_alone(
         ),
     ],
 )
-def test_a_pattern_that_is_wrong_in_a_task_file_is_found_before_anything_is_asked(
-    server: HostileServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: str, place: str
+def test_a_wrong_pattern_in_a_task_file_is_found_before_the_run(
+    server: HostileServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: str, position: str
 ) -> None:
-    """One line names the file, the place in it and what is wrong with the pattern."""
+    """One line names the file, the position in it and what is wrong with the pattern."""
     assert run_task(server, tmp_path, changes) == 3
     said = capsys.readouterr().err
-    assert f"{tmp_path}/mine.yaml: {place}: " in said
+    assert f"{tmp_path}/mine.yaml: {position}: " in said
     assert len(said.splitlines()) == 1
     assert server.bodies == []

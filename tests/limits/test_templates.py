@@ -1,4 +1,4 @@
-"""A template that would not end is an error soon, on any thread; an honest one is not touched."""
+"""A template that would not end soon gives an error, on any thread; an ordinary one is unaffected."""
 
 import threading
 
@@ -48,12 +48,12 @@ ROW = {"text": "ab" * 1000, "rows": [1, 2, 3], "width": 4_000_000_000}
         ("{% set s = 'x' %}" + "{% set s = s ~ s %}" * 40, "the limit is 20,000,000"),
         ("{% set s = 'x' %}" + "{% set s = s + s %}" * 40, "the limit is 20,000,000"),
         ("{% set s = 'x' %}" + "{% set s %}{{ s }}{{ s }}{% endset %}" * 40, "the limit is 20,000,000"),
-        ("{% set s = [1] %}" + "{% set s = [s, s] %}" * 40 + "{{ s }}", "parts when written out"),
-        ("{% set s = [1] %}" + "{% set s = [s, s] %}" * 40 + "{{ s ~ 1 }}", "parts when written out"),
-        ("{% set s = [1] %}" + "{% set s = [s, s] %}" * 40 + "{{ s | tojson }}", "parts when written out"),
+        ("{% set s = [1] %}" + "{% set s = [s, s] %}" * 40 + "{{ s }}", "parts as text"),
+        ("{% set s = [1] %}" + "{% set s = [s, s] %}" * 40 + "{{ s ~ 1 }}", "parts as text"),
+        ("{% set s = [1] %}" + "{% set s = [s, s] %}" * 40 + "{{ s | tojson }}", "parts as text"),
         (
             "{% set s, t = [1], [1] %}" + "{% set s, t = [s, s], [t, t] %}" * 40 + "{{ s == t }}",
-            "parts when written out",
+            "parts as text",
         ),
         ("{% set s = [1] %}" + "{{ s.extend(s) }}" * 40, "the limit is 20,000,000|characters or parts in all"),
         ("{% set s = 2 %}" + "{% set s = s * s %}" * 40, "the limit is 10,000"),
@@ -64,38 +64,38 @@ ROW = {"text": "ab" * 1000, "rows": [1, 2, 3], "width": 4_000_000_000}
         ),
     ],
 )
-def test_what_would_not_end_is_stopped(template: str, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loops, macros and products past a limit are errors with the key, the template and the limit."""
+def test_endless_templates_are_stopped(template: str, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops, macros and products beyond a limit are errors with the key, the template and the limit."""
     monkeypatch.setattr(budget, "MAX_ROUNDS", 1000)
     with pytest.raises(MalformedSample, match=f"(?s)doc_to_text.*: .* is stopped: .*{limit}"):
         compile_template(template, "doc_to_text")(ROW)
 
 
 def test_slow_rounds_are_stopped_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few rounds that each take long end at the limit of processor time."""
+    """A few rounds that each take long end at the limit of processor time."""
     monkeypatch.setattr(budget, "MAX_SECONDS", 0.05)
     slow = "{% for i in range(99999) %}{% set x = range(20000) | list %}{% endfor %}"
     with pytest.raises(MalformedSample, match="is stopped: it took more than"):
         compile_template(slow)(ROW)
 
 
-def test_the_limits_hold_on_another_thread() -> None:
-    """Prompts are rendered on a thread of their own: the same template is stopped there."""
-    told: list[str] = []
+def test_the_limits_work_on_another_thread() -> None:
+    """Prompts are rendered on a separate thread: the same template is stopped there."""
+    errors: list[str] = []
 
     def render() -> None:
         try:
             compile_template("{% for i in range(10**9) %}x{% endfor %}")(ROW)
         except MalformedSample as error:
-            told.append(str(error))
+            errors.append(str(error))
 
     thread = threading.Thread(target=render)
     thread.start()
     thread.join(10)
-    assert "is stopped" in told[0]
+    assert "is stopped" in errors[0]
 
 
-def test_honest_loops_are_as_before() -> None:
+def test_ordinary_loops_are_unaffected() -> None:
     """Loop variables, else branches, filters and recursion work, and each rendering has the whole budget."""
     template = (
         "{% for r in rows if r > 1 %}{{ loop.index }}{{ r }}{% if not loop.last %},{% endif %}{% else %}-{% endfor %}"
@@ -117,8 +117,8 @@ def test_honest_loops_are_as_before() -> None:
         ("{{ text.__class__.__mro__ }}", "cannot be filled: .*unsafe"),
     ],
 )
-def test_what_cannot_be_computed_is_one_error_with_its_line(template: str, message: str) -> None:
-    """A wrong operation names the template's key, its line, and what was wrong."""
+def test_a_failing_operation_is_one_error_with_its_line(template: str, message: str) -> None:
+    """A wrong operation is reported with the template's key, its line, and the problem."""
     with pytest.raises((MalformedSample, DataError), match=f"(?s){message}"):
         compile_template(template, "doc_to_text")(ROW)
 
@@ -127,12 +127,12 @@ def test_what_cannot_be_computed_is_one_error_with_its_line(template: str, messa
     "template", ["{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "{% if 1 %}" * 3000, "{{ x }}" * 400_000]
 )
 def test_a_template_that_is_nested_too_deep_or_too_long_does_not_compile(template: str) -> None:
-    """Source that no compiler takes is an error with the key, not a crash."""
+    """Source that no compiler accepts is an error with the key, not a crash."""
     with pytest.raises(DataError, match=r"doc_to_text.* does not compile"):
         compile_template(template, "doc_to_text")
 
 
-def test_honest_expressions_give_what_jinja_gives() -> None:
+def test_ordinary_expressions_give_what_jinja_gives() -> None:
     """Every measured operator, call and filter gives what it gives in Jinja's own sandbox."""
     plain = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
     row = {"text": "ab\tc\nd", "rows": [3, 1, 2], "deep": {"a": [1, {"b": "c"}], "n": None}, "n": 7}

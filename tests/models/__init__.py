@@ -1,1 +1,1 @@
-"""Who answers: tests of `evalstone.models`."""
+"""Tests of `evalstone.models`."""

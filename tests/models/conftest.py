@@ -1,4 +1,4 @@
-"""Fixtures of models: a real server of a real model."""
+"""Fixtures for tests of models: a real server with a real model."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ def running() -> "Iterator[TestServer]":
 
 @pytest.fixture
 def server(running: "TestServer", monkeypatch: pytest.MonkeyPatch) -> "TestServer":
-    """Return the server in a good mood."""
+    """Return the server without any fault set."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     running.reset()
     return running

@@ -1,4 +1,4 @@
-"""The fake model: deterministic, cheap, and able to be all that a real one is too rarely."""
+"""The fake model: deterministic, cheap, and able to produce the cases that are rare with real models."""
 
 import subprocess
 import sys
@@ -24,27 +24,27 @@ from evalstone.records import (
 
 
 def requests(n: int = 40) -> list[Request]:
-    """Return multiple-choice requests whose target is the index of the right choice."""
+    """Return multiple-choice requests whose target is the index of the correct choice."""
     queries = tuple(LoglikelihoodQuery(i, f" choice {i}") for i in range(4))
     return [Request("t", i, f"sha{i}", (f"question {i}",), queries, target=str(i % 4)) for i in range(n)]
 
 
-def share_right(outputs: list[Output], asked: list[Request]) -> float:
+def share_right(outputs: list[Output], sent: list[Request]) -> float:
     """Return how often the target has the highest log-likelihood."""
     right = 0
-    for request in asked:
+    for request in sent:
         nats = {o.ask_index: o.total_nats or 0.0 for o in outputs if o.request_id == request.id}
         right += max(nats, key=lambda k: nats[k]) == int(request.target)
-    return right / len(asked)
+    return right / len(sent)
 
 
 def test_it_is_a_model() -> None:
-    """The fake keeps the Protocol."""
+    """The fake model implements the Protocol."""
     assert isinstance(FakeModel(), Model)
 
 
 def test_answers_do_not_depend_on_order_or_process() -> None:
-    """Each ask gets the same number alone, in reverse and in another process."""
+    """Each query gets the same number alone, in reverse order and in another process."""
     whole = {(o.request_id, o.ask_index): o.total_nats for o in FakeModel().answer(requests())}
     backwards = {(o.request_id, o.ask_index): o.total_nats for o in FakeModel().answer(requests()[::-1])}
     assert whole == backwards
@@ -56,42 +56,42 @@ def test_answers_do_not_depend_on_order_or_process() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "True\n"
 
 
-def test_gold_knows_as_often_as_it_is_told() -> None:
-    """accuracy=1 is always right; accuracy=0.5 about half the time above chance."""
-    asked = requests(200)
-    assert share_right(list(FakeModel(mode="gold").answer(asked)), asked) == 1.0
-    half = share_right(list(FakeModel(mode="gold", accuracy=0.5).answer(asked)), asked)
-    assert 0.45 < half < 0.8  # 0.5 + a quarter of the rest by luck
+def test_gold_has_the_accuracy_that_is_set() -> None:
+    """accuracy=1 is always correct; accuracy=0.5 about half the time above chance."""
+    sent = requests(200)
+    assert share_right(list(FakeModel(mode="gold").answer(sent)), sent) == 1.0
+    half = share_right(list(FakeModel(mode="gold", accuracy=0.5).answer(sent)), sent)
+    assert 0.45 < half < 0.8  # 0.5 + a quarter of the rest by chance
 
 
-def test_constant_ties_all_and_uniform_goes_by_length() -> None:
-    """The modes make ties and length effects on purpose."""
+def test_constant_ties_all_and_uniform_depends_on_length() -> None:
+    """The modes produce ties and length effects."""
     assert {o.total_nats for o in FakeModel(mode="constant").answer(requests())} == {-1.0}
     output = next(FakeModel(mode="uniform").answer(requests()))
     assert output.total_nats == -len(" choice 0")
 
 
-def test_failures_carry_an_error_and_no_number() -> None:
-    """fail=0.5 fails about half the asks; each is marked."""
+def test_failures_have_an_error_and_no_number() -> None:
+    """fail=0.5 fails about half the queries; each is marked."""
     outputs = list(FakeModel(fail=0.5).answer(requests(100)))
     failed = [o for o in outputs if o.error]
     assert 120 < len(failed) < 280
     assert all(o.total_nats is None and o.error_kind == "Permanent" for o in failed)
 
 
-def test_it_writes_rolls_and_reports() -> None:
-    """Repeats give different texts, rolling gives a number, and progress ends at the end."""
-    asked = Request("t", 0, "s", ("hi",), (GenerateQuery(0, GenerationSettings(repeats=3)), RollingQuery(1, "abc")))
+def test_it_generates_rolls_and_reports() -> None:
+    """Repeats give different texts, rolling gives a number, and progress reaches the end."""
+    sent = Request("t", 0, "s", ("hi",), (GenerateQuery(0, GenerationSettings(repeats=3)), RollingQuery(1, "abc")))
     seen: list[Progress] = []
-    outputs = list(FakeModel().answer([asked], observe=seen.append))
+    outputs = list(FakeModel().answer([sent], observe=seen.append))
     assert len({o.text for o in outputs if o.text}) == 3
     assert outputs[-1].total_nats == -3.0
     assert (seen[-1].n_outputs_done, seen[-1].n_tokens_done) == (4, seen[-1].n_tokens_asked)
-    assert "".join(FakeModel().stream(asked)).strip() == outputs[0].text
+    assert "".join(FakeModel().stream(sent)).strip() == outputs[0].text
 
 
-def test_the_cache_is_believed() -> None:
-    """What the cache knows is not computed again."""
+def test_the_cache_is_used() -> None:
+    """Cached outputs are not computed again."""
     model = FakeModel()
     stored = {str(o.cache_key): o for o in model.answer(requests(3))}
 
@@ -105,8 +105,8 @@ def test_the_cache_is_believed() -> None:
     assert [replace(o, from_cache=False) for o in again[:12]] == list(stored.values())
 
 
-def test_command_lines_for_other_models_run() -> None:
-    """Arguments of local models are left out; a misspelt one of its own is refused."""
+def test_arguments_of_other_models_are_accepted() -> None:
+    """Arguments of local models are ignored; a misspelt one of its own is refused."""
     model = create_model("dummy", "pretrained=x,dtype=float32,batch_size=8", add_bos_token=False, too_long="cut")
     assert model.identity == FakeModel().identity
     with pytest.raises(UsageError, match="accuracy"):
@@ -116,7 +116,7 @@ def test_command_lines_for_other_models_run() -> None:
 
 
 def test_chats_are_rendered() -> None:
-    """A chat becomes lines; an open one is left open."""
+    """A chat becomes lines; one to be continued is left open."""
     chat = [Message("user", (TextPart("a"),))]
     assert FakeModel().render(chat) == "user: a\nassistant:"
     assert FakeModel().render(chat, continue_final=True) == "user: a"

@@ -206,5 +206,5 @@ def _views(run: Run, limit: int) -> RenderableType:
 def test_a_model_without_a_chat_template_is_refused(task_file: Path, shared_dir: Path) -> None:
     """A conversation needs a chat template; the refusal says what to do."""
     pytest.importorskip("torch")
-    with pytest.raises(UsageError, match="no chat template; name a tokenizer that has one"):
+    with pytest.raises(UsageError, match="no chat template; use a tokenizer that has one"):
         evaluate("hf", [str(task_file)], model_args={"pretrained": str(shared_dir / "models" / "stories260K")})

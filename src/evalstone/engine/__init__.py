@@ -1,5 +1,5 @@
 """Token ids in, log-probabilities out: every distinct token path is computed once.
 
-The engine knows no benchmark and no text. `spans` (what is asked), `trie` (what is shared) and `options` (how it is
-to be run) need only numpy; `engine` brings in torch and transformers, and is imported when a model is loaded.
+The engine handles no benchmark and no text. `spans` (the input), `trie` (what is shared) and `options` (how to run)
+need only numpy; `engine` imports torch and transformers, and is itself imported when a model is loaded.
 """

@@ -1,9 +1,9 @@
-"""Attention over a trie, put under any transformers model through its public attention interface.
+"""Attention over a trie, for any transformers model through its public attention interface.
 
-A model asked for attention "evalstone_trie" calls `_attend` in each layer with the queries, keys and values of one
-window, and `_mask` before with its own rule of which position may see which (causal, sliding, chunked). The rule is
-evaluated on depths instead of places in the batch; ancestry is added. No model code is written here, so whatever a
-model does around attention stays its own.
+A model with attention "evalstone_trie" calls `_attend` in each layer with the queries, keys and values of one window,
+and before that `_mask` with its own rule of which position may see which (causal, sliding, chunked). The rule is
+evaluated on depths instead of positions in the batch; ancestry is added. No model code is replaced, so everything a
+model does around attention is unchanged.
 """
 
 import math
@@ -24,8 +24,8 @@ from evalstone.engine.windows import Window, cut_blocks
 NAME = "evalstone_trie"
 BLOCK_QUERIES = 64
 OBEYED = frozenset({"scaling", "softcap", "s_aux"})
-# What models hand to attention besides, and what is settled elsewhere: windows in the mask's rule, positions in the
-# queries and keys, the rest in what the model returns.
+# Other arguments that models pass to attention, handled elsewhere: windows in the mask's rule, positions in the queries
+# and keys, the rest in the model's output.
 SETTLED = frozenset(
     {"sliding_window", "is_causal", "position_ids", "cache_position", "use_cache", "output_attentions"}
     | {"output_hidden_states", "output_router_logits", "return_dict", "logits_to_keep"}
@@ -33,20 +33,20 @@ SETTLED = frozenset(
 
 
 class UnsupportedAttention(Exception):
-    """The model does not attend through the interface as the trie path needs."""
+    """The model does not use the attention interface in the way that the trie path needs."""
 
 
 class MaskRule:
-    """A model's own rule of which positions may see which, carried to its layers in place of a mask.
+    """A model's own rule of which positions may see which, passed to its layers instead of a mask.
 
-    `function` is what transformers calls a mask function: (batch, head, query position, key position) -> bool.
+    `function` is transformers' mask function: (batch, head, query position, key position) -> bool.
     """
 
     def __init__(self, function: Any) -> None:
         self.function = function
 
     def allows(self, queries: IntArray, keys: IntArray) -> npt.NDArray[np.bool_]:
-        """Return whether queries at these depths may see keys at those (broadcast), in a sequence alone."""
+        """Return whether queries at these depths may see keys at those (broadcast), in a single sequence."""
         zero = torch.zeros((), dtype=torch.long)
         q, k = torch.as_tensor(queries.astype(np.int64)), torch.as_tensor(keys.astype(np.int64))
         allowed = self.function(zero, zero, q, k)
@@ -57,7 +57,7 @@ class MaskRule:
 class PathCache:
     """Keys and values of the open path, by depth, one pair of tensors for each attention call of a forward pass.
 
-    `n_calls` is how many of them a pass makes, known once a window went through.
+    `n_calls` is the number of these calls, known after the first window.
     Shapes: each tensor [capacity, key-value heads, head width].
     """
 
@@ -67,7 +67,7 @@ class PathCache:
     values: list[torch.Tensor] = field(default_factory=list)
 
     def layer(self, index: int, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the pair of one attention call, made at its first window with the shape seen there."""
+        """Return the pair of one attention call, created at its first window with the shape seen there."""
         if index == len(self.keys):
             self.keys.append(key.new_empty(self.capacity, key.shape[1], key.shape[3]))
             self.values.append(value.new_empty(self.capacity, value.shape[1], value.shape[3]))
@@ -87,7 +87,7 @@ class _TorchBlock:
 
 
 class WindowAttention:
-    """One window on its way through the layers: its blocks, and the kept rows that wait to join the path cache."""
+    """One window in the forward pass: its blocks, and the rows to be added to the path cache."""
 
     def __init__(self, window: Window, cache: PathCache, device: torch.device) -> None:
         self.window = window
@@ -95,8 +95,8 @@ class WindowAttention:
         self.device = device
         self.n_calls = 0
         """Attention calls seen so far in this window; 0 after a forward pass means the model attends elsewhere."""
-        self.asked: torch.Tensor | None = None
-        """Rows of the window that are asked about, ascending; None where every row's last layer is wanted."""
+        self.target_rows: torch.Tensor | None = None
+        """Rows of the window with targets, ascending; None if the last layer of every row is needed."""
         self._kept = torch.as_tensor(window.kept, device=device)
         self._kept_depths = torch.as_tensor(window.depths[window.kept].astype(np.int64), device=device)
         self._pending: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -104,7 +104,7 @@ class WindowAttention:
         self._rules: list[MaskRule] = []  # keeps ids of rules from being reused within the window
 
     def commit(self) -> None:
-        """Write the kept keys and values into the path cache; until then a failed window has changed nothing."""
+        """Write the rows to keep into the path cache; until then a failed window has changed nothing."""
         if self.cache.n_calls not in (None, self.n_calls):
             raise UnsupportedAttention(f"{self.n_calls} attention calls in this window, {self.cache.n_calls} before")
         self.cache.n_calls = self.n_calls
@@ -113,9 +113,9 @@ class WindowAttention:
             self.cache.values[index][self._kept_depths] = values
 
     @property
-    def rows_wanted(self) -> torch.Tensor | None:
-        """The rows whose values still matter: from the last attention call on, only those that are asked about."""
-        return self.asked if self.n_calls == self.cache.n_calls else None
+    def needed_rows(self) -> torch.Tensor | None:
+        """The rows whose values are still needed: from the last attention call on, only those with targets."""
+        return self.target_rows if self.n_calls == self.cache.n_calls else None
 
     def attend(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: MaskRule, options: dict[str, Any]
@@ -143,14 +143,14 @@ class WindowAttention:
         rule: MaskRule,
         options: dict[str, Any],
     ) -> torch.Tensor:
-        """Return the output, block of queries by block.
+        """Return the output, one block of queries after another.
 
-        Shapes: as `attend`; path holds the open path's keys [n_path, G, D] and values [n_path, G, E].
+        Shapes: as `attend`; path contains the open path's keys [n_path, G, D] and values [n_path, G, E].
         """
         given = query.dtype
         stays = given == torch.bfloat16 and has_tiles() and _is_one_kernel(key, value, options)
         if query.device.type == "cpu" and not stays:
-            # Without tiles half-precision attention is slower on a CPU than the same in float32, and less exact.
+            # Without tiles, half-precision attention on a CPU is slower than in float32, and less exact.
             query, key, value = query.float(), key.float(), value.float()
         key_rows, value_rows = key[0].transpose(0, 1), value[0].transpose(0, 1)  # [N, G, D]
         _, n_heads, n_queries, width = query.shape
@@ -158,13 +158,13 @@ class WindowAttention:
         # Heads that share keys become more queries of one head: [G, N * repeat, D]; keys are never repeated.
         folded = query[0].view(n_groups, repeat, n_queries, width).transpose(1, 2).reshape(n_groups, -1, width)
         output = value.new_zeros(n_queries, n_groups, repeat, value.shape[3])
-        wanted = self.rows_wanted
-        block_keys, block_values = _after(path[0], key_rows), _after(path[1], value_rows)
+        needed = self.needed_rows
+        block_keys, block_values = _with_capacity(path[0], key_rows), _with_capacity(path[1], value_rows)
         for block in self._blocks_for(rule, repeat, query.dtype):
-            rows = _rows_in(wanted, block.first, block.last)
+            rows = _rows_in(needed, block.first, block.last)
             if rows is not None and not rows.numel():
                 continue
-            # The visible path only shrinks from block to block, so what is overwritten here is not needed again.
+            # The visible path only shrinks from block to block, so the rows overwritten here are not needed again.
             stop = block.n_path + block.n_keys
             block_keys[block.n_path : stop] = key_rows[block.keys]
             block_values[block.n_path : stop] = value_rows[block.keys]
@@ -196,17 +196,17 @@ class WindowAttention:
         return found
 
 
-def _after(path: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Return the path's rows with room for as many more as there are `rows`, in their dtype."""
-    room = rows.new_empty(path.shape[0] + rows.shape[0], *rows.shape[1:])
-    room[: path.shape[0]] = path
-    return room
+def _with_capacity(path: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Return the path's rows with capacity for as many more as there are `rows`, in their dtype."""
+    result = rows.new_empty(path.shape[0] + rows.shape[0], *rows.shape[1:])
+    result[: path.shape[0]] = path
+    return result
 
 
 def _chosen(
     folded: torch.Tensor, block: _TorchBlock, rows: torch.Tensor | None, repeat: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the block's queries and their bias, of the given rows of the window only; all of them for None.
+    """Return the block's queries and their bias for the given rows of the window; for all rows if None.
 
     Shapes: folded [G, N * repeat, D]; results [G, n * repeat, D] and [n * repeat, keys].
     """
@@ -219,7 +219,7 @@ def _chosen(
 
 
 def _rows_in(rows: torch.Tensor | None, first: int, last: int) -> torch.Tensor | None:
-    """Return those of the ascending `rows` that lie in [first, last); None where all do or no choice was made."""
+    """Return those of the ascending `rows` in [first, last); None if all are, or if `rows` is None."""
     if rows is None:
         return None
     a, b = torch.searchsorted(rows, torch.tensor([first, last], device=rows.device)).tolist()
@@ -227,7 +227,7 @@ def _rows_in(rows: torch.Tensor | None, first: int, last: int) -> torch.Tensor |
 
 
 def _is_one_kernel(key: torch.Tensor, value: torch.Tensor, options: dict[str, Any]) -> bool:
-    """Return whether torch's own attention kernel takes these widths and knows all that the options ask for."""
+    """Return whether torch's own attention kernel supports these widths and options."""
     is_plain = options.get("softcap") is None and options.get("s_aux") is None
     return is_plain and key.shape[-1] == value.shape[-1]
 
@@ -235,7 +235,7 @@ def _is_one_kernel(key: torch.Tensor, value: torch.Tensor, options: dict[str, An
 def attend_block(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor, options: dict[str, Any]
 ) -> torch.Tensor:
-    """Return softmax(query key / scale + bias) value for one block, with soft cap and attention sinks where asked.
+    """Return softmax(query key / scale + bias) value for one block, with soft cap and attention sinks if given.
 
     Shapes: query [G, Q, D]; key [G, K, D]; value [G, K, E]; bias [Q, K]; result [G, Q, E].
     """
@@ -260,12 +260,12 @@ def attend_block(
 
 
 _current: ContextVar[Any] = ContextVar("evalstone_window_in_progress", default=None)
-"""What the layers of the pass that runs in this thread attend through: a WindowAttention or a DecodeStep."""
+"""The attention of the pass that runs in this thread: a WindowAttention or a DecodeStep."""
 
 
 @contextmanager
 def window_in_progress(attention: Any) -> Iterator[None]:
-    """Make `attention` the one that the model's layers call during one forward pass of this thread."""
+    """Set `attention` as the one that the model's layers call during one forward pass of this thread."""
     token = _current.set(attention)
     try:
         yield
@@ -273,12 +273,12 @@ def window_in_progress(attention: Any) -> Iterator[None]:
         _current.reset(token)
 
 
-def rows_wanted(n_rows: int) -> torch.Tensor | None:
-    """Return which rows of a layer's [1, n_rows, width] values still matter in the window in progress; None: all."""
+def needed_rows(n_rows: int) -> torch.Tensor | None:
+    """Return which rows of a layer's [1, n_rows, width] values are still needed in the present window; None: all."""
     window = _current.get()
     if not isinstance(window, WindowAttention) or n_rows != len(window.window):
         return None
-    return window.rows_wanted
+    return window.needed_rows
 
 
 def _attend(
@@ -289,7 +289,7 @@ def _attend(
     attention_mask: Any,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Serve transformers' attention interface: one layer of the window in progress."""
+    """Implement transformers' attention interface: one layer of the present window."""
     del module
     window = _current.get()
     if window is None:
@@ -301,23 +301,23 @@ def _attend(
 
 
 def _refuse_unknown(options: dict[str, Any]) -> None:
-    """Raise UnsupportedAttention for an option that is not known here: passed over, it would be a wrong result."""
+    """Raise UnsupportedAttention for an unknown option: ignoring it would give a wrong result."""
     if options.get("position_bias") is not None:
-        raise UnsupportedAttention("the model adds a bias by place in the batch")
+        raise UnsupportedAttention("the model adds a bias by position in the batch")
     if options.get("dropout"):
         raise UnsupportedAttention("the model drops out attention weights")
     for name in options.keys() - OBEYED - SETTLED - {"dropout"}:
         if options[name] is not None:
-            raise UnsupportedAttention(f"the trie path does not know the attention option {name}")
+            raise UnsupportedAttention(f"the trie path does not support the attention option {name}")
 
 
 def _mask(*_args: Any, mask_function: Any = None, **_options: Any) -> MaskRule:
-    """Serve transformers' mask interface: hand the model's own rule on to its layers."""
+    """Implement transformers' mask interface: pass the model's own rule on to its layers."""
     return MaskRule(mask_function)
 
 
 def register() -> None:
-    """Make the name known to transformers; doing so again changes nothing."""
+    """Register the attention with transformers; repeated calls change nothing."""
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface
 

@@ -1,4 +1,4 @@
-"""What this process can compute on."""
+"""The devices available to this process."""
 
 from functools import cache
 

@@ -1,8 +1,8 @@
 """The engine: token ids in, log-probabilities out.
 
-It knows no benchmark and no text. Spans are sorted into a trie, every distinct token path is computed once, and each
-span's score is yielded as soon as its last token is known. What the trie path cannot carry takes the plain path, and
-`info` says which ran and why.
+It handles no benchmark and no text. Spans are sorted into a trie, every distinct token path is computed once, and each
+span's score is yielded as soon as its last token is known. Models that the trie path does not support use the plain
+path; `info` states which path ran and why.
 """
 
 import time
@@ -26,6 +26,7 @@ from evalstone.engine.generation import (
     GenerationReport,
     StopCheck,
 )
+from evalstone.engine.generator import SequenceGenerator, defaults_of
 from evalstone.engine.head import Head, take_apart
 from evalstone.engine.loans import on_loan, without_wrappers
 from evalstone.engine.memory import bytes_per_token, cache_bytes, choose_window, keep_freed_memory
@@ -39,7 +40,6 @@ from evalstone.engine.tally import Tally
 from evalstone.engine.token_moments import TokenMoments, token_moments
 from evalstone.engine.trie import TriePlan, build_trie, describe_trie
 from evalstone.engine.weights import LoadedModel, library_versions, load_model, probe_tokens
-from evalstone.engine.writer import Writer, defaults_of
 from evalstone.errors import ModelUnavailable, NonFiniteLogits, PlanError, PromptTooLong
 
 __all__ = ["Engine", "EngineInfo", "EngineSettings", "SpanBatch", "SpanFailure", "SpanScore", "WindowReport"]
@@ -49,7 +49,7 @@ Observer = Callable[[WindowReport], None]
 
 
 class Engine:
-    """One model, loaded, checked, and ready to score spans of tokens."""
+    """One model, loaded, checked, and ready to score spans of tokens and to generate."""
 
     def __init__(self, loaded: LoadedModel, settings: EngineSettings, text_tokens: Sequence[int] = ()) -> None:
         attention.register()
@@ -98,7 +98,7 @@ class Engine:
             return cls(loaded, settings, probe_tokens(loaded.inner, path_or_model))
 
     def score(self, spans: SpanBatch, on_window: Observer | None = None) -> Iterator[Result]:
-        """Yield the score of each span, or why it has none, in any order and as soon as it is known.
+        """Yield the score or the failure of each span, in any order, each as soon as it is known.
 
         Raises: PlanError if a token is not in the model's vocabulary; ModelUnavailable after `close`.
         """
@@ -116,7 +116,7 @@ class Engine:
                 index,
                 PromptTooLong,
                 f"{lengths[index]} input tokens; the model has {limit} positions: "
-                "cut the context from the left or shorten the continuation",
+                "truncate the context from the left or shorten the continuation",
             )
         changes = lengths > (loaded.limits.trie or np.inf)
         is_plain = ~is_too_long & (changes if self.info.attention == "trie" else True)
@@ -130,14 +130,14 @@ class Engine:
             yield from self._score_plainly(loaded, spans, plain, on_window)
 
     def plan(self, spans: SpanBatch) -> TriePlan:
-        """Return what scoring would take: tokens asked and distinct, windows, and memory beside the weights."""
+        """Return the work of scoring: tokens requested and distinct, windows, and memory besides the weights."""
         loaded = self._open()
         trie = build_trie(spans)
         config = loaded.inner.config
         size = next(loaded.inner.parameters()).element_size()
         depth = int(trie.depths.max(initial=-1)) + 1
         memory = cache_bytes(config, depth, size) + self._window * bytes_per_token(config, size)
-        memory += trie.n_nodes * 16 + trie.ask_nodes.size * 16
+        memory += trie.n_nodes * 16 + trie.target_nodes.size * 16
         return describe_trie(trie, spans, self._window, memory)
 
     def generate(
@@ -147,10 +147,10 @@ class Engine:
         stop: StopCheck | None = None,
         on_step: Callable[[GenerationReport], None] | None = None,
     ) -> Iterator[GeneratedSequence | GenerationFailure]:
-        """Yield each prompt's continuations, or why there is none, in any order and as soon as each is finished.
+        """Yield each prompt's continuations or failures, in any order, each as soon as it is finished.
 
-        `stop` is asked after each token that is not an ending one.
-        Raises: PlanError for foreign tokens or settings that cannot be followed; ModelUnavailable after `close`.
+        `stop` is called after each token that is not an end token.
+        Raises: PlanError for token ids outside the vocabulary or unsupported settings; ModelUnavailable after `close`.
         """
         for finished in self.generate_stepwise(prompts, stop=stop, on_step=on_step):
             yield from finished
@@ -165,11 +165,11 @@ class Engine:
         """Yield after each step what it finished, so that a caller can follow a sequence through `stop`."""
         with self._using() as loaded:
             head = self._head if self.info.attention == "trie" else None
-            writer = Writer(loaded, head, window_tokens=self._window, n_slots=self._settings.n_slots)
-            yield from writer.write(prompts, stop, on_step)
+            generator = SequenceGenerator(loaded, head, window_tokens=self._window, n_slots=self._settings.n_slots)
+            yield from generator.generate(prompts, stop, on_step)
 
     def token_moments(self, tokens: IntArray) -> TokenMoments:
-        """Return what the next-token distributions say of each token of a sequence.
+        """Return statistics of the next-token distribution at each token of a sequence.
 
         Raises: ModelUnavailable after `close`.
         """
@@ -178,11 +178,11 @@ class Engine:
 
     @property
     def generation_defaults(self) -> GenerationDefaults:
-        """What the model's own generation_config says."""
+        """The defaults in the model's own generation_config."""
         return defaults_of(self._open().outer)
 
     def close(self) -> None:
-        """Let go of the model; scoring after this is refused."""
+        """Release the model; later calls raise ModelUnavailable."""
         if self._faster is not None:
             self._faster.restore()
         self._loaded = None
@@ -202,31 +202,33 @@ class Engine:
     def _check(
         self, loaded: LoadedModel, settings: EngineSettings, text_tokens: Sequence[int]
     ) -> self_check.CheckResult:
-        """Return the path to use, as the caller insists or as the probes show.
+        """Return the path to use, as the caller requires or as the probes show.
 
-        The truth is measured on the model as it came; only then are its matrix products exchanged for faster ones.
+        The reference is measured on the unchanged model; only then are its matrix products replaced by faster ones.
         """
         if settings.attention == "trie" and self._head is not None:
             self._exchange_products(loaded)
-            return self_check.CheckResult("trie", "asked for, without a check", may_batch=False)
+            return self_check.CheckResult("trie", "requested, without a check", may_batch=False)
         limits, head = loaded.limits, None if settings.attention == "plain" else self._head
-        truths = [self_check.measure(loaded.inner, probe, limits.batch) for probe in self._probes(loaded, text_tokens)]
+        references = [
+            self_check.measure(loaded.inner, probe, limits.batch) for probe in self._probes(loaded, text_tokens)
+        ]
         self._exchange_products(loaded)
-        window = min(self_check.PROBE_WINDOW, self._window)  # smaller than the first probe, so that it is cut
-        found = self_check.check(loaded.inner, head, truths[0], window)
-        for truth in truths[1:]:
-            if found.path == "trie" and self_check.longest_input(truth.probe) <= (limits.trie or np.inf):
-                found = self_check.check(loaded.inner, head, truth, self._window)
-        may_batch = all(truth.may_batch for truth in truths)
+        window = min(self_check.PROBE_WINDOW, self._window)  # so that the first probe needs several windows
+        found = self_check.check(loaded.inner, head, references[0], window)
+        for reference in references[1:]:
+            if found.path == "trie" and self_check.longest_input(reference.probe) <= (limits.trie or np.inf):
+                found = self_check.check(loaded.inner, head, reference, self._window)
+        may_batch = all(reference.may_batch for reference in references)
         if settings.attention == "plain":
-            return self_check.CheckResult("plain", "asked for", may_batch)
-        reached = max(self_check.longest_input(truth.probe) for truth in truths)
+            return self_check.CheckResult("plain", "requested", may_batch)
+        reached = max(self_check.longest_input(reference.probe) for reference in references)
         unseen = [size for size in limits.windows if reached < size < (limits.max_length or np.inf)]
         more = f"; not checked beyond its window of {max(unseen)} tokens" if unseen and found.path == "trie" else ""
         return self_check.CheckResult(found.path, found.why + more, may_batch)
 
     def _probes(self, loaded: LoadedModel, text_tokens: Sequence[int]) -> list[SpanBatch]:
-        """Return a short branching probe, and where it is affordable one that is longer than the model's windows."""
+        """Return a short branching probe and, if affordable, one that is longer than the model's windows."""
         limits, parameter = loaded.limits, next(loaded.inner.parameters())
         shortest = min(limits.max_length or 1 << 30, limits.trie or 1 << 30)
         probes = [self_check.make_probe(loaded.vocab_size, shortest, text_tokens)]
@@ -238,7 +240,7 @@ class Engine:
         return probes
 
     def _exchange_products(self, loaded: LoadedModel) -> None:
-        """Let matrix products take the faster library, unless rounding is to follow the model's own."""
+        """Let matrix products use the faster library, unless rounding must equal the model's own."""
         if self._settings.numerics == "float32":
             with torch.autocast("cpu", enabled=False):  # a training loop's would make the two differ
                 self._faster = FasterProjections(loaded.inner)
@@ -250,13 +252,13 @@ class Engine:
             at = int(bad[0])
             span = int(np.searchsorted(spans.offsets, at, side="right")) - 1
             raise PlanError(
-                f"span {span} holds token id {spans.tokens[at]}; the model knows 0 to {self.info.vocab_size - 1}: "
+                f"span {span} contains token id {spans.tokens[at]}; the model has 0 to {self.info.vocab_size - 1}: "
                 "is this the model's own tokenizer?"
             )
 
     @contextmanager
     def _using(self) -> Iterator[LoadedModel]:
-        """Yield the model, ready to answer; one that is the caller's is given back as it was when the use ends.
+        """Yield the model, ready to use; a borrowed model is restored to its former state at the end.
 
         Raises: ModelUnavailable after `close`.
         """
@@ -273,7 +275,7 @@ class Engine:
             yield loaded
 
     def _score_by_trie(self, loaded: LoadedModel, spans: SpanBatch, on_window: Observer | None) -> Iterator[Result]:
-        """Yield the results of spans on the trie path; doubtful ones are settled one by one at the end."""
+        """Yield the results of spans on the trie path; doubtful ones are recomputed one by one at the end."""
         if self._head is None:
             raise ModelUnavailable("the engine is closed; load it again with Engine.load")
         trie = build_trie(spans)
@@ -281,23 +283,23 @@ class Engine:
         costs = np.diff(spans.offsets) - 1
         started = time.perf_counter()
         n_nodes = 0
-        n_asked_done = 0
+        n_tokens_done = 0
         for window in score_trie(self._head, trie, self._window):
-            asked = trie.ask_spans[window.first_ask : window.last_ask]
-            finished = tally.add(asked, window.logprobs, window.is_best)
+            scored_spans = trie.target_spans[window.first_target : window.last_target]
+            finished = tally.add(scored_spans, window.logprobs, window.is_best)
             n_nodes += window.n_nodes
-            n_asked_done += int(costs[finished].sum())
+            n_tokens_done += int(costs[finished].sum())
             yield from tally.scores_of(finished)
             if on_window is not None:
                 seconds = time.perf_counter() - started
                 total = int(costs.sum())
-                on_window(WindowReport(n_asked_done, total, n_nodes, trie.n_nodes, seconds, window.note))
+                on_window(WindowReport(n_tokens_done, total, n_nodes, trie.n_nodes, seconds, window.note))
         for index in tally.doubtful:
-            # Not finite among others: a neighbour's overflow may have spilt over, so each is asked alone.
+            # A span with non-finite logits may be affected by a neighbour's overflow, so each is recomputed alone.
             yield self._settle(loaded, spans, index)
 
     def _settle(self, loaded: LoadedModel, spans: SpanBatch, index: int) -> Result:
-        """Return the result of one span run alone by the reference."""
+        """Return the result of one span computed alone by the reference."""
         logprobs, is_best = token_logprobs(loaded.inner, spans.sequence(index), int(spans.n_scored[index]))
         total = float(logprobs.sum())
         return SpanScore(index, total, bool(is_best.all())) if np.isfinite(total) else self._failure(index)
@@ -305,7 +307,7 @@ class Engine:
     def _score_plainly(
         self, loaded: LoadedModel, spans: SpanBatch, indices: IntArray, on_window: Observer | None
     ) -> Iterator[Result]:
-        """Yield the results of these spans on the plain path; the longest allow no company in a batch."""
+        """Yield the results of these spans on the plain path; the longest ones are not batched."""
         batch = self._window if self._may_batch else 0
         costs = np.diff(spans.offsets) - 1
         total = int(costs[indices].sum())
@@ -334,23 +336,23 @@ class Engine:
         return SpanFailure(index, NonFiniteLogits, f"logits are not finite in {self.info.dtype}; {remedy}")
 
     def _rounding(self) -> torch.dtype | None:
-        """Return the dtype that sums are rounded to, None for none."""
+        """Return the dtype that sums are rounded to, or None."""
         return getattr(torch, self.info.dtype) if self.info.numerics == "model-dtype" else None
 
 
 def _use_threads(settings: EngineSettings) -> None:
-    """Set the number of CPU threads where the caller or the environment names one."""
+    """Set the number of CPU threads if the caller or the environment gives one."""
     threads = settings.n_threads or environment.read("EVALSTONE_THREADS")
     if threads is not None and int(threads) != torch.get_num_threads():
         torch.set_num_threads(int(threads))
 
 
 def _take_apart(loaded: LoadedModel, settings: EngineSettings) -> Head | None:
-    """Return the model's head, or None where body and head cannot be told apart."""
+    """Return the model's head, or None if body and head cannot be separated."""
     is_prompt_learning = getattr(getattr(loaded.outer, "active_peft_config", None), "is_prompt_learning", False)
     return None if is_prompt_learning else take_apart(loaded.inner, settings.numerics)
 
 
 def _renamed(result: Result, index: int) -> Result:
-    """Return the result under another index."""
+    """Return the result with another index."""
     return replace(result, index=index)

@@ -1,7 +1,7 @@
-"""The trie path: windows of the pre-order line go through the model once each, and asked rows are scored.
+"""The trie path: windows of the pre-order sequence each pass through the model once, and target tokens are scored.
 
-Between windows only the keys and values of the open path are kept. Where memory runs out the window is halved and the
-same nodes are tried again; the cache is written only after a window went through, so nothing is lost.
+Between windows only the keys and values of the open path are stored. If memory runs out, the window is halved and the
+same nodes are tried again; the cache is written only after a successful window, so nothing is lost.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,18 +19,18 @@ from evalstone.engine.spans import IntArray
 from evalstone.engine.trie import Trie
 from evalstone.engine.windows import Window, WindowCutter
 
-LAST_LAYER_SHARE = 0.75  # where more rows than this are asked about, choosing them costs what it saves
+LAST_LAYER_SHARE = 0.75  # if more rows than this have targets, selecting them costs as much as it saves
 
 
 @dataclass(frozen=True, slots=True)
 class WindowScores:
-    """What one window answered: asks [first_ask, last_ask) of the trie.
+    """The scores of one window: targets [first_target, last_target) of the trie.
 
-    Shapes: logprobs float64 and is_best bool [last_ask - first_ask]. Units: nats.
+    Shapes: logprobs float64 and is_best bool [last_target - first_target]. Units: nats.
     """
 
-    first_ask: int
-    last_ask: int
+    first_target: int
+    last_target: int
     n_nodes: int
     logprobs: npt.NDArray[np.float64]
     is_best: npt.NDArray[np.bool_]
@@ -40,10 +40,10 @@ class WindowScores:
 def score_trie(
     head: Head, trie: Trie, window_tokens: int, on_shrink: Callable[[int], None] | None = None
 ) -> Iterator[WindowScores]:
-    """Yield the scores of all asks of `trie`, window by window.
+    """Yield the scores of all targets of `trie`, window by window.
 
-    `on_shrink` is told each smaller window.
-    Raises: RuntimeError from torch when a window of one block does not fit.
+    `on_shrink` is called with each smaller window size.
+    Raises: RuntimeError from torch if a window of one block does not fit.
     """
     device = head.projection.weight.device
     cache = PathCache(int(trie.depths.max(initial=-1)) + 1, head.n_attention_calls)
@@ -71,7 +71,7 @@ def score_trie(
 
 
 def attention_for(device: torch.device) -> type[WindowAttention]:
-    """Return how a device attends: gathered blocks on a CPU, FlexAttention's block masks on a GPU."""
+    """Return the attention of a device: gathered blocks on a CPU, FlexAttention's block masks on a GPU."""
     return FlexWindowAttention if device.type == "cuda" else WindowAttention
 
 
@@ -79,12 +79,12 @@ def attention_for(device: torch.device) -> type[WindowAttention]:
 def _score_window(
     head: Head, trie: Trie, window: Window, cache: PathCache, device: torch.device, note: str | None
 ) -> WindowScores:
-    """Run one window and answer what is asked of its nodes."""
+    """Run one window and score the targets of its nodes."""
     attention = attention_for(device)(window, cache, device)
-    first_ask, last_ask = np.searchsorted(trie.ask_nodes, [window.first, window.last]).tolist()
-    nodes = trie.ask_nodes[first_ask:last_ask]
-    rows, ask_rows = np.unique(nodes, return_inverse=True)
-    attention.asked = _on(rows - window.first, device) if rows.size < LAST_LAYER_SHARE * len(window) else None
+    first_target, last_target = np.searchsorted(trie.target_nodes, [window.first, window.last]).tolist()
+    nodes = trie.target_nodes[first_target:last_target]
+    rows, target_rows = np.unique(nodes, return_inverse=True)
+    attention.target_rows = _on(rows - window.first, device) if rows.size < LAST_LAYER_SHARE * len(window) else None
     logprobs, is_best = np.zeros(0), np.zeros(0, dtype=bool)
     with head.attending_through(attention):
         output = head.run_body(
@@ -97,12 +97,12 @@ def _score_window(
             raise UnsupportedAttention("no layer attends through transformers' attention interface")
         if rows.size:
             hidden = output.last_hidden_state[0].index_select(0, _on(rows - window.first, device))
-            targets = _on(trie.ask_targets[first_ask:last_ask], device)
-            scores = head.score(output, hidden, _on(ask_rows, device), targets)
+            targets = _on(trie.target_tokens[first_target:last_target], device)
+            scores = head.score(output, hidden, _on(target_rows, device), targets)
             logprobs = scores.logprobs.double().cpu().numpy()
             is_best = scores.is_best.cpu().numpy()
     attention.commit()
-    return WindowScores(first_ask, last_ask, len(window), logprobs, is_best, note)
+    return WindowScores(first_target, last_target, len(window), logprobs, is_best, note)
 
 
 def _on(array: IntArray, device: torch.device) -> torch.Tensor:

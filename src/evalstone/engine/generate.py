@@ -1,7 +1,7 @@
-"""Continuous batching: prompts are read once, then every slot writes, and a freed slot is refilled at once.
+"""Continuous batching: prompts are processed once, then every slot generates, and a free slot is refilled at once.
 
-A step puts one token of each slot through the model, packed along the sequence axis with its own position. Nothing
-waits for the slowest: a sequence that ends leaves in the same step, and the next prompt takes its place.
+A step passes one token of each slot through the model, packed along the sequence axis with its own position. No
+sequence waits for the slowest: one that ends leaves in the same step, and the next prompt takes its slot.
 """
 
 import time
@@ -34,17 +34,17 @@ Observer = Callable[[GenerationReport], None]
 
 @dataclass(slots=True, eq=False)
 class _Sequence:
-    """One continuation that is being written."""
+    """One continuation in progress."""
 
     index: int
     repeat: int
     prompt: GenerationPrompt
     tokens: list[int] = field(default_factory=list)
-    seen: set[int] = field(default_factory=set)  # tokens of prompt and continuation; only kept for a penalty
+    seen: set[int] = field(default_factory=set)  # tokens of prompt and continuation; only filled for a penalty
 
 
-class SlotWriter:
-    """Writes the continuations of prompts, step by step."""
+class SlotGenerator:
+    """Generates the continuations of prompts, step by step."""
 
     def __init__(
         self,
@@ -69,25 +69,25 @@ class SlotWriter:
         self._table = SlotTable(n_slots, most_now + ROWS_ADDED, most_rows)
         self._running: list[_Sequence] = []
         self._waiting: deque[tuple[ReadPrompt, _Sequence]] = deque()
-        self._n_written = self._n_slot_steps = 0
+        self._n_generated = self._n_slot_steps = 0
         self._started = time.perf_counter()
         n_sequences = sum(len(p.repeats) for p in prompts)
         self._report = GenerationReport(0, tries.trie.n_nodes, 0, 0, 0, n_sequences, 0.0)
 
     def run(self) -> Iterator[list[Result]]:
-        """Yield what each step finished, often nothing."""
+        """Yield the results that each step finished, often none."""
         while True:
             finished = self._refill()
             if self._running:
                 finished += self._step()
-            self._tell(finished)
+            self._report_progress(finished)
             yield finished
             if not self._running and not self._waiting and self._prefill.is_done:
                 return
 
     @torch.inference_mode()
     def _refill(self) -> list[Result]:
-        """Put prompts that have been read into free slots, reading on where none waits; return what ends at once."""
+        """Move processed prompts into free slots, processing more if none waits; return those that end at once."""
         finished: list[Result] = []
         while self._table.n < self._table.n_slots:
             while not self._waiting and not self._prefill.is_done:
@@ -97,7 +97,7 @@ class SlotWriter:
             n_free = self._table.n_slots - self._table.n
             chosen = [self._waiting.popleft() for _ in range(min(n_free, len(self._waiting)))]
             logits = torch.stack([read.logits for read, _ in chosen])
-            ends = self._write(logits, [sequence for _, sequence in chosen])
+            ends = self._choose_tokens(logits, [sequence for _, sequence in chosen])
             for (read, sequence), end in zip(chosen, ends, strict=True):
                 if end is not None:
                     finished.append(end)
@@ -107,7 +107,7 @@ class SlotWriter:
         return finished
 
     def _read(self) -> None:
-        """Read one window; every continuation of the prompts that end in it waits for a slot."""
+        """Process one window; every continuation of the prompts that end in it waits for a slot."""
         for read in self._prefill.read():
             for index in self._members[read.number]:
                 prompt = self._prompts[index]
@@ -119,7 +119,7 @@ class SlotWriter:
 
     @torch.inference_mode()
     def _step(self) -> list[Result]:
-        """Write one token in each slot; return the sequences that end with it."""
+        """Generate one token in each slot; return the sequences that end with it."""
         table = self._table
         step = DecodeStep(table, self._device)
         tokens = np.asarray([sequence.tokens[-1] for sequence in self._running], dtype=np.int64)
@@ -133,16 +133,16 @@ class SlotWriter:
             logits = self._head.logits(output, output.last_hidden_state[0])
         step.commit()
         self._n_slot_steps += table.n
-        ends = self._write(logits, self._running)
+        ends = self._choose_tokens(logits, self._running)
         finished = [end for end in ends if end is not None]
-        for slot in range(table.n - 1, -1, -1):  # from the back, so that whatever moves into a place goes on
+        for slot in range(table.n - 1, -1, -1):  # from the back, so that a sequence moved into a free slot continues
             if ends[slot] is not None:
                 self._running[slot] = self._running[table.remove(slot)]
                 self._running.pop()
         return finished
 
-    def _write(self, logits: torch.Tensor, sequences: Sequence[_Sequence]) -> list[Result | None]:
-        """Choose the next token of each sequence; return how those end that end with it.
+    def _choose_tokens(self, logits: torch.Tensor, sequences: Sequence[_Sequence]) -> list[Result | None]:
+        """Choose the next token of each sequence; return the results of those that end with it.
 
         Shapes: logits [n, vocab].
         """
@@ -160,7 +160,7 @@ class SlotWriter:
                 ends.append(GenerationFailure(sequence.index, sequence.repeat, NonFiniteLogits, why))
                 continue
             sequence.tokens.append(token)
-            self._n_written += 1
+            self._n_generated += 1
             if sequence.prompt.repetition_penalty != 1.0:
                 sequence.seen.add(token)
             reason = self._end_of(sequence, token)
@@ -168,19 +168,19 @@ class SlotWriter:
         return ends
 
     def _end_of(self, sequence: _Sequence, token: int) -> FinishReason | None:
-        """Return why a sequence ends with its newest token, None if it goes on."""
+        """Return why a sequence ends with its newest token, None if it continues."""
         if token in sequence.prompt.eos_ids:
             return "eos"
         if self._stop is not None and self._stop(sequence.index, sequence.repeat, sequence.tokens):
             return "stop"
         return "length" if len(sequence.tokens) >= sequence.prompt.max_new_tokens else None
 
-    def _tell(self, finished: Sequence[Result]) -> None:
-        """Count a step, and say how far it has come."""
+    def _report_progress(self, finished: Sequence[Result]) -> None:
+        """Count a step and report the progress."""
         self._report = replace(
             self._report,
             n_prompt_done=self._prefill.n_tokens_read,
-            n_written=self._n_written,
+            n_generated=self._n_generated,
             n_slot_steps=self._n_slot_steps,
             n_sequences_done=self._report.n_sequences_done + len(finished),
             seconds=time.perf_counter() - self._started,
@@ -191,7 +191,7 @@ class SlotWriter:
 
 
 def _number(sequence: _Sequence) -> float:
-    """Return the random number of a sequence's next token; 0 where none is needed."""
+    """Return the random number of a sequence's next token; 0 if none is needed."""
     prompt = sequence.prompt
     if prompt.sampling is None:
         return 0.0

@@ -1,8 +1,8 @@
 """The plain path: transformers' own `generate`, one sequence at a time.
 
-For models that the trie path cannot carry, for inputs beyond the length from which rotary embeddings change, and for
-settings that only `generate` understands. Draws and stops are ours here too, so that a model's path does not decide
-what is asked of it: the sampler sits behind `generate`'s own processors and leaves one token possible.
+It is used for models that the trie path does not support, for inputs beyond the length from which rotary embeddings
+change, and for settings that only `generate` supports. Sampling and stopping are ours here too, so that both paths
+compute the same: the sampler runs after `generate`'s own processors and leaves one possible token.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from evalstone.errors import NonFiniteLogits
 
 
 class _Sampler:
-    """A logits processor that draws the token and lets only that one pass; notes whether logits were finite."""
+    """A logits processor that draws the token and masks all others; records whether logits were finite."""
 
     def __init__(self, prompt: GenerationPrompt, repeat: int) -> None:
         self._prompt = prompt
@@ -31,7 +31,7 @@ class _Sampler:
         self.is_finite = True
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Return the scores with the drawn token in front, or as they are for greedy."""
+        """Return the scores with only the drawn token possible, or unchanged for greedy decoding."""
         prompt = self._prompt
         step = int(input_ids.shape[1]) - int(prompt.tokens.size)
         number = uniform(prompt.seed, prompt.key, self._repeat, step) if prompt.sampling is not None else 0.0
@@ -45,7 +45,7 @@ class _Sampler:
 
 
 class _Stopper:
-    """A stopping criterion that asks `is_over` after each token."""
+    """A stopping criterion that calls `is_over` after each token."""
 
     def __init__(self, n_prompt: int, is_over: Callable[[Sequence[int]], bool]) -> None:
         self._n_prompt = n_prompt
@@ -53,20 +53,20 @@ class _Stopper:
         self.has_stopped = False
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **_options: Any) -> torch.Tensor:
-        """Return whether the one sequence is over. Shapes: bool [1]."""
+        """Return whether the one sequence has ended. Shapes: bool [1]."""
         del scores
-        written = input_ids[0, self._n_prompt :].tolist()
-        self.has_stopped = bool(written) and self._is_over(written)
+        generated = input_ids[0, self._n_prompt :].tolist()
+        self.has_stopped = bool(generated) and self._is_over(generated)
         return torch.tensor([self.has_stopped], device=input_ids.device)
 
 
 @torch.inference_mode()
-def write_plain(
+def generate_plain(
     model: Any, prompt: GenerationPrompt, index: int, repeat: int, stop: Callable[[Sequence[int]], bool] | None
 ) -> GeneratedSequence | GenerationFailure:
-    """Return one prompt's continuation, written alone by transformers.
+    """Return one prompt's continuation, generated alone by transformers.
 
-    `model` is what a caller would call, with its adapter if it has one.
+    `model` is the object that a caller would call, with its adapter if it has one.
     """
     from transformers import GenerationConfig
 
@@ -86,21 +86,21 @@ def write_plain(
         **prompt.other,
     )
     options = {"attention_mask": torch.ones_like(ids), "generation_config": config}
-    written = _without_own_config(
+    generated = _without_own_config(
         model, lambda: model.generate(ids, logits_processor=[sampler], stopping_criteria=[stopper], **options)
     )[0, n_prompt:].tolist()
     if not sampler.is_finite:
         return GenerationFailure(index, repeat, NonFiniteLogits, "logits are not finite")
     reason: FinishReason = "length"
-    if written and written[-1] in prompt.eos_ids:
+    if generated and generated[-1] in prompt.eos_ids:
         reason = "eos"
     elif stopper.has_stopped:
         reason = "stop"
-    return GeneratedSequence(index, repeat, tuple(written), reason)
+    return GeneratedSequence(index, repeat, tuple(generated), reason)
 
 
 def _without_own_config(model: Any, call: Callable[[], Any]) -> Any:
-    """Return what `call` gives while the model's own generation_config is empty: what counts is in the prompt."""
+    """Return the result of `call` while the model's own generation_config is empty: the prompt has all settings."""
     from transformers import GenerationConfig
 
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model

@@ -1,8 +1,8 @@
-"""What the engine is asked to write and what it answers: token ids in, token ids out.
+"""Input and output of generation: prompts of token ids with their settings, and generated token ids.
 
-A prompt says how many tokens may be written, what ends the writing, and how each token is chosen. Random choices are
+A prompt states how many tokens may be generated, what ends the text, and how each token is chosen. Random choices are
 numbered, not drawn one after another: the number used at step t is a function of (seed, key, repeat, t) alone, so a
-sequence does not depend on what else is written beside it.
+sequence does not depend on the other sequences in its batch.
 """
 
 import hashlib
@@ -15,12 +15,12 @@ from evalstone.errors import ModelError, PlanError
 
 FinishReason = Literal["stop", "eos", "length"]
 StopCheck = Callable[[int, int, Sequence[int]], bool]
-"""Asked after each token: prompt index, repeat, tokens written so far. True ends the sequence."""
+"""Called after each token with prompt index, repeat and the tokens generated so far. True ends the sequence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a token is drawn: the temperature first, then top-k, top-p and min-p; None leaves a filter out."""
+    """How a token is sampled: first the temperature, then top-k, top-p and min-p; None disables a filter."""
 
     temperature: float = 1.0
     top_k: int | None = None
@@ -28,13 +28,13 @@ class Sampling:
     min_p: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be.
+        """Check the values.
 
         Raises: PlanError.
         """
         if not self.temperature > 0:
             raise PlanError(
-                f"temperature={self.temperature}; sampling needs one above 0 (0 is greedy: do_sample=False)"
+                f"temperature={self.temperature}; sampling needs a value above 0 (0 is greedy: do_sample=False)"
             )
         if self.top_k is not None and self.top_k < 1:
             raise PlanError(f"top_k={self.top_k}; expected at least 1, or none")
@@ -45,13 +45,12 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class GenerationPrompt:
-    """One prompt and how it is to be continued.
+    """One prompt with its generation settings.
 
     Shapes: tokens int32 [n], n >= 1.
-    sampling: None is greedy. key: names the sample in the random numbers; repeats: which of them to write.
-    repetition_penalty: logits of tokens that stand in the prompt or were written are divided (multiplied where
-        negative) by it. other: arguments of transformers' `generate` that only it understands; they send the prompt
-        down the plain path.
+    sampling: None is greedy. key: identifies the sample in the random numbers; repeats: which of them to generate.
+    repetition_penalty: logits of tokens in the prompt or the generated text are divided by it (multiplied if negative).
+    other: arguments of transformers' `generate` that only it supports; they send the prompt to the plain path.
     """
 
     tokens: IntArray
@@ -65,14 +64,14 @@ class GenerationPrompt:
     other: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be.
+        """Check the values.
 
         Raises: PlanError.
         """
         if self.tokens.size < 1 or self.max_new_tokens < 1 or not self.repeats:
             raise PlanError(
-                f"a prompt of {self.tokens.size} tokens, {self.max_new_tokens} to be written, repeats {self.repeats}; "
-                "expected at least one of each (put BOS or EOS in front of an empty prompt)"
+                f"a prompt of {self.tokens.size} tokens, {self.max_new_tokens} to generate, repeats {self.repeats}; "
+                "expected at least one of each (replace an empty prompt by BOS or EOS)"
             )
         if not self.repetition_penalty > 0:
             raise PlanError(f"repetition_penalty={self.repetition_penalty}; expected a number above 0")
@@ -80,7 +79,7 @@ class GenerationPrompt:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedSequence:
-    """What was written for one prompt and repeat; an ending token is the last of `tokens`."""
+    """The tokens generated for one prompt and repeat; an end token is the last of `tokens`."""
 
     index: int
     repeat: int
@@ -90,7 +89,7 @@ class GeneratedSequence:
 
 @dataclass(frozen=True, slots=True)
 class GenerationFailure:
-    """A prompt and repeat for which nothing was written, and why; `kind` and `reason` as in SpanFailure."""
+    """A prompt and repeat for which generation failed, and why; `kind` and `reason` as in SpanFailure."""
 
     index: int
     repeat: int
@@ -100,10 +99,10 @@ class GenerationFailure:
 
 @dataclass(frozen=True, slots=True)
 class GenerationDefaults:
-    """What a model's own generation_config says.
+    """The defaults in a model's own generation_config.
 
-    sampling holds what it names of temperature, top_k, top_p and min_p; other holds everything that only
-    transformers' `generate` understands.
+    sampling contains those of temperature, top_k, top_p and min_p that are set; other contains everything that only
+    transformers' `generate` supports.
     """
 
     eos_ids: frozenset[int] = frozenset()
@@ -114,16 +113,16 @@ class GenerationDefaults:
 
 @dataclass(frozen=True, slots=True)
 class GenerationReport:
-    """How far writing has come, after each step.
+    """The progress of generation, after each step.
 
-    Units: tokens. n_prompt_done counts distinct prompt tokens that have been read; n_written tokens that were kept;
-    n_slot_steps places computed in decoding steps. A sequence's first token comes from reading its prompt, so with
-    nothing wasted n_slot_steps is n_written less one for each sequence that has begun.
+    Units: tokens. n_prompt_done counts distinct prompt tokens that have been processed; n_generated generated tokens;
+    n_slot_steps slots computed in decoding steps. A sequence's first token comes from processing its prompt, so without
+    waste n_slot_steps is n_generated less one for each sequence that has begun.
     """
 
     n_prompt_done: int
     n_prompt: int
-    n_written: int
+    n_generated: int
     n_slot_steps: int
     n_sequences_done: int
     n_sequences: int

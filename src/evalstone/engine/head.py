@@ -1,9 +1,9 @@
-"""From hidden rows to log-probabilities, without a [batch, seq, vocab] tensor.
+"""Compute log-probabilities from hidden rows, without a [batch, seq, vocab] tensor.
 
-Only rows that somebody asked about are projected to the vocabulary, a bounded number at a time. What a model does
-around its projection (granite scales its logits, gemma2 caps them, minicpm scales what goes in) is kept by calling the
-causal LM itself with its body replaced by one that returns the chosen rows. In half precision the projection is done
-in float32, because logits rounded to bfloat16 are not float32 scores.
+Only rows with targets are projected to the vocabulary, a bounded number at a time. What a model does around its
+projection (granite scales its logits, gemma2 caps them, minicpm scales the input) is preserved by calling the causal LM
+itself with its body replaced by one that returns the chosen rows. In half precision the projection is computed in
+float32, because logits rounded to bfloat16 are not float32 scores.
 """
 
 import copy
@@ -19,15 +19,15 @@ from evalstone.engine.attention import NAME, window_in_progress
 from evalstone.engine.projections import project_half
 from evalstone.engine.steps import AttentionSwitch, forward_pass
 
-LOGITS_AT_ONCE = (1 << 23) - 1024  # elements of one piece of logits: just below what glibc would map anew each time
-ROWS_AT_LEAST = 32  # below this the projection's weights are read for too few rows; pieces are multiples of it
+LOGITS_AT_ONCE = (1 << 23) - 1024  # elements of logits per piece; glibc would map larger ones anew
+ROWS_AT_LEAST = 32  # with fewer rows, reading the projection's weights dominates; pieces are multiples of it
 
 
 @dataclass(frozen=True, slots=True)
-class AskedScores:
-    """Answers to asks "log-probability of target after row".
+class TargetScores:
+    """The log-probabilities of target tokens, each after its row.
 
-    Shapes: logprobs float32 [n_asks], not finite where the row's logits are not; is_best bool [n_asks].
+    Shapes: logprobs float32 [n_targets], not finite where the row's logits are not; is_best bool [n_targets].
     """
 
     logprobs: torch.Tensor
@@ -35,25 +35,25 @@ class AskedScores:
 
 
 class _GivenBody(torch.nn.Module):
-    """Stands where a causal LM's body was and returns an output that has been computed already."""
+    """Replaces a causal LM's body and returns an output that has already been computed."""
 
     def __init__(self, body: Any, output: Any) -> None:
         super().__init__()
-        self.__dict__["body"] = body  # past nn.Module's own bookkeeping: it is no part of this one
+        self.__dict__["body"] = body  # bypasses nn.Module's bookkeeping: it is not a submodule of this one
         self.output = output
 
     def __getattr__(self, name: str) -> Any:
-        """Stand in for a part of the body as well, where a model calls only that (opt: `self.model.decoder`)."""
+        """Replace a part of the body as well, for models that call only that part (opt: `self.model.decoder`)."""
         part = getattr(self.__dict__["body"], name)
         return self if isinstance(part, torch.nn.Module) else part
 
     def forward(self, *_args: Any, **_options: Any) -> Any:
-        """Return the given output whatever is asked."""
+        """Return the given output for any input."""
         return self.output
 
 
 class Head:
-    """A causal LM taken apart at its own seam: `run_body`, then `logits` of any rows of the result."""
+    """A causal LM split into body and head: `run_body`, then `logits` of any rows of the result."""
 
     def __init__(self, model: Any, body_name: str, numerics: str) -> None:
         self.model = model
@@ -62,7 +62,7 @@ class Head:
         self.body = getattr(model, body_name)
         self.projection = model.get_output_embeddings()
         self.n_attention_calls: int | None = None
-        """Attention calls of one pass through the body, once a pass has been made; the last of them is special."""
+        """Attention calls of one pass through the body, known after the first pass; the last of them is special."""
         self._is_upcast = numerics == "float32" and self.projection.weight.dtype != torch.float32
 
     @cached_property
@@ -81,8 +81,8 @@ class Head:
 
     @contextmanager
     def _standing_in(self, output: Any) -> Iterator[None]:
-        """Replace the body by `output`, and a half-precision projection by one in float32, for the time being."""
-        modules = self.model._modules  # noqa: SLF001 - setattr would register parameters anew at every call
+        """Replace the body by `output`, and a half-precision projection by one in float32, inside the block."""
+        modules = self.model._modules  # noqa: SLF001 - setattr would register parameters again at every call
         modules[self.body_name] = _GivenBody(self.body, output)
         own = self.projection.__dict__.get("forward")
         if self._is_upcast:
@@ -97,7 +97,7 @@ class Head:
                 self.projection.__dict__["forward"] = own
 
     def _project_in_float(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return the projection in float32, the bias included.
+        """Return the projection in float32, bias included.
 
         Shapes: hidden [..., width]; result float32 [..., vocab].
         """
@@ -118,49 +118,49 @@ class Head:
         return logits if self.numerics == "model-dtype" else logits.float()
 
     def score(
-        self, output: Any, hidden: torch.Tensor, ask_rows: torch.Tensor, ask_targets: torch.Tensor
-    ) -> AskedScores:
-        """Return the log-probability of each asked target after its row.
+        self, output: Any, hidden: torch.Tensor, target_rows: torch.Tensor, target_tokens: torch.Tensor
+    ) -> TargetScores:
+        """Return the log-probability of each target after its row.
 
-        Shapes: hidden [n_rows, width]; ask_rows int64 [n_asks], ascending; ask_targets int64 [n_asks].
+        Shapes: hidden [n_rows, width]; target_rows int64 [n_targets], ascending; target_tokens int64 [n_targets].
         """
         vocab = int(self.projection.weight.shape[0])
         step = max(1, LOGITS_AT_ONCE // vocab // ROWS_AT_LEAST) * ROWS_AT_LEAST
         edges = [*range(0, hidden.shape[0], step), hidden.shape[0]]
-        bounds = torch.searchsorted(ask_rows, torch.tensor(edges, device=ask_rows.device)).tolist()
+        bounds = torch.searchsorted(target_rows, torch.tensor(edges, device=target_rows.device)).tolist()
         pieces = []
         for first, last, a, b in zip(edges[:-1], edges[1:], bounds[:-1], bounds[1:], strict=True):
             logits = self.logits(output, hidden[first:last])
-            pieces.append(score_rows(logits, ask_rows[a:b] - first, ask_targets[a:b]))
+            pieces.append(score_rows(logits, target_rows[a:b] - first, target_tokens[a:b]))
         logprobs, is_best = (torch.cat(part) for part in zip(*pieces, strict=True))
-        return AskedScores(logprobs, is_best)
+        return TargetScores(logprobs, is_best)
 
 
 def score_rows(
-    logits: torch.Tensor, ask_rows: torch.Tensor, ask_targets: torch.Tensor
+    logits: torch.Tensor, target_rows: torch.Tensor, target_tokens: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the log-softmax of `logits` at the asked places, and whether each is the row's (first) argmax.
+    """Return the log-softmax of `logits` at the targets, and whether each is the row's (first) argmax.
 
-    The softmax is taken in the dtype of the logits. The logits are overwritten.
-    Shapes: logits [n_rows, vocab]; ask_rows, ask_targets int64 [n_asks]; results float32 and bool [n_asks].
+    The softmax is computed in the dtype of the logits. The logits are overwritten.
+    Shapes: logits [n_rows, vocab]; target_rows, target_tokens int64 [n_targets]; results float32, bool [n_targets].
     """
     best = logits.amax(dim=-1)  # [n_rows]
-    chosen = logits[ask_rows, ask_targets]  # [n_asks]
-    is_best = chosen == best[ask_rows]
-    if bool(is_best.any()):  # equal values: the first place is the argmax
-        rows = ask_rows[is_best]
-        is_best[is_best.clone()] = logits[rows].argmax(dim=-1) == ask_targets[is_best]
+    chosen = logits[target_rows, target_tokens]  # [n_targets]
+    is_best = chosen == best[target_rows]
+    if bool(is_best.any()):  # equal values: the first position is the argmax
+        rows = target_rows[is_best]
+        is_best[is_best.clone()] = logits[rows].argmax(dim=-1) == target_tokens[is_best]
     if logits.dtype != torch.float32:
-        logprobs = torch.log_softmax(logits, dim=-1)[ask_rows, ask_targets]
+        logprobs = torch.log_softmax(logits, dim=-1)[target_rows, target_tokens]
         return logprobs.float(), is_best
-    spread = logits.sub_(best[:, None]).exp_().sum(dim=-1).log_()  # log of the sum, the best taken out
-    return (chosen - best[ask_rows]) - spread[ask_rows], is_best
+    spread = logits.sub_(best[:, None]).exp_().sum(dim=-1).log_()  # log of the sum relative to the best
+    return (chosen - best[target_rows]) - spread[target_rows], is_best
 
 
 def take_apart(model: Any, numerics: str) -> Head | None:
-    """Return the model as body and head, or None where the two cannot be told apart.
+    """Return the model as body and head, or None if the two cannot be separated.
 
-    The body is the one child that holds the input embedding, whatever it is called.
+    The body is the one child that contains the input embedding, whatever its name.
     """
     projection = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     if projection is None or getattr(projection, "weight", None) is None:

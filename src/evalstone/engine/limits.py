@@ -1,7 +1,7 @@
-"""Lengths at which a model changes how it attends, as its configuration and modules tell them.
+"""Find the lengths at which a model changes how it attends, from its configuration and modules.
 
-Beyond some of them the trie path would not be the model's own any more, or a padded batch would change the answers of
-those in it; the self-check tries the others out.
+Beyond some of them the trie path would differ from the model's own computation, or a padded batch would change its
+members' results; the self-check tests the others.
 """
 
 import re
@@ -18,11 +18,11 @@ _POSITION_TABLE = re.compile(r"(^|[._])(wpe|embed_positions|position_embed\w*|po
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Lengths in tokens of input; None where there is no such limit.
+    """Lengths in tokens of input; None if there is no such limit.
 
-    max_length: positions. trie: the longest input that the trie path may take. batch: the longest that may share a
-        padded batch. packed: tokens that one pass of the trie path may hold. windows: lengths beyond which keys drop
-        out of sight or are chosen, ascending. note: what the user should know.
+    max_length: positions. trie: the longest input for the trie path. batch: the longest input in a padded batch.
+    packed: tokens in one pass of the trie path. windows: lengths beyond which keys are hidden or selected, ascending.
+    note: information for the user.
     """
 
     max_length: int | None = None
@@ -33,18 +33,23 @@ class Limits:
     note: str | None = None
 
 
-def limits_of(model: Any, asked_length: int | None = None) -> Limits:
-    """Return the limits of a causal LM; `asked_length` is a number of positions that the caller insists on.
+def limits_of(model: Any, requested_length: int | None = None) -> Limits:
+    """Return the limits of a causal LM; `requested_length` is a number of positions that the caller requires.
 
-    Rotary positions go on for ever, so more of them than the configuration names can be had, as lm-eval lets one; a
-    table of positions ends where it ends.
+    Rotary positions have no end, so more of them than in the configuration may be used, as in lm-eval; a table of
+    positions cannot be extended.
     """
     config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
     positions = _positions(config)
     note = None
-    if positions is not None and asked_length is not None and asked_length > positions and not _has_table(model):
-        note = f"max_length={asked_length} is above the model's {positions} positions, where it was not trained"
-        positions = asked_length
+    if (
+        positions is not None
+        and requested_length is not None
+        and requested_length > positions
+        and not _has_table(model)
+    ):
+        note = f"max_length={requested_length} is above the model's {positions} positions, where it was not trained"
+        positions = requested_length
     rope = _rope_limit(config)
     packed = _packed_limit(config)
     selection = tuple(_selections(config))
@@ -63,7 +68,7 @@ def _least(*limits: int | None) -> int | None:
 
 
 def _positions(config: Any) -> int | None:
-    """Return the number of positions the configuration speaks of."""
+    """Return the number of positions in the configuration."""
     for name in LENGTH_NAMES:
         value = getattr(config, name, None)
         if isinstance(value, int) and value > 0:
@@ -91,9 +96,9 @@ def _rope_limit(config: Any) -> int | None:
 
 
 def _packed_limit(config: Any) -> int | None:
-    """Return how many tokens a pass may hold before a token's place in it counts.
+    """Return how many tokens a pass may contain before a token's index in it matters.
 
-    Llama 4 scales queries by their place in the pass from `floor_scale` on; in a trie's window that is no position.
+    Llama 4 scales queries by their index in the pass from `floor_scale` on; in a trie's window that is not a position.
     """
     if getattr(config, "attn_temperature_tuning", None) and getattr(config, "floor_scale", None):
         return max(1, int(config.floor_scale) - 1)
@@ -101,7 +106,7 @@ def _packed_limit(config: Any) -> int | None:
 
 
 def _selections(config: Any) -> Iterator[int]:
-    """Yield how many keys an indexer lets each query choose: beyond, padding has a say in what is chosen."""
+    """Yield how many keys an indexer selects for each query: beyond that, padding influences the selection."""
     if isinstance(top := getattr(config, "index_topk", None), int):
         yield top
     blocks, size = getattr(config, "index_topk_blocks", None), getattr(config, "index_block_size", None)

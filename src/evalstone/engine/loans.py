@@ -1,7 +1,7 @@
-"""A model that the caller has loaded is borrowed: its state is noted first, and put back however the use ends.
+"""Borrow a model that the caller has loaded: its state is recorded first, and restored however the use ends.
 
-The caller may be in the middle of training it. Whatever the engine, transformers or a task's own code changes while
-the model is on loan (mode, forwards, buffers, configuration, random state, threads) is as before when it is returned.
+The caller may be training it. Everything that the engine, transformers or a task's own code changes while the model is
+on loan (mode, forwards, buffers, configuration, random state, threads) is restored when it is returned.
 """
 
 import random
@@ -35,7 +35,7 @@ class _ModuleState:
 
 
 def _refill(held: dict[Any, Any], members: dict[Any, Any]) -> None:
-    """Make a dictionary hold these very objects again, in their order; leave it alone where it does."""
+    """Make a dictionary contain exactly these objects again, in their order; unchanged if it already does."""
     is_same = len(held) == len(members) and all(
         a == b and held[a] is members[b] for a, b in zip(held, members, strict=True)
     )
@@ -46,7 +46,7 @@ def _refill(held: dict[Any, Any], members: dict[Any, Any]) -> None:
 
 @dataclass(slots=True)
 class _TensorState:
-    """A small buffer's content, or a parameter's place in training."""
+    """A small buffer's content, or whether a parameter is trained."""
 
     tensor: torch.Tensor
     requires_grad: bool
@@ -76,7 +76,7 @@ class _ProcessState:
 
     def __init__(self) -> None:
         self._python = random.getstate()
-        self._numpy = np.random.get_state()  # noqa: NPY002 - the legacy global generator is the one others draw from
+        self._numpy = np.random.get_state()  # noqa: NPY002 - others draw from the legacy global generator
         self._torch = torch.get_rng_state()
         self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
         self._n_threads = torch.get_num_threads()
@@ -92,7 +92,7 @@ class _ProcessState:
 
 
 class _ModelState:
-    """All that is put back when a model is returned."""
+    """Everything that is restored when a model is returned."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._process = _ProcessState()
@@ -112,9 +112,9 @@ class _ModelState:
 
 
 def without_wrappers(model: Any) -> None:
-    """Take a model's forward out of what accelerate wraps around it while training: autocast, and results as float32.
+    """Remove accelerate's wrappers of a model's forward in training: autocast, and results as float32.
 
-    The wrapped one comes back with the rest of the model's state.
+    The wrapped forward is restored with the rest of the model's state.
     """
     original = model.__dict__.get("_original_forward")
     if original is not None and "forward" in model.__dict__:
@@ -128,7 +128,7 @@ def _generation_configs(model: torch.nn.Module) -> list[Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Holder:
-    """One use of a borrowed model; `is_whole` where it surrounds all later uses of its thread."""
+    """One use of a borrowed model; `is_whole` if it surrounds all later uses of its thread."""
 
     thread: int
     is_whole: bool
@@ -146,10 +146,10 @@ _GUARD = threading.RLock()
 
 @contextmanager
 def on_loan(model: torch.nn.Module, *, is_whole: bool = False) -> Iterator[None]:
-    """Hold a model of the caller's; when its last use ends, by an exception too, the model is as it was at the first.
+    """Borrow a caller's model; when its last use ends, also by an exception, its state at the first is restored.
 
-    A generator that is left unfinished holds the model until it is closed. A use that `is_whole` ends those that its
-    thread began after it, so that an exception whose traceback keeps a generator alive does not keep the model.
+    An unfinished generator holds the model until it is closed. A use that `is_whole` ends those that its thread began
+    after it, so that an exception whose traceback keeps a generator alive does not keep the model.
     """
     holder = _Holder(threading.get_ident(), is_whole)
     with _GUARD:
@@ -165,9 +165,9 @@ def on_loan(model: torch.nn.Module, *, is_whole: bool = False) -> Iterator[None]
 
 
 def _return(model: torch.nn.Module, loan: _Loan, holder: _Holder) -> None:
-    """End a use; put the model's state back where it was the last."""
+    """End a use; restore the model's state after the last one."""
     if holder not in loan.holders:
-        return  # an earlier use of the whole has ended it already
+        return  # already ended by a surrounding use
     at = loan.holders.index(holder)
     later = [other for other in loan.holders[at + 1 :] if not (holder.is_whole and other.thread == holder.thread)]
     loan.holders = [*loan.holders[:at], *later]

@@ -1,8 +1,8 @@
-"""How much goes through the model at once, from the machine's total memory and the model's shape.
+"""Choose how much passes through the model at once, from the machine's total memory and the model's shape.
 
-A function of things that do not change while other programs come and go: the window is recorded with the results, and
-the same spans in the same window on the same machine give the same bits. Other spans beside them (fewer, because a
-run was resumed or took answers from the cache) move the windows' edges, and with them the last digits.
+It depends only on things that do not change while other programs start and end: the window is recorded with the
+results, and the same spans in the same window on the same machine give the same bits. Other spans in the batch (fewer,
+because a run was resumed or used cached outputs) move the windows' edges, and with them the last digits.
 """
 
 import ctypes
@@ -24,10 +24,10 @@ _LARGEST_MMAP_THRESHOLD = 32 << 20  # glibc refuses more
 
 
 def keep_freed_memory() -> bool:
-    """Ask glibc to reuse freed activations instead of returning them, and say whether it agreed.
+    """Make glibc reuse freed activations instead of returning them; return whether it accepted.
 
     By default each large activation is mapped anew and its pages are zeroed at first touch, which cost 5 to 8% of a
-    25 M model's time. Elsewhere than on glibc this does nothing.
+    25 M model's time. Without glibc this does nothing.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -37,19 +37,19 @@ def keep_freed_memory() -> bool:
 
 
 def zeros_apart(shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
-    """Return zeros of the dtype and on the device of `like`; on a CPU in memory that only they use.
+    """Return zeros of the dtype and on the device of `like`; on a CPU in memory of their own.
 
-    It goes back to the system when they are let go. Among the kept memory of activations a large tensor that grows
-    leaves holes which the next, a little larger, does not fit: that cost half of a slot table again.
+    It returns to the system when they are freed. In the reused memory of activations a large growing tensor would leave
+    holes that the next, slightly larger one does not fit, which cost half of a slot table again.
     """
     n_bytes = math.prod(shape) * like.element_size()
     if like.device.type != "cpu" or n_bytes == 0:
         return like.new_zeros(*shape)
-    room = mmap.mmap(-1, n_bytes)
+    memory = mmap.mmap(-1, n_bytes)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):
-            room.madvise(mmap.MADV_HUGEPAGE)
-    return torch.frombuffer(room, dtype=like.dtype).view(*shape)
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(memory, dtype=like.dtype).view(*shape)
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
@@ -66,9 +66,9 @@ def total_memory_bytes(device: torch.device) -> int:
 
 
 def largest_of(config: Any, *names: str) -> int:
-    """Return a size that the configuration gives, under the first of these names that it has; 0 where it has none.
+    """Return a size from the configuration, under the first of these names that it has; 0 if it has none.
 
-    Some models give one size for each layer; the largest is what room must be made for.
+    Some models have one size per layer; the largest decides the memory needed.
     """
     for name in names:
         values = [getattr(layer, name, None) for layer in layer_configs(config)]
@@ -79,12 +79,12 @@ def largest_of(config: Any, *names: str) -> int:
 
 
 def layer_configs(config: Any) -> list[Any]:
-    """Return the configuration of each layer, where transformers keeps one for each; else the one for all."""
+    """Return the configuration of each layer, if transformers has one for each; else the one for all."""
     return list(getattr(config, "per_layer_config", None) or ()) or [config]
 
 
 def bytes_per_token(config: Any, element_size: int) -> int:
-    """Return roughly what one token of a window needs while it passes through a layer."""
+    """Return the approximate memory of one window token while it passes through a layer."""
     width = largest_of(config, "hidden_size", "n_embd") or 1024
     inner = largest_of(config, "intermediate_size") or 4 * width
     return (12 * width + 4 * inner) * element_size

@@ -1,7 +1,7 @@
-"""How a model is to be run, and how it was in fact run: the records around an engine.
+"""The settings of an engine, and the record of how it actually ran.
 
-`EngineSettings` is what the caller asks for; `EngineInfo` is what came of it, in a form that can be stored with the
-results. They need no torch, so plans and commands that load nothing can speak of them.
+`EngineSettings` is what the caller requests; `EngineInfo` is the outcome, in a form that is stored with the results.
+Neither needs torch, so plans and commands that load nothing can use them.
 """
 
 from collections.abc import Mapping
@@ -13,30 +13,30 @@ from evalstone.errors import UsageError
 DTypeName = Literal["auto", "float32", "bfloat16", "float16"]
 Numerics = Literal["float32", "model-dtype"]
 AttentionPath = Literal["auto", "trie", "plain"]
-FROM_PRETRAINED = frozenset({  # what transformers' `from_pretrained` takes; other names are the configuration's
+FROM_PRETRAINED = frozenset({  # arguments of transformers' `from_pretrained`; others are settings of the configuration
     "adapter_kwargs", "adapter_name", "allow_all_kernels", "attn_implementation", "device_map", "device_mesh",
     "disable_mmap", "distributed_config", "experts_implementation", "force_download", "fusion_config",
     "generation_config", "gguf_file", "ignore_mismatched_sizes", "kernel_config", "key_mapping", "max_memory",
     "offload_buffers", "offload_folder", "offload_state_dict", "proxies", "quantization_config", "state_dict",
     "tp_plan", "tp_size", "use_kernels", "use_safetensors", "variant", "weights_only",
 })  # fmt: skip
-ROPE_SETTINGS = ("rope_scaling", "rope_theta")  # transformers 5 keeps both in `rope_parameters`
+ROPE_SETTINGS = ("rope_scaling", "rope_theta")  # transformers 5 has both in `rope_parameters`
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """What the caller asks for.
+    """The settings that the caller requests.
 
-    dtype: of the weights and activations; "auto" takes the checkpoint's own.
+    dtype: of the weights and activations; "auto" uses the checkpoint's own.
     device: "auto", "cpu", "cuda", "cuda:1", ...
     numerics: "float32" scores in float32 whatever the dtype; "model-dtype" rounds as lm-evaluation-harness does.
     window_tokens: trie nodes per forward pass, a power of two; None chooses it from memory and the model's shape.
-    attention: "auto" checks the trie path against the plain one at load and falls back; "trie" and "plain" insist.
-    peft: folder or Hub id of an adapter to put on the model.
-    n_slots: sequences written at once; None chooses it from memory, lengths and the model's shape.
-    n_threads: CPU threads; None leaves torch's own choice.
-    max_length: positions to use though the configuration names fewer; None keeps to the configuration.
-    model_kwargs: for `from_pretrained`; a name that is none of its own replaces a value of the configuration.
+    attention: "auto" checks the trie path against the plain one at load and falls back; "trie" and "plain" require it.
+    peft: folder or Hub id of an adapter to apply to the model.
+    n_slots: sequences generated at once; None chooses it from memory, lengths and the model's shape.
+    n_threads: CPU threads; None keeps torch's own choice.
+    max_length: positions to use although the configuration has fewer; None uses the configuration's.
+    model_kwargs: arguments of `from_pretrained`; any other name replaces a value of the configuration.
     """
 
     dtype: DTypeName = "auto"
@@ -53,7 +53,7 @@ class EngineSettings:
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be.
+        """Check the values.
 
         Raises: UsageError.
         """
@@ -72,11 +72,11 @@ class EngineSettings:
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """What runs, as it is recorded with each attempt of a run.
+    """The configuration of an engine, as recorded with each attempt of a run.
 
-    max_length: positions the model has; None where it has no limit (recurrent models).
-    attention: the path in use, with `why`. note: what else the user should know of how the model is run.
-    versions: of the libraries that decide the numbers.
+    max_length: positions of the model; None if it has no limit (recurrent models).
+    attention: the path in use, with the reason `why`. note: other information for the user.
+    versions: of the libraries that affect the numbers.
     """
 
     device: str

@@ -1,7 +1,7 @@
-"""Attention over one set of keys, in a form that can be merged with attention over another.
+"""Compute attention over one set of keys so that it can be merged with attention over another set.
 
 Softmax over two sets of keys is a weighted sum of softmax over each, the weights being the sets' sums of exponentials.
-So keys that many sequences share are attended once for all of them, and each sequence's own keys apart.
+So keys that many sequences share are attended once for all of them, and each sequence's own keys separately.
 Source: the identity is that of online softmax (Milakov and Gimelshein 2018); used for shared prefixes by Juravsky et
 al. 2024 (Hydragen).
 """
@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-FLASH_ROWS = 32  # queries of one key head from which on torch's kernel is faster than two products
+FLASH_ROWS = 32  # number of queries per key head from which torch's kernel is faster than two products
 
 
 def has_flash_kernel() -> bool:
-    """Return whether this torch gives the sum of exponentials along with attention on a CPU."""
+    """Return whether this torch returns the sum of exponentials along with attention on a CPU."""
     return hasattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu")
 
 
@@ -23,8 +23,8 @@ def attend_part(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return attention over these keys alone, and the logarithm of the sum of exponentials of its scores.
 
-    A few queries leave a CPU waiting for keys and values. Two products over all pairs of B and G read them nearly as
-    fast as memory gives them, about twice as fast as the kernel, where each key lies across memory (K innermost).
+    With few queries a CPU waits for keys and values. Two products over all pairs of B and G read them nearly at the
+    speed of memory, about twice as fast as the kernel, if each key is strided across memory (K innermost).
     Shapes: query [B, G, Q, D]; key [B, G, K, D]; value [B, G, K, E]; bias [B, 1, Q, K], 0 or minus infinity, at least
         one 0 in each row; results [B, G, Q, E] in the values' dtype, float32 [B, G, Q].
     """
@@ -51,7 +51,7 @@ def attend_part(
 def merge_into(
     output: torch.Tensor, log_sum: torch.Tensor, more: torch.Tensor, more_log_sum: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return attention over the union of two disjoint sets of keys from attention over each.
+    """Return attention over the union of two disjoint sets of keys, given attention over each.
 
     Shapes: output, more [..., E]; log_sum, more_log_sum float32 [...]; `log_sum` is finite.
     """
@@ -61,7 +61,7 @@ def merge_into(
 
 
 def with_sinks(output: torch.Tensor, log_sum: torch.Tensor, sinks: torch.Tensor) -> torch.Tensor:
-    """Return attention in which each head also attends to a sink that has no value.
+    """Return attention in which each head also attends to a sink without a value.
 
     Shapes: output [S, G, R, E]; log_sum [S, G, R]; sinks [G * R].
     """

@@ -1,8 +1,8 @@
-"""The plain path: padded batches through the model as it is, for models that the trie path cannot carry.
+"""The plain path: padded batches through the unchanged model, for models that the trie path does not support.
 
-Recurrent and convolutional models, attention biases by place, and sequences beyond the length from which dynamic
-rotary embeddings change. Padding stands on the right, where a causal model cannot see it; whether a model may be
-batched at all is found out at load, else it goes one sequence at a time. Equal inputs are computed once.
+These are recurrent and convolutional models, attention biases by position, and sequences beyond the length from which
+dynamic rotary embeddings change. Padding is on the right, where a causal model cannot see it; whether a model may be
+batched at all is tested at load, otherwise it runs one sequence at a time. Equal inputs are computed once.
 """
 
 import inspect
@@ -38,11 +38,11 @@ def group_equal_inputs(spans: SpanBatch, indices: Sequence[int]) -> list[list[in
     part = spans.subset(indices)
     groups: list[list[int]] = []
     before: bytes | None = None
-    for place in sorted_order(part).tolist():
-        key = part.sequence(place)[:-1].tobytes()
+    for position in sorted_order(part).tolist():
+        key = part.sequence(position)[:-1].tobytes()
         if key != before:
             groups.append([])
-        groups[-1].append(indices[place])
+        groups[-1].append(indices[position])
         before = key
     return sorted(groups, key=lambda group: -spans.sequence(group[0]).size)
 
@@ -52,8 +52,8 @@ def score_plain(
 ) -> Iterator[PlainScores]:
     """Yield the scores of these spans.
 
-    `batch_tokens` bounds a batch, padding included; 0 means one sequence at a time. Where memory runs out it is halved.
-    Raises: RuntimeError from torch when a single sequence does not fit.
+    `batch_tokens` limits a batch, padding included; 0 means one sequence at a time. If memory runs out it is halved.
+    Raises: RuntimeError from torch if a single sequence does not fit.
     """
     groups = group_equal_inputs(spans, indices)
     takes_rows = "logits_to_keep" in inspect.signature(model.forward).parameters
@@ -78,7 +78,7 @@ def score_plain(
 def _score_batch(
     model: Any, spans: SpanBatch, groups: list[list[int]], takes_rows: bool, numerics: str
 ) -> Iterator[PlainScores]:
-    """Run one padded batch; each group is one row of it, asked by all its spans."""
+    """Run one padded batch; each group is one row of it, scored for all its spans."""
     device = next(model.parameters()).device
     inputs = [spans.sequence(group[0])[:-1] for group in groups]
     width = max(part.size for part in inputs)
@@ -87,8 +87,8 @@ def _score_batch(
     for row, part in enumerate(inputs):
         ids[row, : part.size] = part
         real[row, : part.size] = 1
-    asked = [max(int(spans.n_scored[i]) for i in group) for group in groups]
-    keep = width - min(part.size - n for part, n in zip(inputs, asked, strict=True))
+    n_scored = [max(int(spans.n_scored[i]) for i in group) for group in groups]
+    keep = width - min(part.size - n for part, n in zip(inputs, n_scored, strict=True))
     options: dict[str, Any] = {"use_cache": False}
     if len(inputs) > 1:
         options["attention_mask"] = torch.as_tensor(real, device=device)

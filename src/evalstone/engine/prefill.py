@@ -1,8 +1,8 @@
-"""Prompts read in pre-order windows, each distinct token once, a window whenever a slot needs a prompt.
+"""Process prompts in pre-order windows, each distinct token once, a window whenever a slot needs a prompt.
 
-The scoring path's windows and path cache do the work; what is added is that each prompt's keys and values are taken
-along when its last token has been read: those it shares into trunks, the rest for its own slot. Nothing is read
-further ahead than the window that holds the next prompt's end.
+The scoring path's windows and path cache are used; in addition, each prompt's keys and values are collected when its
+last token has been processed: shared ones into trunks, the rest for its own slot. Nothing is processed beyond the
+window with the next prompt's end.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ SMALLEST_WINDOW = 32
 
 @dataclass(frozen=True, slots=True)
 class ReadPrompt:
-    """A distinct prompt that has been read: what its first token is chosen from, and its rows.
+    """A distinct prompt that has been processed: the logits after its last token, and its own rows.
 
     Shapes: logits [vocab]; rows [own positions, G, D] for each attention call, the first at position `start`.
     """
@@ -38,7 +38,7 @@ class ReadPrompt:
 
 
 class _KeepingWindow(WindowAttention):
-    """A window that keeps all its keys and values until its prompts have taken theirs."""
+    """A window that keeps all its keys and values until its prompts have collected theirs."""
 
     def __init__(self, window: Window, cache: PathCache, device: torch.device) -> None:
         super().__init__(window, cache, device)
@@ -53,7 +53,7 @@ class _KeepingWindow(WindowAttention):
 
 
 class Prefill:
-    """Reads the prompts of a trie on demand."""
+    """Processes the prompts of a trie on demand."""
 
     def __init__(self, head: Head, prompts: PromptTrie, window_tokens: int) -> None:
         self.prompts = prompts
@@ -64,23 +64,23 @@ class Prefill:
         self._cache = PathCache(int(prompts.trie.depths.max(initial=-1)) + 1, head.n_attention_calls)
         self._cutter = WindowCutter(prompts.trie)
         self._path = np.zeros(self._cache.capacity, dtype=np.int64)  # the open node at each depth
-        self._n_read = 0  # distinct prompts whose end has been read
+        self._n_read = 0  # distinct prompts whose end has been processed
         self._trunks: dict[int, TrunkRows] = {}
 
     @property
     def is_done(self) -> bool:
-        """Whether every prompt has been read."""
+        """Whether every prompt has been processed."""
         return self._cutter.is_done
 
     @property
     def n_tokens_read(self) -> int:
-        """Distinct prompt tokens read so far."""
+        """Number of distinct prompt tokens processed so far."""
         return self._cutter.first
 
     def read(self) -> list[ReadPrompt]:
-        """Read one window and return the prompts that end in it, perhaps none.
+        """Process one window and return the prompts that end in it, perhaps none.
 
-        Raises: RuntimeError from torch when the smallest window does not fit.
+        Raises: RuntimeError from torch if the smallest window does not fit.
         """
         self.note = None
         while True:
@@ -100,7 +100,7 @@ class Prefill:
         ends = self.prompts.ends
         first, last = np.searchsorted(ends, [window.first, window.last]).tolist()
         rows = self._on(ends[first:last] - window.first)
-        attention.asked = rows  # after the last layer's keys and values nothing else is of use
+        attention.target_rows = rows  # after the last layer's keys and values only these rows are needed
         found = []
         with self._head.attending_through(attention):
             output = self._head.run_body(
@@ -125,7 +125,7 @@ class Prefill:
         return found
 
     def _take(self, number: int, window: Window, seen: Rows, logits: torch.Tensor) -> ReadPrompt:
-        """Return a prompt that ends in this window with its own rows; trunks it is the first to need are kept."""
+        """Return a prompt that ends in this window with its own rows; trunks needed for the first time are stored."""
         prompts = self.prompts
         end = int(prompts.ends[number])
         self._follow(int(prompts.ends[number - 1]) + 1 if number else 0, end + 1)
@@ -138,12 +138,12 @@ class Prefill:
         stop = int(prompts.trie.depths[end]) + 1
         chain = tuple(self._trunks[each] for each in prompts.chains[number])
         is_over = [each for each in self._trunks if each not in prompts.chains[number]]
-        for each in is_over:  # prompts come in pre-order: a trunk that is left is not met again
+        for each in is_over:  # prompts come in pre-order: a trunk that is no longer used does not occur again
             del self._trunks[each]
         return ReadPrompt(number, logits.clone(), start, self._rows(start, stop, window, seen), chain)
 
     def _follow(self, first: int, last: int) -> None:
-        """Note nodes [first, last), one descending run, as the open path at their depths."""
+        """Record nodes [first, last), one descending run, as the open path at their depths."""
         self._path[self.prompts.trie.depths[first:last]] = np.arange(first, last)
 
     def _rows(self, first: int, last: int, window: Window, seen: Rows) -> Rows:
@@ -159,7 +159,7 @@ class Prefill:
         return rows
 
     def _joined(self, before: torch.Tensor, here: torch.Tensor) -> torch.Tensor:
-        """Return both in one tensor, in the dtype that rows are kept in."""
+        """Return both in one tensor, in the dtype in which rows are stored."""
         joined = torch.cat([before.to(here.dtype), here])
         # On a CPU attention runs in float32, and converting all rows at every step would cost more than reading them.
         return joined.float() if joined.device.type == "cpu" else joined

@@ -1,9 +1,9 @@
-"""Matrix products on the CPU by the faster of two libraries, under the model's own modules.
+"""Compute matrix products on the CPU with the faster of two libraries, under the model's own modules.
 
-torch sends float32 products to MKL, which on some processors is slower than oneDNN, the library it has at hand as
-well; oneDNN can also apply an activation or a product with a second operand while a result is still in registers.
-Only the forward of plain `nn.Linear` modules, and of gated feed-forward blocks made of three of them, is exchanged on
-the instance, after it has been seen to agree on random input. Weights stay where they are; `restore` undoes it.
+torch sends float32 products to MKL, which on some processors is slower than oneDNN, which torch also contains; oneDNN
+can also apply an activation or a product with a second operand while a result is still in registers. Only the forward
+of plain `nn.Linear` modules, and of gated feed-forward blocks made of three of them, is replaced on the instance, after
+it has been checked on random input. Weights are not copied; `restore` undoes the replacement.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,23 +12,23 @@ from typing import Any
 
 import torch
 
-from evalstone.engine.attention import rows_wanted
+from evalstone.engine.attention import needed_rows
 from evalstone.engine.devices import has_tiles
 from evalstone.engine.steps import only_pass
 
-UPCAST_ROWS = 2048  # of half-precision weights at once: a piece that stays in cache
+UPCAST_ROWS = 2048  # rows of half-precision weights at once: a piece that stays in cache
 DTYPES = (torch.float32, torch.bfloat16)
 _ACTIVATIONS = {"SiLU": "swish", "SiLUActivation": "swish"}
 
 
 def is_available() -> bool:
-    """Return whether this torch offers oneDNN's fused products on the CPU."""
+    """Return whether this torch has oneDNN's fused products on the CPU."""
     has_library = bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
     return has_library and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def project(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """Return hidden @ weight.T + bias, as `torch.nn.functional.linear`.
+    """Return hidden @ weight.T + bias, like `torch.nn.functional.linear`.
 
     Shapes: hidden [..., in]; weight [out, in]; bias [out] or None; result [..., out].
     """
@@ -38,10 +38,10 @@ def project(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | Non
 
 
 def project_half(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Return hidden @ weight.T with half-precision weights as float32 would have it.
+    """Return hidden @ weight.T for half-precision weights, computed as in float32.
 
-    A GPU multiplies halves exactly and adds in float32, and so does a CPU with tiles for bfloat16. Any other CPU takes
-    the weights a slice at a time, upcast, which costs no time and saves the copy in float32.
+    A GPU multiplies halves exactly and adds in float32, and so does a CPU with tiles for bfloat16. Any other CPU
+    upcasts the weights slice by slice, which costs no time and avoids a copy in float32.
     Shapes: hidden [..., in]; weight [out, in]; result float32 [..., out].
     """
     rows = hidden.reshape(-1, weight.shape[1])
@@ -57,20 +57,20 @@ def project_half(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     with _multiplying_as_bfloat16() if is_exact_in_halves else nullcontext(False) as uses_tiles:
         for first in range(0, weight.shape[0], UPCAST_ROWS):
             part = weight[first : first + UPCAST_ROWS].float()
-            place = result[:, first : first + part.shape[0]]
+            part_result = result[:, first : first + part.shape[0]]
             if uses_tiles:
-                torch.mm(rows, part.t(), out=place)
+                torch.mm(rows, part.t(), out=part_result)
             else:
-                place.copy_(project(rows, part, None))
+                part_result.copy_(project(rows, part, None))
     return result.view(*hidden.shape[:-1], -1)
 
 
 @contextmanager
 def _multiplying_as_bfloat16() -> Iterator[bool]:
-    """Let float32 products round what they multiply to bfloat16: exact for values that came from there.
+    """Let float32 products round their factors to bfloat16, which is exact for values that came from bfloat16.
 
-    Sums stay in float32. The setting is torch's own and holds for the whole process, so it is taken back at once, and
-    left alone (yielding False) while another thread runs a model whose float32 products it would round.
+    Sums stay in float32. The setting is torch's own and holds for the whole process, so it is reset at once, and not
+    changed (yielding False) while another thread runs a model whose float32 products it would round.
     """
     settings: Any = getattr(torch.backends.mkldnn, "matmul")  # noqa: B009 - unknown to torch's own type stubs
     with only_pass() as is_alone:
@@ -94,7 +94,7 @@ def _product(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | No
 
 
 class FasterProjections:
-    """The exchanged forwards of one model, with the way back."""
+    """The replaced forwards of one model, with the means to restore them."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._exchanged: list[tuple[torch.nn.Module, Callable[..., torch.Tensor]]] = []
@@ -112,27 +112,27 @@ class FasterProjections:
         return len(self._exchanged)
 
     def _exchange(self, module: torch.nn.Module, forward: Callable[..., torch.Tensor]) -> None:
-        """Put `forward` on the instance, where it hides the class's own, if both agree on random input."""
+        """Set `forward` on the instance, where it hides the class's own, if both agree on random input."""
         if "forward" in module.__dict__ or not _agree(module, forward):
             return
         module.__dict__["forward"] = forward
         self._exchanged.append((module, forward))
 
     def install(self) -> None:
-        """Exchange the same forwards again, except where a module has got one of its own, or hooks, meanwhile."""
+        """Replace the same forwards again, except where a module has got its own forward or hooks meanwhile."""
         for module, forward in self._exchanged:
             if "forward" not in module.__dict__ and not _has_hooks(module):
                 module.__dict__["forward"] = forward
 
     def restore(self) -> None:
-        """Give every module its class's forward again."""
+        """Restore every module's forward to its class's."""
         for module, forward in self._exchanged:
             if module.__dict__.get("forward") is forward:
                 del module.__dict__["forward"]
 
 
 def _is_plain_linear(module: Any) -> bool:
-    """Return whether the module is torch's own linear layer on the CPU in a dtype that pays, and without hooks."""
+    """Return whether the module is torch's own linear layer on the CPU, in a supported dtype and without hooks."""
     return (
         type(module) is torch.nn.Linear
         and module.weight.device.type == "cpu"
@@ -143,7 +143,7 @@ def _is_plain_linear(module: Any) -> bool:
 
 
 def _has_hooks(module: Any) -> bool:
-    """Return whether something is to happen around the module's forward: a fused block would pass it by."""
+    """Return whether the module or a part of it has forward hooks, which a fused block would skip."""
     return any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())  # noqa: SLF001 - no public reader
 
 
@@ -153,11 +153,11 @@ def _linear_forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     def forward(hidden: torch.Tensor) -> torch.Tensor:
         return _product(hidden, *_weights(module), "none")
 
-    return _for_rows_wanted(module, forward, module.out_features)
+    return _for_needed_rows(module, forward, module.out_features)
 
 
 def _gated_forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor] | None:
-    """Return a forward for down(act(gate(x)) * up(x)), or None where the module is no such block."""
+    """Return a forward for down(act(gate(x)) * up(x)), or None if the module is not such a block."""
     parts = [getattr(module, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
     activation = _ACTIVATIONS.get(type(getattr(module, "act_fn", None)).__name__)
     if activation is None or not all(_is_plain_linear(part) for part in parts):
@@ -169,23 +169,23 @@ def _gated_forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor] | None
         gated = _product(hidden, *_weights(gate), activation)
         return _product(times(hidden, gated, *_weights(up), "mul"), *_weights(down), "none")
 
-    return _for_rows_wanted(module, forward, int(getattr(down, "out_features")))  # noqa: B009 - `down` may be None to mypy
+    return _for_needed_rows(module, forward, int(getattr(down, "out_features")))  # noqa: B009 - `down` may be None to mypy
 
 
 def _weights(linear: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return weight and bias as they are now: a training loop may have put other tensors in their place."""
+    """Return the present weight and bias: a training loop may have replaced the tensors."""
     held = linear.__dict__["_parameters"]
     return held["weight"], held["bias"]
 
 
-def _for_rows_wanted(
+def _for_needed_rows(
     module: Any, forward: Callable[[torch.Tensor], torch.Tensor], width: int
 ) -> Callable[..., torch.Tensor]:
-    """Return `forward` that leaves rows at zero which nobody will ask about.
+    """Return a version of `forward` that leaves rows at zero if they are not needed.
 
-    After a window's last attention call rows no longer meet, so the last layer's feed-forward, the dearest part of a
-    layer, need only be computed for the rows that are asked about. The fused products know no gradients, so wherever
-    those are recorded the module's own forward runs.
+    After a window's last attention call rows are independent, so the last layer's feed-forward, the most expensive part
+    of a layer, is computed only for the needed rows. The fused products have no gradients, so wherever gradients are
+    recorded the module's own forward runs.
     """
 
     def chosen(hidden: torch.Tensor) -> torch.Tensor:
@@ -194,7 +194,7 @@ def _for_rows_wanted(
             return own
         if hidden.dim() != 3 or hidden.shape[0] != 1:
             return forward(hidden)
-        rows = rows_wanted(hidden.shape[1])
+        rows = needed_rows(hidden.shape[1])
         if rows is None:
             return forward(hidden)
         result = hidden.new_zeros(1, hidden.shape[1], width)
@@ -207,7 +207,7 @@ def _for_rows_wanted(
 
 @torch.inference_mode()
 def _agree(module: Any, forward: Callable[..., torch.Tensor]) -> bool:
-    """Return whether `forward` gives the module's own result up to rounding, on a few rows of random input."""
+    """Return whether `forward` equals the module's own result up to rounding, on a few rows of random input."""
     linear = module if type(module) is torch.nn.Linear else module.gate_proj
     weight = linear.weight
     generator = torch.Generator().manual_seed(0)

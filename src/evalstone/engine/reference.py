@@ -1,4 +1,4 @@
-"""The slow plain truth: one sequence, one forward pass, full logits, log-softmax in float32.
+"""The slow plain reference: one sequence, one forward pass, full logits, log-softmax in float32.
 
 Every fast path is tested against this file, so it shares nothing with them: no cache, no batch, no trie.
 """
@@ -19,8 +19,8 @@ def token_logprobs(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Return the log-probability of each of the last `n_scored` tokens, and whether it was the argmax.
 
-    Shapes: tokens [length]; the model sees tokens[:-1], as nothing is predicted from the last; results [n_scored].
-    Units:  nats; NaN where the logits are not finite (callers must refuse it).
+    Shapes: tokens [length]; the model sees tokens[:-1], since the last predicts nothing; results [n_scored].
+    Units:  nats; NaN where the logits are not finite (callers must reject it).
     """
     device = next(model.parameters()).device
     ids = torch.as_tensor(np.asarray(tokens, dtype=np.int64), device=device)

@@ -1,8 +1,8 @@
-"""Which beginnings of prompts are kept once for all sequences that continue them.
+"""Choose which prefixes of prompts are stored once for all sequences that continue them.
 
-Keys and values of a beginning that many sequences share are a trunk: stored once, read by all of them in one matrix
-product. What only few share, or what is short, is cheaper to copy into each sequence's own rows than to visit
-apart, so a trunk must save enough. Trunks nest: the shots of a subject, then one question asked 64 times.
+Keys and values of a prefix that many sequences share are a trunk: stored once, read by all of them in one matrix
+product. A short prefix, or one that few sequences share, is cheaper to copy into each sequence's own rows than to read
+separately, so a trunk must save enough. Trunks nest: the shots of a subject, then one question with 64 repeats.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from evalstone.engine.spans import IntArray, SpanBatch
 from evalstone.engine.trie import Trie, build_trie
 
 SHORTEST_TRUNK = 16  # tokens
-LEAST_SAVED = 1024  # rows that need not be read again in each step: visiting a trunk costs about that much
+LEAST_SAVED = 1024  # minimum number of rows saved per step: reading a trunk costs about as much
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class PromptTrie:
     """All distinct prompts in pre-order, and the trunks above each.
 
     Shapes: ends int64 [n]: the last node of each distinct prompt, ascending; shared int64 [n]: tokens it shares with
-        the one before it. members: the given prompts that are equal to each distinct one. chains: numbers of the
-        trunks of each, from the root.
+        the previous one. members: the given prompts equal to each distinct one. chains: numbers of the trunks of each,
+        from the root.
     """
 
     trie: Trie
@@ -44,12 +44,12 @@ class PromptTrie:
     chains: tuple[tuple[int, ...], ...]
 
     def first_private(self, prompt: int) -> int:
-        """Return the position from which a distinct prompt's rows are its own."""
+        """Return the first position of a distinct prompt's own rows."""
         chain = self.chains[prompt]
         return self.trunks[chain[-1]].last if chain else 0
 
     def most_private(self, n_new: Sequence[int]) -> int:
-        """Return how many rows of its own a sequence may come to, where `n_new[i]` are written for given prompt i."""
+        """Return the maximum number of own rows of a sequence if `n_new[i]` tokens are generated for prompt i."""
         lengths = self.trie.depths[self.ends].astype(np.int64) + 1
         return max(
             int(length) - self.first_private(i) + max(n_new[each] for each in self.members[i])
@@ -58,12 +58,12 @@ class PromptTrie:
 
 
 def build_prompt_trie(prompts: Sequence[IntArray], n_sequences: Sequence[int], n_slots: int) -> PromptTrie:
-    """Return the trie of `prompts`, of which `n_sequences[i]` continuations of prompt i are to be written."""
-    # Nothing is predicted from a span's last token, so each prompt gets one that is never looked at.
+    """Return the trie of `prompts`, with `n_sequences[i]` continuations to generate for prompt i."""
+    # A span's last token predicts nothing, so each prompt is padded with one that is never evaluated.
     padded = [np.concatenate([tokens, np.zeros(1, dtype=np.int32)]) for tokens in prompts]
     trie = build_trie(SpanBatch.from_lists(padded, [1] * len(padded)))
-    ends, begins = np.unique(trie.ask_nodes, return_index=True)
-    groups = np.split(trie.ask_spans, begins[1:])
+    ends, begins = np.unique(trie.target_nodes, return_index=True)
+    groups = np.split(trie.target_spans, begins[1:])
     members = tuple(tuple(sorted(group.tolist())) for group in groups)
     firsts = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1] + 1])
     shared = trie.depths[firsts].astype(np.int64)
@@ -76,7 +76,7 @@ def build_prompt_trie(prompts: Sequence[IntArray], n_sequences: Sequence[int], n
 def _find_trunks(
     shared: IntArray, lengths: IntArray, weights: IntArray, n_slots: int
 ) -> tuple[tuple[Trunk, ...], tuple[tuple[int, ...], ...]]:
-    """Return the trunks worth keeping, and the chain of them above each prompt."""
+    """Return the trunks that save enough, and the chain of them above each prompt."""
     trunks: list[Trunk] = []
     chains: list[tuple[int, ...]] = [()] * lengths.size
     stack: list[tuple[int, int, int, tuple[int, ...]]] = [(0, int(lengths.size), 0, ())]

@@ -1,9 +1,9 @@
-"""The slot table: sequences that are being written, packed without holes, each with rows of keys and values.
+"""The slot table: the sequences in progress, packed without gaps, each with rows of keys and values.
 
-The slots' own rows lie in two blocks per layer, so that two products attend for all slots. Keys lie across memory,
-[slots, key-value heads, width, capacity]: so a product with few queries reads them fastest. What a slot shares with
-others is in trunks. When a sequence ends, its place is taken by the next one, or by the last slot of the table: every
-place that is computed belongs to somebody.
+The slots' own rows are in two blocks per layer, so that two products attend for all slots. Keys are strided across
+memory, [slots, key-value heads, width, capacity], which a product with few queries reads fastest. What a slot shares
+with others is in trunks. When a sequence ends, its slot is filled by the next one, or by the last slot of the table:
+every computed slot belongs to a sequence.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from evalstone.engine.memory import zeros_apart
 from evalstone.engine.partial_attention import attend_part, merge_into, with_sinks
 from evalstone.engine.spans import IntArray
 
-ROWS_ADDED = 64  # a table grows by at least this many rows a slot
+ROWS_ADDED = 64  # a table grows by at least this many rows per slot
 GROWTH = 1.125
-LINE = 16  # numbers of float32 in a cache line
+LINE = 16  # float32 numbers in a cache line
 
 Rows = list[tuple[torch.Tensor, torch.Tensor]]
 """Keys and values of some positions for each attention call. Shapes: [n, G, D] and [n, G, E]."""
@@ -36,7 +36,7 @@ class TrunkRows:
 
 
 def trunk_rows(first: int, last: int, rows: Rows) -> TrunkRows:
-    """Return a trunk from the rows of its positions, laid out for reading."""
+    """Return a trunk from the rows of its positions, in the layout for reading."""
     layers = [(key.transpose(0, 1)[None].contiguous(), value.transpose(0, 1)[None].contiguous()) for key, value in rows]
     return TrunkRows(first, last, layers)
 
@@ -46,9 +46,8 @@ class SlotTable:
     """Rows of the sequences in slots 0 to n - 1.
 
     Shapes: keys [n_slots, G, D, capacity] and values [n_slots, G, capacity, E] for each attention call; starts int64
-        [n_slots]: the position of a slot's first own row; lengths int64 [n_slots]: how many own rows it has, also of
-        the sequence that has left. first_capacity: room that will be needed, as far as it is known beforehand;
-        most_rows: what no sequence can pass.
+        [n_slots]: the position of a slot's first own row; lengths int64 [n_slots]: the number of its own rows, also of
+        a sequence that has left. first_capacity: capacity known to be needed; most_rows: maximum rows of a sequence.
     """
 
     n_slots: int
@@ -63,7 +62,7 @@ class SlotTable:
     chains: list[tuple[TrunkRows, ...]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Make room for the counts; rows get theirs when the first sequence shows their shape."""
+        """Allocate the counts; rows are allocated when the first sequence shows their shape."""
         self.starts = np.zeros(self.n_slots, dtype=np.int64)
         self.lengths = np.zeros(self.n_slots, dtype=np.int64)
 
@@ -73,7 +72,7 @@ class SlotTable:
         return self.starts[: self.n] + self.lengths[: self.n]
 
     def add(self, rows: Rows, start: int, chain: tuple[TrunkRows, ...]) -> None:
-        """Give the next free slot to a sequence whose own rows so far are these."""
+        """Assign the next free slot to a sequence with these rows."""
         if not self.keys:
             for key, value in rows:
                 self.keys.append(key.new_empty(self.n_slots, key.shape[1], key.shape[2], 0))
@@ -88,7 +87,7 @@ class SlotTable:
         self.chains.append(chain)
 
     def remove(self, slot: int) -> int:
-        """End a slot; the last one moves to its place. Return the number that the moved one had."""
+        """Free a slot; the last one moves into it. Return the former number of the moved one."""
         last = self.n - 1
         if slot != last:
             length = int(self.lengths[last])
@@ -101,7 +100,7 @@ class SlotTable:
         return last
 
     def _put(self, layer: int, slot: int, key: torch.Tensor, value: torch.Tensor) -> None:
-        """Overwrite a slot's rows in one layer; what the sequence before had beyond them could hold anything.
+        """Overwrite a slot's rows in one layer, and clear the rest of the previous sequence's rows.
 
         Shapes: key [G, D, n]; value [G, n, E].
         """
@@ -111,14 +110,14 @@ class SlotTable:
         keys[:, :, length:before], values[:, length:before] = 0.0, 0.0
 
     def reserve(self, n_rows: int) -> None:
-        """Make sure that each slot has room for `n_rows` of its own."""
+        """Make sure that each slot has capacity for `n_rows` own rows."""
         if n_rows <= self.capacity:
             return
-        wanted = max(n_rows + ROWS_ADDED, int(self.capacity * GROWTH), self.first_capacity)
+        capacity = max(n_rows + ROWS_ADDED, int(self.capacity * GROWTH), self.first_capacity)
         if self.most_rows is not None:
-            wanted = max(n_rows, min(wanted, self.most_rows))
-        # Whole cache lines, an odd number of them: rows a power of two apart would fight for places in the cache.
-        capacity = (-(-wanted // LINE) | 1) * LINE
+            capacity = max(n_rows, min(capacity, self.most_rows))
+        # An odd number of whole cache lines: rows a power of two apart would compete for the same cache sets.
+        capacity = (-(-capacity // LINE) | 1) * LINE
         for layer, (keys, values) in enumerate(zip(self.keys, self.values, strict=True)):
             self.keys[layer] = zeros_apart((*keys.shape[:3], capacity), keys)
             self.keys[layer][..., : self.capacity] = keys
@@ -129,17 +128,17 @@ class SlotTable:
 
 @dataclass(slots=True)
 class _TrunkView:
-    """A trunk as one step sees it: which slots read it, and under which mask. `slots` None means all of them."""
+    """A trunk in one step: the slots that read it, and their mask. `slots` None means all slots."""
 
     trunk: TrunkRows
     slots: torch.Tensor | None
     n: int
     bias: torch.Tensor | None  # [1, 1, n * queries per key head, rows]
-    blind: torch.Tensor | None  # bool [n]: slots that may see nothing of it
+    blind: torch.Tensor | None  # bool [n]: slots that may see no position of it
 
 
 class DecodeStep:
-    """One new token of each slot on its way through the layers."""
+    """One new token of each slot in the forward pass."""
 
     def __init__(self, table: SlotTable, device: torch.device) -> None:
         table.reserve(int(table.lengths[: table.n].max()) + 1)
@@ -148,7 +147,7 @@ class DecodeStep:
         self.n_calls = 0
         self.n_rows = int(table.lengths[: table.n].max()) + 1
         self._slots = torch.arange(table.n, device=device)
-        self._places = torch.as_tensor(table.lengths[: table.n].copy(), device=device)
+        self._positions = torch.as_tensor(table.lengths[: table.n].copy(), device=device)
         self._groups = _trunk_groups(table)
         self._views: dict[tuple[int, int], tuple[torch.Tensor | None, list[_TrunkView]]] = {}
         self._rules: list[MaskRule] = []  # keeps ids of rules from being reused within the step
@@ -156,7 +155,7 @@ class DecodeStep:
     def attend(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: MaskRule, options: dict[str, Any]
     ) -> torch.Tensor:
-        """Return attention's output for one layer, after keeping the new keys and values.
+        """Return attention's output for one layer, after storing the new keys and values.
 
         Shapes: query [1, H, S, D]; key [1, G, S, D]; value [1, G, S, E]; result [1, S, H, E].
         """
@@ -169,8 +168,8 @@ class DecodeStep:
         _, n_heads, n, width = query.shape
         n_groups = key.shape[1]
         repeat = n_heads // n_groups
-        keys[self._slots, :, :, self._places] = key[0].transpose(0, 1).to(keys.dtype)
-        values[self._slots, :, self._places] = value[0].transpose(0, 1).to(values.dtype)
+        keys[self._slots, :, :, self._positions] = key[0].transpose(0, 1).to(keys.dtype)
+        values[self._slots, :, self._positions] = value[0].transpose(0, 1).to(values.dtype)
         folded = query[0].view(n_groups, repeat, n, width).permute(2, 0, 1, 3).to(keys.dtype).contiguous()
         bias, views = self._views_for(rule, repeat)
         own_keys, own_values = keys[:n, :, :, : self.n_rows].transpose(2, 3), values[:n, :, : self.n_rows]
@@ -182,11 +181,11 @@ class DecodeStep:
         return output.to(given).reshape(1, n, n_heads, -1)
 
     def commit(self) -> None:
-        """Count the rows that this step has added; until then a failed step has changed nothing."""
+        """Count the rows added by this step; until then a failed step has changed nothing."""
         self.table.lengths[: self.table.n] += 1
 
     def _views_for(self, rule: MaskRule, repeat: int) -> tuple[torch.Tensor | None, list[_TrunkView]]:
-        """Return the mask over own rows and the trunks to read under `rule`, made once for the layers that share it."""
+        """Return the mask over own rows and the trunks to read under `rule`, built once for layers that share it."""
         found = self._views.get((id(rule), repeat))
         if found is None:
             self._rules.append(rule)
@@ -212,20 +211,20 @@ class DecodeStep:
     def _view(
         self, group: tuple[TrunkRows, list[int]], rule: MaskRule, repeat: int, sees_all: bool
     ) -> _TrunkView | None:
-        """Return how this step reads a trunk, None where no slot may see any of it."""
+        """Return how this step reads a trunk, or None if no slot may see any of it."""
         trunk, members = group
-        places = None if len(members) == self.table.n else torch.tensor(members, device=self.device)
+        slots = None if len(members) == self.table.n else torch.tensor(members, device=self.device)
         if sees_all:
-            return _TrunkView(trunk, places, len(members), None, None)
+            return _TrunkView(trunk, slots, len(members), None, None)
         visible = rule.allows(self.table.depths[members][:, None], np.arange(trunk.first, trunk.last)[None, :])
         if visible.all():
-            return _TrunkView(trunk, places, len(members), None, None)
+            return _TrunkView(trunk, slots, len(members), None, None)
         sees = np.asarray(visible.any(axis=1))
         if not sees.any():
             return None
         bias = self._bias(visible | ~sees[:, None]).repeat_interleave(repeat, dim=0)[None, None]
         blind = None if sees.all() else torch.as_tensor(~sees, device=self.device)
-        return _TrunkView(trunk, places, len(members), bias, blind)
+        return _TrunkView(trunk, slots, len(members), bias, blind)
 
     def _bias(self, visible: Any) -> torch.Tensor:
         hidden = torch.as_tensor(~visible, device=self.device)
@@ -250,7 +249,7 @@ def _attend_trunk(
     rows: Sequence[torch.Tensor],
     options: dict[str, Any],
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return attention so far merged with a trunk's, read once for all the slots that share it.
+    """Return attention so far merged with a trunk's, which is read once for all slots that share it.
 
     Shapes: folded [S, G, R, D]; output [S, G, R, E]; log_sum [S, G, R].
     """

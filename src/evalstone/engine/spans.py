@@ -1,8 +1,8 @@
-"""What the engine is asked and what it answers: ragged token sequences with a scored tail each.
+"""Input and output of scoring: ragged token sequences with a scored tail each.
 
-A span is the tail of one sequence; its score is the sum of log-probabilities of its tokens, each given everything
-before it. Tokens lie in one flat int32 array, because Python lists of tokens cost 38 bytes each and all of MMLU
-would take more than a gigabyte.
+A span is the tail of one sequence; its score is the sum of the log-probabilities of its tokens, each given all tokens
+before it. Tokens are in one flat int32 array, because Python lists of tokens cost 38 bytes each and all of MMLU would
+take more than a gigabyte.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,8 +21,8 @@ IntArray = npt.NDArray[np.integer[Any]]
 class SpanBatch:
     """Ragged token sequences: sequence i is tokens[offsets[i]:offsets[i+1]]; its last n_scored[i] tokens are scored.
 
-    Shapes: tokens int32 [total]; offsets int64 [n + 1]; n_scored int32 [n], with 1 <= n_scored[i] < length of i, as
-        the first token of a sequence has nothing before it to be predicted from.
+    Shapes: tokens int32 [total]; offsets int64 [n + 1]; n_scored int32 [n], with 1 <= n_scored[i] < length of i, since
+        the first token of a sequence has no context to be predicted from.
     """
 
     tokens: IntArray
@@ -30,9 +30,9 @@ class SpanBatch:
     n_scored: IntArray
 
     def __post_init__(self) -> None:
-        """Refuse arrays that contradict each other.
+        """Check that the arrays are consistent.
 
-        Raises: PlanError naming the first span that has no context or nothing to score.
+        Raises: PlanError with the first span that has no context or nothing to score.
         """
         if self.offsets.size != self.n_scored.size + 1 or self.offsets[0] != 0:
             raise PlanError(
@@ -47,7 +47,7 @@ class SpanBatch:
             i = int(bad[0])
             raise PlanError(
                 f"span {i} has {lengths[i]} tokens of which {self.n_scored[i]} are scored; expected at least one "
-                "scored token and at least one before it (put the model's BOS or EOS in front of an empty context)"
+                "scored token and at least one before it (replace an empty context by the model's BOS or EOS)"
             )
 
     @classmethod
@@ -81,8 +81,8 @@ class SpanBatch:
 class SpanScore:
     """The score of one span.
 
-    Units: total_nats is summed over the span's tokens, never averaged. is_greedy says that each of them was the
-        argmax over the whole (padded) vocabulary.
+    Units: total_nats is the sum over the span's tokens, never the mean. is_greedy: whether each of them was the argmax
+        over the whole (padded) vocabulary.
     """
 
     index: int
@@ -94,8 +94,8 @@ class SpanScore:
 class SpanFailure:
     """A span without a score, and why. A failure is never a wrong answer.
 
-    kind: says whether it may be tried again, and is kept with the answer. reason: in words, without the index, which
-        means nothing outside of the batch; who knows the request composes the message.
+    kind: states whether a retry may succeed, and is stored with the output. reason: a message without the index, which
+        has no meaning outside the batch; code that knows the request composes the full message.
     """
 
     index: int
@@ -105,9 +105,9 @@ class SpanFailure:
 
 @dataclass(frozen=True, slots=True)
 class WindowReport:
-    """How far `Engine.score` has come, after each window.
+    """The progress of `Engine.score`, after each window.
 
-    Units: tokens of model input; `n_tokens` counts what was asked (each span in full), `n_distinct` what was computed.
+    Units: tokens of model input; `n_tokens` counts requested tokens (each span in full), `n_distinct` computed ones.
     """
 
     n_tokens_done: int

@@ -1,8 +1,8 @@
-"""Forward passes of several threads side by side: one at a time on each model, and none while a model is loaded.
+"""Run forward passes of several threads side by side: one at a time per model, and none while a model is loaded.
 
-A pass changes its model for as long as it runs (the attention implementation, a replaced body), so passes on the same
-model exclude each other; passes on different models do not. transformers loads models under settings that hold for the
-whole process (the default dtype, the functions that initialise weights, its log level), so loading excludes them all.
+A pass changes its model while it runs (the attention implementation, a replaced body), so passes on the same model
+exclude each other; passes on different models do not. transformers loads models under settings of the whole process
+(the default dtype, the functions that initialise weights, its log level), so loading excludes all passes.
 """
 
 import threading
@@ -15,7 +15,7 @@ import torch
 
 
 class _Gate:
-    """A lock that many passes share and one load takes alone; a thread may enter it again."""
+    """A lock shared by many passes and held exclusively by one load; reentrant per thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -26,7 +26,7 @@ class _Gate:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Wait for loads that are running or waiting, then keep new ones out."""
+        """Wait for loads that are running or waiting, then block new ones."""
         me = threading.get_ident()
         with self._changed:
             while self._loader != me and me not in self._passing and (self._loader is not None or self._n_waiting):
@@ -43,7 +43,7 @@ class _Gate:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Wait until no other thread is inside, then keep all of them out."""
+        """Wait until no other thread is inside, then block all others."""
         me = threading.get_ident()
         with self._changed:
             self._n_waiting += 1
@@ -65,7 +65,7 @@ class _Gate:
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Yield whether no other thread is inside; if so, none enters until the end."""
+        """Yield whether no other thread is inside; if so, none enters before the end."""
         me = threading.get_ident()
         with self._changed:
             is_alone = all(thread == me for thread in self._passing)
@@ -82,18 +82,18 @@ _LOCKS_GUARD = threading.Lock()
 
 
 def loading() -> AbstractContextManager[None]:
-    """Hold off all passes of other threads, and their loads, while a model is loaded and checked."""
+    """Block all passes and loads of other threads while a model is loaded and checked."""
     return _GATE.exclusive()
 
 
 def only_pass() -> AbstractContextManager[bool]:
-    """Yield whether no other thread runs a pass; if so, none begins one until the end."""
+    """Yield whether no other thread runs a pass; if so, none begins one before the end."""
     return _GATE.alone()
 
 
 @contextmanager
 def forward_pass(model: Any) -> Iterator[None]:
-    """Run one forward pass (or several that belong together) with nobody else's on the same model.
+    """Run one forward pass (or several that belong together) while no other thread uses the same model.
 
     An ambient autocast, as a training loop may have, is switched off: scores are computed in the weights' own dtype.
     """
@@ -108,7 +108,7 @@ def forward_pass(model: Any) -> Iterator[None]:
 
 
 def _forget_lengths(model: Any) -> None:
-    """Undo what dynamic rotary embeddings remember of longer inputs: the order of inputs must not change answers."""
+    """Reset what dynamic rotary embeddings store of longer inputs: the order of inputs must not change results."""
     rotary = _ROTARY.get(model)
     if rotary is None:
         rotary = [module for module in model.modules() if _is_dynamic(module)]
@@ -140,9 +140,9 @@ def configs_of(model: Any) -> list[Any]:
 
 @contextmanager
 def attention_set_to(model: Any, name: str) -> Iterator[None]:
-    """Give a model and its parts another attention implementation, through transformers' own checks, for a while.
+    """Set another attention implementation for a model and its parts inside the block, with transformers' checks.
 
-    Raises: ValueError, ImportError and others of transformers' where the model cannot have it.
+    Raises: ValueError, ImportError and other errors of transformers if the model does not support it.
     """
     before = [(config, _implementation(config)) for config in configs_of(model)]
     try:
@@ -154,9 +154,9 @@ def attention_set_to(model: Any, name: str) -> Iterator[None]:
 
 
 class AttentionSwitch:
-    """An attention implementation that a model takes on for single passes.
+    """An attention implementation that a model uses for single passes.
 
-    transformers' own setter walks over all modules and checks each; it is called once, and what it changed is noted.
+    transformers' own setter visits and checks all modules; it is called once, and its changes are recorded.
     """
 
     def __init__(self, model: Any, name: str) -> None:
@@ -167,7 +167,7 @@ class AttentionSwitch:
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Switch over, and back to whatever was set before."""
+        """Switch to the implementation, and back to the former one at the end."""
         before = [(config, _implementation(config)) for config, _ in self._changes]
         try:
             for config, name in self._changes:

@@ -1,4 +1,4 @@
-"""Sums per span, filled as tokens' scores arrive in any grouping; a span is finished when its last one is in."""
+"""Sum scores per span as tokens' scores arrive in any grouping; a span is finished when its last one has arrived."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ class Tally:
         """Finished spans whose sum is not finite; they are never scored."""
 
     def add(self, spans: IntArray, logprobs: npt.NDArray[np.float64], is_best: npt.NDArray[np.bool_]) -> IntArray:
-        """Add tokens' scores to their spans and return the spans that are finished by it.
+        """Add tokens' scores to their spans and return the spans that are now finished.
 
         Shapes: all [n_tokens]; the result is sorted.
         """
@@ -33,7 +33,7 @@ class Tally:
         return finished
 
     def scores_of(self, finished: IntArray) -> Iterator[SpanScore]:
-        """Yield the scores of finished spans; those that are not finite go to `doubtful` instead."""
+        """Yield the scores of finished spans; those that are not finite are added to `doubtful` instead."""
         totals = self._totals[finished]
         if self._rounding is not None:
             totals = torch.as_tensor(totals).to(self._rounding).double().numpy()

@@ -1,7 +1,7 @@
-"""What whole next-token distributions say of a text, token by token.
+"""Compute statistics of whole next-token distributions at each token of a text.
 
-Beside each token's log-probability stand the mean and spread of log-probabilities that the model itself expected at
-that place. One sequence, one forward pass, float32.
+Besides each token's log-probability these are the mean and spread of log-probabilities under the model's own
+distribution at that position. One sequence, one forward pass, float32.
 """
 
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from evalstone.engine.steps import forward_pass
 
 __all__ = ["TokenMoments", "token_moments"]
 
-ROWS_AT_ONCE = 256  # of log-probabilities in float32: bounds memory for large vocabularies
+ROWS_AT_ONCE = 256  # rows of log-probabilities in float32: bounds memory for large vocabularies
 
 
 @dataclass(frozen=True, slots=True)
 class TokenMoments:
-    """One text's tokens, all but the first of the sequence.
+    """Statistics of one text's tokens, all but the first of the sequence.
 
     Shapes: each float64 [length - 1]. Units: nats.
     """
@@ -33,7 +33,7 @@ class TokenMoments:
 
 @torch.inference_mode()
 def token_moments(model: Any, tokens: IntArray) -> TokenMoments:
-    """Return the moments of a sequence.
+    """Return the statistics of a sequence.
 
     Shapes: tokens [length], at least 2. Source: Zhang et al. 2024 (Min-K%++, arXiv 2404.02936), equation 4.
     """

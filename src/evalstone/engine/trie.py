@@ -1,9 +1,9 @@
 """The trie of all sequences, as four flat arrays and no tree objects.
 
-Sorted lexicographically, neighbours' longest common prefixes are the trie. Written down in pre-order, each node has a
-token, a depth (its position id) and `end`, the last pre-order index in its subtree; then j is an ancestor-or-self of
-i exactly when j <= i <= end[j]. That comparison is the whole attention mask. Nothing is predicted from the last token
-of a sequence, so it is a target and not a node.
+If sequences are sorted lexicographically, the longest common prefixes of neighbours are the trie. In pre-order, each
+node has a token, a depth (its position id) and `end`, the last pre-order index in its subtree; then j is an
+ancestor-or-self of i exactly when j <= i <= end[j]. That comparison is the whole attention mask. The last token of a
+sequence predicts nothing, so it is a target and not a node.
 """
 
 import itertools
@@ -13,37 +13,37 @@ import numpy as np
 
 from evalstone.engine.spans import IntArray, SpanBatch
 
-PAIRS_TOKENS = 1 << 22  # tokens compared at once when prefixes are measured: bounds the temporary arrays
+PAIRS_TOKENS = 1 << 22  # tokens compared at once when prefixes are measured; bounds the temporary arrays
 
 
 @dataclass(frozen=True, slots=True)
 class Trie:
-    """All distinct token paths in pre-order, and what is asked of them.
+    """All distinct token paths in pre-order, and the targets to score after their nodes.
 
-    Shapes: tokens, depths int32 [n_nodes]; ends int64 [n_nodes], inclusive; ask_nodes int64, ask_targets and
-        ask_spans int32 [n_asks], ordered by node: "the log-probability of target after node, for span".
+    Shapes: tokens, depths int32 [n_nodes]; ends int64 [n_nodes], inclusive; target_nodes int64, target_tokens and
+        target_spans int32 [n_targets], ordered by node: "the log-probability of token after node, for span".
     """
 
     tokens: IntArray
     depths: IntArray
     ends: IntArray
-    ask_nodes: IntArray
-    ask_targets: IntArray
-    ask_spans: IntArray
+    target_nodes: IntArray
+    target_tokens: IntArray
+    target_spans: IntArray
 
     @property
     def n_nodes(self) -> int:
-        """Distinct tokens to compute."""
+        """Number of distinct tokens to compute."""
         return int(self.tokens.size)
 
 
 @dataclass(frozen=True, slots=True)
 class TriePlan:
-    """What scoring a batch would take.
+    """The work of scoring a batch.
 
-    Units: tokens of model input; `n_tokens` counts each span in full, `n_distinct` what is computed. `n_rows` are
-        rows projected to the vocabulary. `attended` is the number of (query, key) pairs that attention needs.
-        `memory_bytes` is None without a model's shape.
+    Units: tokens of model input; `n_tokens` counts each span in full, `n_distinct` computed ones. `n_rows` are rows
+        projected to the vocabulary. `attended` is the number of (query, key) pairs that attention needs.
+        `memory_bytes` is None if the model's shape is unknown.
     """
 
     n_spans: int
@@ -58,7 +58,7 @@ class TriePlan:
 
     @property
     def share_saved(self) -> float:
-        """The share of the tokens asked that need not be computed, in [0, 1]."""
+        """The share of the requested tokens that need not be computed, in [0, 1]."""
         return 1.0 - self.n_distinct / self.n_tokens if self.n_tokens else 0.0
 
 
@@ -75,13 +75,13 @@ def sorted_order(spans: SpanBatch) -> IntArray:
 
 
 def _ragged_arange(begins: IntArray, counts: IntArray) -> IntArray:
-    """Return begin, begin + 1, ... (count of them) for each pair, joined."""
+    """Return begin, begin + 1, ... (count of them) for each pair, concatenated."""
     edges = np.cumsum(counts) - counts
     return np.repeat(begins - edges, counts) + np.arange(int(counts.sum()), dtype=np.int64)
 
 
 def common_prefixes(tokens: IntArray, begins: IntArray, lengths: IntArray) -> IntArray:
-    """Return how many leading tokens each sequence shares with the one before it (0 for the first).
+    """Return how many leading tokens each sequence shares with the previous one (0 for the first).
 
     Shapes: begins, lengths and the result int64 [n]; sequence k is tokens[begins[k] : begins[k] + lengths[k]].
     """
@@ -105,7 +105,7 @@ def common_prefixes(tokens: IntArray, begins: IntArray, lengths: IntArray) -> In
 
 
 def build_trie(spans: SpanBatch) -> Trie:
-    """Return the trie of `spans`: sort, measure common prefixes, write down in pre-order."""
+    """Return the trie of `spans`: sort, measure common prefixes, list in pre-order."""
     order = sorted_order(spans)
     begins = spans.offsets[:-1][order]
     lengths = np.diff(spans.offsets)[order] - 1
@@ -115,43 +115,43 @@ def build_trie(spans: SpanBatch) -> Trie:
     starts = np.cumsum(n_new) - n_new
     n_nodes = int(n_new.sum())
     ends = np.full(n_nodes, n_nodes - 1, dtype=np.int64)
-    ask_nodes = np.empty(int(n_scored.sum()), dtype=np.int64)
+    target_nodes = np.empty(int(n_scored.sum()), dtype=np.int64)
     path = np.empty(int(lengths.max(initial=0)), dtype=np.int64)  # the open node at each depth
     open_length = 0
-    asked = 0
+    n_done = 0
     rows = zip(shared.tolist(), lengths.tolist(), starts.tolist(), n_scored.tolist(), strict=True)
     for prefix, length, start, scored in rows:
         if prefix < open_length:
             ends[path[prefix:open_length]] = start - 1
         path[prefix:length] = np.arange(start, start + length - prefix)
         open_length = length
-        ask_nodes[asked : asked + scored] = path[length - scored : length]
-        asked += scored
-    by_node = np.argsort(ask_nodes, kind="stable")
+        target_nodes[n_done : n_done + scored] = path[length - scored : length]
+        n_done += scored
+    by_node = np.argsort(target_nodes, kind="stable")
     targets = spans.tokens[_ragged_arange(begins + lengths + 1 - n_scored, n_scored)]
     return Trie(
         tokens=spans.tokens[_ragged_arange(begins + shared, n_new)],
         depths=_ragged_arange(shared, n_new).astype(np.int32),
         ends=ends,
-        ask_nodes=ask_nodes[by_node],
-        ask_targets=targets[by_node],
-        ask_spans=np.repeat(order, n_scored).astype(np.int32)[by_node],
+        target_nodes=target_nodes[by_node],
+        target_tokens=targets[by_node],
+        target_spans=np.repeat(order, n_scored).astype(np.int32)[by_node],
     )
 
 
 def plan_trie(spans: SpanBatch, window_tokens: int = 1024, memory_bytes: int | None = None) -> TriePlan:
-    """Return what scoring `spans` would take; loads no model and no torch."""
+    """Return the work of scoring `spans`; loads no model and no torch."""
     trie = build_trie(spans)
     return describe_trie(trie, spans, window_tokens, memory_bytes)
 
 
 def describe_trie(trie: Trie, spans: SpanBatch, window_tokens: int, memory_bytes: int | None = None) -> TriePlan:
-    """Return the counts of a trie that has been built."""
+    """Return the counts of an existing trie."""
     return TriePlan(
         n_spans=len(spans),
         n_tokens=int(spans.tokens.size) - len(spans),
         n_distinct=trie.n_nodes,
-        n_rows=int(np.count_nonzero(np.diff(trie.ask_nodes, prepend=-1))),
+        n_rows=int(np.count_nonzero(np.diff(trie.target_nodes, prepend=-1))),
         attended=int(trie.depths.sum(dtype=np.int64)) + trie.n_nodes,
         max_depth=int(trie.depths.max(initial=-1)) + 1,
         window_tokens=window_tokens,

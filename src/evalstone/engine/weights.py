@@ -1,6 +1,6 @@
-"""A model on its device: loaded from a folder or the Hub, or given by the caller, and what its configuration says.
+"""Load a model from a folder or the Hub onto its device, or use the caller's, and read its configuration.
 
-Foreign exceptions are translated here: whatever goes wrong while loading becomes one clear line with a remedy.
+Other libraries' exceptions are translated here: any problem while loading becomes one clear line with a remedy.
 """
 
 import pickle
@@ -23,9 +23,9 @@ LIBRARIES = ("torch", "transformers", "peft", "numpy")
 class LoadedModel:
     """A model ready to be run.
 
-    outer: what a caller would call (an adapter around the model, perhaps). inner: the causal LM itself.
-    limits: lengths at which it attends otherwise. vocab_size: rows of the input embedding.
-        is_borrowed: whether the caller gave it, loaded, and wants it back as it was.
+    outer: the object that a caller would call (perhaps an adapter around the model). inner: the causal LM itself.
+    limits: lengths at which it attends differently. vocab_size: rows of the input embedding.
+        is_borrowed: whether the caller has loaded it and needs its state restored.
     """
 
     outer: Any
@@ -37,9 +37,9 @@ class LoadedModel:
 
 
 def pick_device(wanted: str) -> torch.device:
-    """Return the device asked for; "auto" is CUDA where there is some.
+    """Return the requested device; "auto" is CUDA if available.
 
-    Raises: UsageError where the device does not exist.
+    Raises: UsageError if the device does not exist.
     """
     if wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -53,7 +53,7 @@ def pick_device(wanted: str) -> torch.device:
 
 
 def load_model(path_or_model: Any, settings: EngineSettings) -> LoadedModel:
-    """Return the model named by a local folder or Hub id, or the loaded one given.
+    """Return the model of a local folder or Hub id, or the given loaded one.
 
     Raises: ModelUnavailable with a remedy; UsageError for an impossible device; MissingExtra without peft.
     """
@@ -82,7 +82,7 @@ _UNLOADABLE = (
 
 
 def _from_pretrained(name: str, settings: EngineSettings) -> Any:
-    """Return the causal LM, in the dtype asked for, on the CPU."""
+    """Return the causal LM, in the requested dtype, on the CPU."""
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
 
@@ -101,17 +101,17 @@ def _from_pretrained(name: str, settings: EngineSettings) -> Any:
         ) from error
     if missing := sorted(found["missing_keys"]):
         raise ModelUnavailable(
-            f"model {name!r} lacks {len(missing)} of its weights, the first {missing[0]}; they would be made up at "
+            f"model {name!r} lacks {len(missing)} of its weights, the first {missing[0]}; they would be initialised at "
             f"random; expected all weights of a {type(model).__name__}"
         )
     return model
 
 
 def _loading_arguments(name: str, settings: EngineSettings, source: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `from_pretrained` is given besides, with a changed configuration where the settings change it.
+    """Return the other arguments of `from_pretrained`, with a changed configuration if the settings require it.
 
     The configuration is changed here rather than by `from_pretrained`, which would let `rope_scaling` replace all of
-    transformers 5's `rope_parameters`, the base frequency too, and leaves a nested text configuration alone.
+    transformers 5's `rope_parameters`, the base frequency too, and ignores a nested text configuration.
     """
     from transformers import AutoConfig, PreTrainedModel
 
@@ -127,8 +127,8 @@ def _loading_arguments(name: str, settings: EngineSettings, source: Mapping[str,
     if isinstance(kept, Mapping) and changes.keys() & set(ROPE_SETTINGS):
         if any(isinstance(value, Mapping) for value in kept.values()):
             raise UsageError(
-                "this model has rope settings for each kind of layer, so rope_scaling and rope_theta do not say which "
-                'are meant; expected rope_parameters={"full_attention": {...}, ...}, as in its config.json'
+                "this model has rope settings for each kind of layer, for which rope_scaling and rope_theta are "
+                'ambiguous; expected rope_parameters={"full_attention": {...}, ...}, as in its config.json'
             )
         scaling = dict(changes.pop("rope_scaling", {}))
         if "type" in scaling:  # its name before transformers 4.45
@@ -141,22 +141,22 @@ def _loading_arguments(name: str, settings: EngineSettings, source: Mapping[str,
 
 
 def _remedy(text: str, settings: EngineSettings) -> str:
-    """Return what to do about a failure to load, as far as its text tells."""
+    """Return the remedy for a failure to load, as far as its text shows the cause."""
     if "trust_remote_code" in text and not settings.trust_remote_code:
-        return "; the repository brings its own code: if you trust it, say trust_remote_code=True"
+        return "; the repository brings its own code: if you trust it, set trust_remote_code=True"
     if "gated" in text or "401" in text:
         return "; the repository may be gated: accept its terms and set HF_TOKEN"
     if "model_type" in text or "architectures" in text or "Unrecognized model" in text:
         return "; its config.json must name a model_type that transformers knows"
     if "deserializ" in text or "PytorchStreamReader" in text or "Ran out of input" in text:
-        return "; a weights file is cut off or damaged: fetch it again"
+        return "; a weights file is truncated or damaged: download it again"
     return "; check the spelling, the connection, and HF_HUB_OFFLINE"
 
 
 def _with_adapter(model: Any, adapter: str) -> Any:
-    """Return the model with a PEFT adapter on it.
+    """Return the model with a PEFT adapter.
 
-    Raises: MissingExtra where peft is not installed; ModelUnavailable where the adapter cannot be loaded.
+    Raises: MissingExtra if peft is not installed; ModelUnavailable if the adapter cannot be loaded.
     """
     try:
         from peft import PeftModel
@@ -165,11 +165,11 @@ def _with_adapter(model: Any, adapter: str) -> Any:
     try:
         return PeftModel.from_pretrained(model, adapter)
     except (OSError, ValueError, RuntimeError, KeyError) as error:
-        raise ModelUnavailable(f"adapter {adapter!r} cannot be put on the model: {error}") from error
+        raise ModelUnavailable(f"adapter {adapter!r} cannot be applied to the model: {error}") from error
 
 
 def probe_tokens(model: Any, name: Any) -> Sequence[int]:
-    """Return a piece of real text in the model's own tokens; empty where no tokenizer lies beside the model."""
+    """Return a piece of real text in the model's own tokens; empty if the model has no tokenizer of its own."""
     from transformers import AutoTokenizer
 
     source = name if isinstance(name, str) else getattr(model.config, "_name_or_path", "")
@@ -178,7 +178,7 @@ def probe_tokens(model: Any, name: Any) -> Sequence[int]:
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
         return list(tokenizer(PROBE_TEXT, verbose=False)["input_ids"])
-    except Exception:  # noqa: BLE001 - any text will do; a foreign tokenizer's failure is no failure of the model
+    except Exception:  # noqa: BLE001 - any text suffices; a failure of the tokenizer is not a failure of the model
         return ()
 
 
@@ -191,7 +191,7 @@ PROBE_TEXT = (
 
 
 def library_versions() -> dict[str, str]:
-    """Return the versions of the libraries that decide the numbers, as far as they are installed."""
+    """Return the versions of the installed libraries that affect the numbers."""
     found = {}
     for name in LIBRARIES:
         try:

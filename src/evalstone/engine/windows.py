@@ -1,9 +1,9 @@
-"""The pre-order line of a trie, cut into windows, and who may attend to whom inside one.
+"""Cut the pre-order sequence of a trie into windows, and decide who may attend to whom inside one.
 
-A window is a run of consecutive nodes that goes through the model at once. Before it, only the nodes still open, its
-first node's ancestors, can be seen from inside it; they are exactly one path, so their keys and values are kept by
-depth and opening a new branch is overwriting. Queries are taken in blocks, and each block is given only the keys that
-some query in it may see: a prefix of the kept path, then chosen nodes of the window.
+A window is a run of consecutive nodes that passes through the model at once. Of the nodes before it, only those still
+open, its first node's ancestors, are visible from inside it; they are exactly one path, so their keys and values are
+stored by depth and opening a new branch overwrites them. Queries are taken in blocks, and each block gets only the keys
+that some query in it may see: a prefix of the stored path, then chosen nodes of the window.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from evalstone.engine.spans import IntArray
 from evalstone.engine.trie import Trie
 
 PositionRule = Callable[[IntArray, IntArray], npt.NDArray[np.bool_]]
-"""Whether a query at depth q may see a key at depth k (broadcast); e.g. a sliding window. Ancestry comes on top."""
+"""Whether a query at depth q may see a key at depth k (broadcast); e.g. a sliding window. Ancestry is added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Queries [first, last) of a window with the keys that some of them may see.
+    """Queries [first, last) of a window with the keys that any of them may see.
 
     The keys are the window's open path up to depth `n_path`, then the nodes `keys` of the window.
     Shapes: keys int64 [n_keys]; visible bool [last - first, n_path + n_keys].
@@ -56,7 +56,7 @@ class Block:
 
 
 class WindowCutter:
-    """Hands out windows of a trie one after another, following the open path."""
+    """Returns the windows of a trie one after another, following the open path."""
 
     def __init__(self, trie: Trie) -> None:
         self.trie = trie
@@ -65,11 +65,11 @@ class WindowCutter:
 
     @property
     def is_done(self) -> bool:
-        """Whether every node has been handed out and passed."""
+        """Whether every node has been returned and passed."""
         return self.first >= self.trie.n_nodes
 
     def window(self, n_tokens: int) -> Window:
-        """Return the next window without passing it, so that a smaller one can be asked for instead."""
+        """Return the next window without passing it, so that a smaller one can be requested instead."""
         trie = self.trie
         first, last = self.first, min(self.first + n_tokens, trie.n_nodes)
         ends = trie.ends[first:last]
@@ -77,7 +77,7 @@ class WindowCutter:
         return Window(first, last, trie.tokens[first:last], trie.depths[first:last], ends, self._path_ends, kept)
 
     def pass_by(self, window: Window) -> None:
-        """Move on to the node after `window`; its kept nodes join the open path."""
+        """Advance to the node after `window`; its kept nodes join the open path."""
         still_open = self._path_ends[self._path_ends >= window.last]
         self._path_ends = np.concatenate([still_open, window.ends[window.kept]])
         self.first = window.last
@@ -86,7 +86,7 @@ class WindowCutter:
 def cut_blocks(window: Window, block_size: int, rule: PositionRule | None) -> Iterator[Block]:
     """Yield the window's queries in blocks of `block_size` with the keys each block needs.
 
-    `rule` narrows by position what ancestry allows; None is plain causal attention.
+    `rule` restricts by position what ancestry allows; None is plain causal attention.
     """
     nodes = np.arange(window.first, window.last, dtype=np.int64)
     path_depths = np.arange(window.path_ends.size, dtype=np.int32)

@@ -1,1 +1,1 @@
-"""What templates and regular expressions from files may take: time, output and memory."""
+"""Limits on the time, output and memory of templates and regular expressions from files."""

@@ -1,6 +1,6 @@
-"""How deep JSON is nested, measured without recursion before it is parsed.
+"""Measure how deep JSON is nested, without recursion, before it is parsed.
 
-`json` and everything that later walks a document recursively (hashing, templates, `repr`) would otherwise end in
+`json` and everything that later walks a document recursively (hashing, templates, `repr`) would otherwise fail with
 RecursionError, at a depth that depends on the caller.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 
 __all__ = ["MAX_DEPTH", "is_deeper", "parse_json"]
 
-MAX_DEPTH = 100  # of files; the deepest of those that evaluation tools write are about 10
+MAX_DEPTH = 100  # of files; those that evaluation tools write have about 10 levels at most
 # Possessive, and with an optional closing quote: one pass over any text, however hostile.
 NOT_BRACKETS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[^"\[\]{}]++', re.DOTALL)
 
@@ -29,7 +29,7 @@ def is_deeper(text: str, limit: int) -> bool:
 def parse_json(text: str, limit: int = MAX_DEPTH) -> Any:
     """Return the value of a JSON text.
 
-    Raises: ValueError for text that is not JSON, is nested deeper than `limit`, or holds an integer of more digits
+    Raises: ValueError for text that is not JSON, is nested deeper than `limit`, or contains an integer of more digits
     than Python converts (4,300).
     """
     if is_deeper(text, limit):

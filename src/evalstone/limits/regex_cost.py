@@ -1,9 +1,9 @@
-"""How long `re` may take at worst for a pattern and a text, told from the pattern alone.
+"""Estimate the worst-case time of `re` for a pattern and a text, from the pattern alone.
 
-`re` tries one way through a pattern after the other. The number of ways is at most the product over its choices:
-n for a repeat that may take anything from nothing to the whole text, the number of branches of an alternative, n for
-the place where a match may begin. A repeat whose body has choices of its own has n ** n ways, or without end: such
-patterns are "unbounded". Whatever is not known here is unbounded too.
+`re` tries one path through a pattern after another. The number of paths is at most the product over its choices: n for
+a repeat that may match anything from nothing to the whole text, the number of branches of an alternative, n for the
+position where a match may begin. A repeat whose body has choices of its own has n ** n paths, or infinitely many: such
+patterns are "unbounded", as is anything not recognised here.
 """
 
 import re
@@ -21,7 +21,7 @@ LARGE = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Ways through a pattern: at most `ways` * n ** `power`. Beyond bounds both are infinite."""
+    """The number of paths through a pattern: at most `ways` * n ** `power`. If unbounded, the power is infinite."""
 
     ways: float = 1.0
     power: float = 0.0
@@ -35,7 +35,7 @@ class Cost:
         return Cost(min(self.ways + other.ways, LARGE), max(self.power, other.power))
 
     def steps(self, n_characters: int) -> float:
-        """Return the steps that a search of a text may take at worst."""
+        """Return the worst-case number of steps of searching a text."""
         n = float(n_characters + 1)
         exponent = self.power + 1
         return float("inf") if exponent > 8 else self.ways * n**exponent

@@ -1,4 +1,4 @@
-"""The process in which patterns that might never end are tried; it dies of its own processor time.
+"""The process that runs patterns which might never end; it is killed by its limit of processor time.
 
 It is run by its path and imports the standard library only, so that it starts at once.
 
@@ -23,20 +23,20 @@ def answer(what: str, pattern: str, flags: int, text: str, *of_sub: Any) -> Any:
 
 
 def allow(seconds: float) -> None:
-    """Have this process killed, also in the middle of a match, after so much processor time; 0: never."""
+    """Set the processor time after which this process is killed, even in the middle of a match; 0: never."""
     if hasattr(signal, "setitimer"):  # not on Windows
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def main(seconds: float) -> None:
-    """Answer until the input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
+    """Process requests until the input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent
     while head := sys.stdin.buffer.read(8):
         request = marshal.loads(sys.stdin.buffer.read(struct.unpack("<Q", head)[0]))  # noqa: S302 - our own parent's
         allow(seconds)
         try:
             result = (True, answer(*request))
-        except Exception as error:  # noqa: BLE001 - sent to the process that asked
+        except Exception as error:  # noqa: BLE001 - sent to the parent
             result = (False, f"{type(error).__name__}: {error}")
         allow(0.0)
         data = marshal.dumps(result)

@@ -1,8 +1,8 @@
-"""Regular expressions from files, applied to texts from models, with a limit on their time and the results of `re`.
+"""Apply regular expressions from files to texts from models, with a time limit and the results of `re`.
 
-`re` cannot be interrupted, and the package `regex`, which can, gives other results. So `re` does the work: here, where
-the worst case of the pattern on this text is short (`regex_cost`), else in a process of its own, which is started once
-and dies of its processor time. See docs/decisions/0011-regular-expressions-with-a-time-limit.md.
+`re` cannot be interrupted, and the package `regex`, which can, gives other results. So `re` is used: in this process if
+the worst case of the pattern on this text is short (`regex_cost`), else in a separate process, which is started once
+and killed by its limit of processor time. See docs/decisions/0011-regular-expressions-with-a-time-limit.md.
 """
 
 import marshal
@@ -22,9 +22,9 @@ from evalstone.limits.regex_cost import cost_of
 
 __all__ = ["MAX_SECONDS", "RegexTooSlow", "compiled", "findall", "sub"]
 
-MAX_SECONDS = 2.0  # of processor time, for one pattern and one text; honest patterns take milliseconds
-MOST_STEPS = 2e7  # of the worst case of what is done in this process: at most 0.2 s or so
-MOST_TIMEOUTS = 10  # of one pattern, after which it is the pattern that is at fault, not a text
+MAX_SECONDS = 2.0  # processor time for one pattern and one text; ordinary patterns take milliseconds
+MOST_STEPS = 2e7  # worst-case steps allowed in this process: about 0.2 s at most
+MOST_TIMEOUTS = 10  # per pattern, after which the pattern counts as faulty, not the texts
 WORKER = Path(__file__).with_name("regex_worker.py")
 
 
@@ -33,7 +33,7 @@ class RegexTooSlow(DataError):
 
 
 class _Worker:
-    """The process in which slow patterns are tried. One for each process of ours; used by one thread at a time."""
+    """The process that runs slow patterns. One for each process of ours; used by one thread at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,14 +41,14 @@ class _Worker:
         self._owner = 0
         self.n_timeouts: Counter[str] = Counter()
 
-    def ask(self, request: tuple[Any, ...]) -> Any:
-        """Return the worker's answer. Raises: RegexTooSlow; re.error; DataError once a pattern is given up."""
+    def run(self, request: tuple[Any, ...]) -> Any:
+        """Return the worker's result. Raises: RegexTooSlow; re.error; DataError after too many time-outs."""
         pattern = request[1]
         with self._lock:
             if self.n_timeouts[pattern] >= MOST_TIMEOUTS:
                 raise DataError(
                     f"the regular expression {pattern!r:.200} took more than {MAX_SECONDS:g} s on {MOST_TIMEOUTS} "
-                    "texts; correct it: repeats inside of repeats, as in (a+)+, are the usual cause"
+                    "texts; correct it: repeats inside repeats, as in (a+)+, are the usual cause"
                 )
             reply = self._exchange(marshal.dumps(request))
             if reply is None:
@@ -63,7 +63,7 @@ class _Worker:
         return result
 
     def _exchange(self, data: bytes) -> Any:
-        """Return the reply to a message, None where the worker died of it."""
+        """Return the reply to a message, None if the worker died while computing it."""
         send, receive = self._pipes()
         try:
             send.write(struct.pack("<Q", len(data)) + data)
@@ -72,7 +72,7 @@ class _Worker:
             content = receive.read(struct.unpack("<Q", head)[0]) if len(head) == 8 else b""
         except BrokenPipeError:
             content = b""
-        except BaseException:  # Ctrl-C in between: the next message would be answered with this one's reply
+        except BaseException:  # after Ctrl-C here the next message would get this one's reply
             self._end()
             raise
         if not content:
@@ -81,7 +81,7 @@ class _Worker:
         return marshal.loads(content)  # noqa: S302 - of our own child
 
     def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
-        """Return what leads to the running worker and from it; it is started where there is none."""
+        """Return the pipes to and from the worker; start it if necessary."""
         process = self._process
         if process is None or self._owner != os.getpid() or process.poll() is not None:
             command = [sys.executable, "-I", "-S", str(WORKER), str(MAX_SECONDS)]
@@ -97,7 +97,7 @@ class _Worker:
             return
         process.kill()
         for pipe in (process.stdin, process.stdout):
-            with suppress(OSError):  # what was not sent cannot be any more
+            with suppress(OSError):  # unsent data is lost anyway
                 cast("IO[bytes]", pipe).close()
         process.wait()
 
@@ -106,7 +106,7 @@ _worker = _Worker()
 
 
 def compiled(pattern: Any, flags: int = 0) -> re.Pattern[str]:
-    """Return a pattern compiled. Raises: DataError that shows the pattern and where it is wrong."""
+    """Return a pattern compiled. Raises: DataError with the pattern and the position of the error."""
     if not isinstance(pattern, str):
         raise DataError(f"a regular expression is {pattern!r:.100}; expected text (quote it in YAML)")
     try:
@@ -120,16 +120,16 @@ def _is_quick(pattern: re.Pattern[str], text: str) -> bool:
 
 
 def findall(pattern: re.Pattern[str] | str, text: str) -> list[Any]:
-    """Return what `re.findall` returns. Raises: RegexTooSlow; DataError for a pattern that does not compile."""
+    """Return the result of `re.findall`. Raises: RegexTooSlow; DataError for a pattern that does not compile."""
     made = compiled(pattern) if isinstance(pattern, str) else pattern
     if _is_quick(made, text):
         return made.findall(text)
-    return list(_worker.ask(("findall", made.pattern, made.flags, str(text), "", 0)))
+    return list(_worker.run(("findall", made.pattern, made.flags, str(text), "", 0)))
 
 
 def sub(pattern: str, replacement: str, text: str, count: int = 0) -> str:
-    """Return what `re.sub` returns. Raises: as `findall`; re.error for a bad replacement."""
+    """Return the result of `re.sub`. Raises: as `findall`; re.error for a bad replacement."""
     made = compiled(pattern)
     if _is_quick(made, text):
         return made.sub(replacement, text, count)
-    return str(_worker.ask(("sub", made.pattern, made.flags, str(text), replacement, count)))
+    return str(_worker.run(("sub", made.pattern, made.flags, str(text), replacement, count)))

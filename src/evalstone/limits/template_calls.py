@@ -1,8 +1,8 @@
-"""What single calls in a template would make, found before they are made.
+"""Compute the size of the result of single calls in a template before they are made.
 
-One call in C cannot be interrupted, and some make far more than they are given: `"".center(4000000000)`,
-`replace`, `join`, formats with a width. Each of these is listed here with the size of its result. All others make
-about as much as they are given, so counting their results is enough.
+One call in C cannot be interrupted, and some create far more than their arguments: `"".center(4000000000)`, `replace`,
+`join`, formats with a width. Each of these is listed here with the size of its result. All others create about as much
+as they are given, so counting their results is enough.
 """
 
 import re
@@ -44,7 +44,7 @@ def _joined(separator: Any, items: Any = (), *_: Any) -> int:
 
 
 def _in_lines(value: Any, *given: Any) -> int:
-    """Of what repeats its arguments for each line or word."""
+    """Return the size of calls that repeat their arguments for each line or word."""
     longest = max((len(each) if isinstance(each, str) else 0 for each in given), default=0)
     text = str(value)
     n_lines = text.count("\n") + 1 if not longest else len(text) + 1
@@ -61,7 +61,7 @@ def _translated(value: Any, table: Any = None, *_: Any) -> int:
 
 
 def _formatted(value: Any, *given: Any) -> int:
-    """Of `str.format`: a field may ask for any width, which another field may say."""
+    """Return the size of `str.format`: a field may have any width, which another field may set."""
     text = str(value)
     spoken = [text, *(str(each) for each in given if isinstance(each, str | int) and NESTED.search(text))]
     if NESTED.search(text):
@@ -78,7 +78,7 @@ def size_of_percent(text: Any, given: Any) -> int:
 
 
 def _widths(texts: Sequence[str]) -> int:
-    """Return the sum of the numbers in some texts, any of which may be a width."""
+    """Return the sum of the numbers in these texts, any of which may be a width."""
     numbers = [each for text in texts for each in NUMBER.findall(text)]
     return sum(int(each) if len(each) <= LONGEST_NUMBER else MAX_CHARACTERS + 1 for each in numbers)
 
@@ -107,9 +107,9 @@ MEASURED = frozenset({*METHODS, *LARGEST_COUNT})
 
 
 def size_of_call(function: Any, given: tuple[Any, ...]) -> int:
-    """Return the size of what a call would make, 0 where it makes no more than it is given.
+    """Return the size of a call's result, 0 if it creates no more than it is given.
 
-    Raises: TemplateTooLarge for a count that is over its own limit.
+    Raises: TemplateTooLarge for a count above its own limit.
     """
     name = getattr(function, "__name__", "")
     if name not in MEASURED:
@@ -129,14 +129,14 @@ def _refuse_count(name: str, given: tuple[Any, ...]) -> None:
 
 
 def counted(budget: Budget, result: Any) -> Any:
-    """Return the result of a call, whose size is counted where it has one."""
+    """Return the result of a call after counting its size, if it has one."""
     if isinstance(result, SIZED):
         budget.make(len(result))
     return result
 
 
 def bounded_filter(name: str, function: Callable[..., Any], budget: Budget) -> Callable[..., Any]:
-    """Return a filter of Jinja's that counts against the budget, and is measured before it is applied."""
+    """Return a Jinja filter that counts against the budget and is measured before it is applied."""
     n_passed = int(getattr(function, "jinja_pass_arg", None) is not None)
     size_of = FILTERS.get(name)
 

@@ -1,9 +1,9 @@
-"""Bounds on what one rendering of a template may take, so that a loop without end is an error and not a hang.
+"""Limit the resources of rendering a template, so that an endless loop is an error and not a hang.
 
-Every round of a loop and every call counts against a budget, and so does every text that is made. What is one step
-however large (products, sums, formats, `center`, `replace`) is measured before it is computed. No signal and no thread
-is needed, so the bounds hold on any thread; the clock is the thread's processor time. They hold for any environment of
-Jinja's sandbox: that of task files, and that of transformers, in which chat templates run.
+Every round of a loop and every call counts against a budget, and so does every text created. Single operations with
+large results (products, sums, formats, `center`, `replace`) are measured before they are computed. No signal and no
+thread is needed, so the limits hold on any thread; the clock is the thread's processor time. They work for any
+environment of Jinja's sandbox: that of task files, and that of transformers, in which chat templates run.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,9 +23,9 @@ __all__ = ["TemplateTooLarge", "bounded", "bounded_render", "line_of"]
 
 MAX_BITS = 10_000  # of a number that a template computes
 MAX_SOURCE = 2_000_000  # characters of a template
-STEP = "evalstone_step"  # what loops call; no template has this name
-CUT = "evalstone_cut"  # what takes slices
-WEIGHED = "evalstone_weighed"  # what looks at values before they are compared
+STEP = "evalstone_step"  # called by loops; no template has this name
+CUT = "evalstone_cut"  # computes slices
+WEIGHED = "evalstone_weighed"  # measures values before they are compared
 CONTAINERS = (list, tuple, dict, set, frozenset)
 _budget = Budget()
 
@@ -40,7 +40,7 @@ def _cut(value: Any, *bounds: Any) -> Any:
 
 
 class _Bounds(SandboxedEnvironment):
-    """What is added to a sandboxed environment: operators, calls and texts are measured."""
+    """Added to a sandboxed environment: operators, calls and texts are measured."""
 
     intercepted_binops = frozenset({"*", "**", "+", "%"})
 
@@ -61,14 +61,14 @@ class _Bounds(SandboxedEnvironment):
 
     @staticmethod
     def concat(pieces: Iterable[str]) -> str:
-        """Join what a block or a macro wrote."""
+        """Join the output of a block or a macro."""
         found = list(pieces)
         _budget.make(sum(map(len, found)))
         return "".join(found)
 
 
 def _measure(operator: str, left: Any, right: Any) -> None:
-    """Count what an operator would make. Raises: TemplateTooLarge."""
+    """Count the result of an operator. Raises: TemplateTooLarge."""
     if isinstance(left, int) and isinstance(right, int):
         bits = {"*": left.bit_length() + right.bit_length(), "**": left.bit_length() * max(right, 0)}.get(operator, 0)
         if bits > MAX_BITS:
@@ -84,7 +84,7 @@ def _measure(operator: str, left: Any, right: Any) -> None:
 
 
 def _written(value: Any) -> Any:
-    """Return what is to be written, once it is known not to be endless as text."""
+    """Return a value to be output, after checking that it is not endless as text."""
     if isinstance(value, CONTAINERS):
         _budget.make(weigh(value))
     return value
@@ -103,9 +103,9 @@ def _class_of(kind: type[SandboxedEnvironment]) -> type[SandboxedEnvironment]:
 
 
 def bounded(environment: SandboxedEnvironment) -> SandboxedEnvironment:
-    """Return an environment like the given one, in which templates are bounded; the given one is left as it is.
+    """Return a copy of an environment in which templates are limited; the given one is unchanged.
 
-    What is rendered in it, other than through `bounded_render`, is refused once the budget of the thread is used up.
+    Rendering in it, other than through `bounded_render`, is refused once the budget of the thread is used up.
     """
     result = environment.overlay()
     result.__class__ = _class_of(type(environment))  # type: ignore[arg-type] # a class is hashable
@@ -115,10 +115,10 @@ def bounded(environment: SandboxedEnvironment) -> SandboxedEnvironment:
 
 
 class _Measuring(NodeTransformer):
-    """Has slices taken by a call, and what is compared weighed: equal lists of equal lists may take for ever."""
+    """Replaces slices by calls, and measures compared values: comparing equal lists of equal lists may never end."""
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802 - the visitor finds it by this name
-        """Weigh both sides, unless one is a constant: comparing with that ends at once."""
+        """Measure both sides, unless one is a constant: such a comparison ends at once."""
         self.generic_visit(node)
         if not any(isinstance(each, nodes.Const) for each in (node.expr, *(one.expr for one in node.ops))):
             holders: list[Any] = [node, *node.ops]
@@ -138,10 +138,10 @@ class _Measuring(NodeTransformer):
 
 
 def bounded_render(environment: SandboxedEnvironment, source: str) -> Callable[[Any], str]:
-    """Return the function that renders `source` from a row within the limits; `environment` is a `bounded` one.
+    """Return the function that renders `source` from a row within the limits; `environment` comes from `bounded`.
 
     Raises: TemplateSyntaxError; TemplateTooLarge for a source that is too long or nested too deep. The function raises
-        TemplateTooLarge beside what Jinja raises.
+        TemplateTooLarge in addition to Jinja's errors.
     """
     if len(source) > MAX_SOURCE:
         raise TemplateTooLarge(f"it has {len(source):,} characters; the limit is {MAX_SOURCE:,}")
@@ -177,12 +177,12 @@ def _output(pieces: Iterable[str]) -> str:
         found.append(piece)
         n_characters += len(piece)
         if n_characters > limits.MAX_CHARACTERS:
-            raise TemplateTooLarge(f"it wrote more than {limits.MAX_CHARACTERS:,} characters")
+            raise TemplateTooLarge(f"its output has more than {limits.MAX_CHARACTERS:,} characters")
     return "".join(found)
 
 
 def line_of(error: BaseException) -> int | None:
-    """Return the line of the template in which an error was raised, None where none is known."""
+    """Return the line of the template in which an error was raised, None if unknown."""
     if isinstance(line := getattr(error, "lineno", None), int):
         return line
     found, trace = None, error.__traceback__

@@ -1,8 +1,8 @@
-"""YAML from files and command lines, with limits on what it may become. Every YAML text of a user goes through here.
+"""Load YAML from files and command lines within limits on the result. Every YAML text of a user passes through here.
 
 libyaml's loader recurses on the C stack (50,000 opening brackets end the process), an alias may refer to the
-collection it stands in, and nested aliases grow exponentially as soon as something walks the result. So the structure
-is measured on the parser's events, which needs no recursion, before anything is constructed.
+collection that contains it, and nested aliases grow exponentially as soon as something walks the result. So the
+structure is measured on the parser's events, which needs no recursion, before anything is constructed.
 """
 
 import re
@@ -16,7 +16,7 @@ from evalstone.errors import DataError
 __all__ = ["MAX_ALIASED_NODES", "MAX_DEPTH", "SafeLoader", "load_yaml"]
 
 MAX_DEPTH = 100  # nested collections; the deepest of lm-eval's 14,000 task files has 6
-MAX_ALIASED_NODES = 100_000  # nodes that all aliases of a document stand for, together
+MAX_ALIASED_NODES = 100_000  # total number of nodes to which the aliases of a document expand
 MAX_NUMBER = 1000  # characters of an integer or float: Python converts at most 4,300 digits, at quadratic cost
 _CONVERSION_ERRORS = (ValueError, OverflowError, AttributeError, KeyError, IndexError, TypeError)  # by PyYAML
 _BLOCK_INDICATORS = re.compile(rb"[ \t\x00?:-]{8,}")
@@ -33,7 +33,7 @@ def _converted(tag: str) -> Callable[[Any, Any], Any]:
     def construct(loader: Any, node: Any) -> Any:
         kind = tag.rpartition(":")[2]
         if kind in {"int", "float"} and len(node.value) > MAX_NUMBER:
-            problem = f"a number of {len(node.value):,} characters; at most {MAX_NUMBER:,} are read"
+            problem = f"a number of {len(node.value):,} characters; at most {MAX_NUMBER:,} are allowed"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
         try:
             return constructor(loader, node)
@@ -51,7 +51,7 @@ def _refused(_: Any, node: Any) -> Any:
 
 for _tag in ("int", "float", "bool"):
     SafeLoader.add_constructor(f"tag:yaml.org,2002:{_tag}", _converted(f"tag:yaml.org,2002:{_tag}"))
-# JSON has no dates, so one that is written without quotes is the text that it looks like
+# JSON has no dates, so an unquoted date is read as text
 SafeLoader.add_constructor("tag:yaml.org,2002:timestamp", _Base.yaml_constructors["tag:yaml.org,2002:str"])
 for _tag in ("set", "binary", "omap", "pairs"):
     SafeLoader.add_constructor(f"tag:yaml.org,2002:{_tag}", _refused)
@@ -62,7 +62,7 @@ def load_yaml(data: bytes | str, make_loader: Callable[[Any], Any] = SafeLoader)
 
     Args:
         data: the text; bytes are UTF-8, or UTF-16 with a byte order mark.
-        make_loader: returns the loader for the text; a subclass of `SafeLoader` where there are tags of our own.
+        make_loader: returns the loader for the text; a subclass of `SafeLoader` if there are tags of our own.
 
     Raises: DataError with line and column, for text that is not valid YAML or exceeds the limits. The caller names
     the file.
@@ -75,7 +75,7 @@ def load_yaml(data: bytes | str, make_loader: Callable[[Any], Any] = SafeLoader)
         finally:
             loader.dispose()
     except yaml.reader.ReaderError as error:
-        raise DataError(f"a character that YAML does not take, at {error.position}; expected UTF-8") from error
+        raise DataError(f"a character that YAML does not accept, at {error.position}; expected UTF-8") from error
     except yaml.YAMLError as error:
         raise DataError(f"not valid YAML: {_one_line(error)}") from error
     except (UnicodeError, RecursionError) as error:
@@ -89,7 +89,7 @@ def _one_line(error: yaml.YAMLError) -> str:
 
 
 def _check_structure(data: bytes | str) -> None:
-    """Raise DataError for a document that is too deep, or whose aliases stand for too much or for themselves."""
+    """Raise DataError for a document that is too deep, or whose aliases are cyclic or expand too far."""
     raw = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
     if _is_shallow(raw) and not (b"&" in raw and b"*" in raw):
         return
@@ -111,7 +111,7 @@ def _check_structure(data: bytes | str) -> None:
         elif isinstance(event, yaml.AliasEvent):
             _refuse_cycle(open_nodes, event)
             target = anchors.get(event.anchor or "")
-            if target is not None:  # else the loader says so, with the place
+            if target is not None:  # otherwise the loader reports it with its position
                 n_aliased += target.n_nodes
                 _refuse_expansion(n_aliased, event)
                 _refuse_depth(len(open_nodes) + target.height, event)
@@ -126,7 +126,7 @@ class _Collection:
     def __init__(self, anchor: str | None, height: int = 1) -> None:
         self.anchor = anchor
         self.height = height  # nested collections, itself included
-        self.n_nodes = 1  # itself included, aliases counted as what they stand for
+        self.n_nodes = 1  # itself included, aliases expanded
 
 
 def _add(open_nodes: list[_Collection], n_nodes: int, height: int) -> None:
@@ -147,10 +147,10 @@ def _events(data: bytes | str) -> Iterator[Any]:
 
 
 def _is_shallow(raw: bytes) -> bool:
-    """Return whether a text cannot be nested deeper than the limit, by an upper bound that is cheap to compute.
+    """Return whether a text cannot exceed the depth limit, by an upper bound that is cheap to compute.
 
-    A flow collection takes a bracket each. A block collection lies further right than the one around it, behind
-    nothing but indentation and indicators; a sequence may also stand right below a mapping's key, so twice.
+    Each flow collection has its own bracket. A block collection is further right than the one around it, after
+    only indentation and indicators; a sequence may also be directly below a mapping's key, hence the factor 2.
     """
     if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH // 2:
         return False
@@ -158,23 +158,23 @@ def _is_shallow(raw: bytes) -> bool:
     return 2 * (longest + 1) <= MAX_DEPTH // 2
 
 
-def _place(event: Any) -> str:
+def _position(event: Any) -> str:
     return f"line {event.start_mark.line + 1}, column {event.start_mark.column + 1}"
 
 
 def _refuse_depth(depth: int, event: Any) -> None:
     if depth > MAX_DEPTH:
-        raise DataError(f"{_place(event)}: nested deeper than {MAX_DEPTH} levels")
+        raise DataError(f"{_position(event)}: nested deeper than {MAX_DEPTH} levels")
 
 
 def _refuse_cycle(open_nodes: list[_Collection], event: Any) -> None:
     if any(node.anchor == event.anchor for node in open_nodes):
-        raise DataError(f"{_place(event)}: the alias *{event.anchor} stands inside of what it refers to")
+        raise DataError(f"{_position(event)}: the alias *{event.anchor} is inside the node that it refers to")
 
 
 def _refuse_expansion(n_nodes: int, event: Any) -> None:
     if n_nodes > MAX_ALIASED_NODES:
         raise DataError(
-            f"{_place(event)}: the aliases up to *{event.anchor} stand for {n_nodes:,} nodes; at most "
-            f"{MAX_ALIASED_NODES:,} are read"
+            f"{_position(event)}: the aliases up to *{event.anchor} expand to {n_nodes:,} nodes; at most "
+            f"{MAX_ALIASED_NODES:,} are allowed"
         )

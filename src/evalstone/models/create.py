@@ -1,4 +1,4 @@
-"""A model from its kind's name and its arguments: the one door for the command line, the API and the queue."""
+"""Create a model from the name of its kind and its arguments: used by the command line, the API and the queue."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -28,7 +28,7 @@ MODELS: Registry[Factory] = Registry(
 )
 
 GGUF = ("gguf", "ggml")  # lm-eval's kinds for a llama.cpp server; hf reads the file itself
-# Kinds that only lm-evaluation-harness has, and what serves the same end here.
+# Kinds that only lm-evaluation-harness has, and what to use here instead.
 ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(
         GGUF,
@@ -57,7 +57,7 @@ ELSEWHERE: Mapping[str, str] = {
             "hf-mistral3",
             "hf-audiolm-qwen",
         ),
-        "run it by lm-eval itself, evalstone lm-eval --model {name} ..., and import its results; or run the same "
+        "run it with lm-eval itself, evalstone lm-eval --model {name} ..., and import its results; or run the same "
         "weights with --model hf --model_args pretrained=<folder or Hub id>",
     ),
     **dict.fromkeys(
@@ -80,11 +80,11 @@ ELSEWHERE: Mapping[str, str] = {
 
 
 def create_model(name: str, model_args: str | Mapping[str, Any] | None = None, **overrides: Any) -> Model:
-    """Return a model; nothing heavy is imported or loaded before it is used.
+    """Return a model; no heavy library is imported and no weights are loaded before it is used.
 
-    `overrides` are what the caller would choose where the arguments say nothing (a profile's BOS rule, --device).
+    `overrides` apply where the arguments leave a value unset (a profile's BOS rule, --device).
 
-    Raises: UnknownName with the nearest names; UsageError for arguments that cannot be.
+    Raises: UnknownName with the nearest names; UsageError for invalid arguments.
     """
     arguments = parse_arguments(model_args)
     for key, value in overrides.items():
@@ -98,31 +98,31 @@ def create_model(name: str, model_args: str | Mapping[str, Any] | None = None, *
 
 
 def _unknown(name: str, arguments: Mapping[str, Any], places: Mapping[str, str]) -> UnknownName:
-    """Return the error for a kind that is not here, with what to write instead."""
+    """Return the error for an unknown kind of model, with the arguments to use instead."""
     here = ", ".join(sorted(places))
     if name in ELSEWHERE:
         server = arguments.get("base_url") if name in GGUF else None
         remedy = ELSEWHERE[name].format(name=name) if server is None else _instead_of_gguf(str(server))
         return UnknownName("model", name, (), f"it is lm-eval's; {remedy} (kinds here: {here})")
     if "/" in name or name.startswith("."):
-        remedy = f"a model's place goes into the arguments: --model hf --model_args pretrained={name}"
+        remedy = f"pass a model's folder or Hub id in the arguments: --model hf --model_args pretrained={name}"
     else:
-        remedy = f"kinds of model: {here}; for a model of the Hub: --model hf --model_args pretrained={name}"
+        remedy = f"kinds of model: {here}; for a model from the Hub: --model hf --model_args pretrained={name}"
     return UnknownName("model", name, nearest(name, {**places, **ELSEWHERE}), remedy)
 
 
 def _instead_of_gguf(server: str) -> str:
-    """Return what to write for a llama.cpp server."""
+    """Return the arguments to use instead for a llama.cpp server."""
     url = server.rstrip("/")
     url = url if url.endswith("/completions") else f"{url.removesuffix('/v1')}/v1/completions"
     return (
-        "the server of llama.cpp speaks OpenAI's protocol: --model local-completions --model_args "
+        "the server of llama.cpp implements OpenAI's API: --model local-completions --model_args "
         f"model=gguf,base_url={url},tokenizer=FOLDER (the model's own tokenizer)"
     )
 
 
 def arguments_of(identity: ModelIdentity) -> dict[str, JsonValue]:
-    """Return the arguments that lead to a model again."""
+    """Return the arguments that create this model again."""
     arguments = dict(identity.options)
     if identity.kind == "fake":
         return arguments
@@ -134,7 +134,7 @@ def arguments_of(identity: ModelIdentity) -> dict[str, JsonValue]:
 
 
 def local(arguments: Mapping[str, Any]) -> Model:
-    """Return a local model, or several processes of it (`workers`), here or on a Ray cluster (`cluster`).
+    """Return a local model, run by one process or several (`workers`), here or on a Ray cluster (`cluster`).
 
     Raises: UsageError.
     """
@@ -152,7 +152,7 @@ def local(arguments: Mapping[str, Any]) -> Model:
 
 
 def vllm(arguments: Mapping[str, Any]) -> Model:
-    """Return a model that vLLM runs.
+    """Return a model run by vLLM.
 
     Raises: UsageError.
     """

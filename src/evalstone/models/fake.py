@@ -1,8 +1,8 @@
-"""A model that costs nothing: deterministic pseudo-random answers, for tests, dry runs and demonstrations.
+"""A model that costs nothing: deterministic pseudo-random answers for tests, dry runs and demonstrations.
 
-Every number comes from a named generator over what was asked, so the same ask gets the same answer in any order, in
-any process. Modes make the cases that real models make too rarely: ties, failures, slowness, and a model that knows
-the answer with a chosen probability.
+Every number is drawn from a generator named by the content of the query, so the same query gets the same answer in any
+order and any process. The modes produce cases that are rare with real models: ties, failures, slow answers, and a model
+that knows the answer with a chosen probability.
 """
 
 import time
@@ -33,7 +33,7 @@ from evalstone.stopping import raise_if_requested, under_way
 
 Mode = Literal["random", "constant", "uniform", "gold"]
 WORDS = ("the", "answer", "is", "a", "b", "c", "d", "yes", "no", "one", "two", "because", "so", "it", "follows")
-NATS_PER_CHARACTER = 1.0  # of "uniform": every character equally likely, so longer is less likely
+NATS_PER_CHARACTER = 1.0  # mode "uniform": all characters are equally likely, so longer texts are less likely
 IGNORED = frozenset(
     {"pretrained", "add_bos_token", "numerics", "workers", "cluster", "batch_size", "max_batch_size", "device"}
 )
@@ -42,11 +42,11 @@ IGNORED_TOO = frozenset({"too_long", "dtype", "write_out", "tokenizer", "max_len
 
 @dataclass(frozen=True, slots=True)
 class FakeArguments:
-    """How the fake answers.
+    """How the fake model answers.
 
-    mode: "random" per-ask numbers; "constant" the same for every ask (every choice ties); "uniform" by length;
-        "gold" prefers the choice that the request's target names. accuracy: with "gold", how often it does.
-    fail: share of asks that get an error. delay_ms: time each request takes.
+    mode: "random" draws a number per query; "constant" scores every query equally (all choices tie); "uniform" scores
+        by length; "gold" prefers the choice that the request's target names. accuracy: with "gold", how often it does.
+    fail: share of queries that fail. delay_ms: time that each request takes.
     """
 
     seed: int = 0
@@ -57,7 +57,7 @@ class FakeArguments:
 
 
 def fake_arguments(given: Mapping[str, Any]) -> FakeArguments:
-    """Return the fake's arguments; those that only other models have are left out.
+    """Return the fake model's arguments; those that only other models have are ignored.
 
     Raises: UnknownName, UsageError.
     """
@@ -75,22 +75,22 @@ def fake_arguments(given: Mapping[str, Any]) -> FakeArguments:
     if arguments.mode not in ("random", "constant", "uniform", "gold"):
         raise UsageError(f"mode={arguments.mode!r}; expected random, constant, uniform or gold")
     if not (0 <= arguments.accuracy <= 1 and 0 <= arguments.fail <= 1):
-        raise UsageError("accuracy and fail are shares; expected numbers from 0 to 1")
+        raise UsageError("accuracy and fail must be numbers from 0 to 1")
     return arguments
 
 
 class FakeModel:
-    """Answers anything, at once, deterministically."""
+    """Answers any request at once and deterministically."""
 
     answers = frozenset(QueryKind)
 
     def __init__(self, arguments: FakeArguments | None = None, **options: Any) -> None:
         self.arguments = arguments or FakeArguments(**options)
-        self.n_asked = 0  # asks that were computed, for tests of caching and resuming
+        self.n_asked = 0  # queries computed, for tests of caching and resuming
 
     @property
     def identity(self) -> ModelIdentity:
-        """The arguments are the model."""
+        """The identity, which consists of the arguments."""
         content = asdict(self.arguments)
         content.pop("delay_ms")
         name = f"fake-{self.arguments.mode}-{self.arguments.seed}"
@@ -99,11 +99,11 @@ class FakeModel:
 
     @property
     def takes_messages(self) -> bool:
-        """Whether chats are sent as messages: no, they become text here."""
+        """Whether chats are sent as messages: always False, they are rendered as text here."""
         return False
 
     def check(self) -> None:
-        """Find nothing: it always answers."""
+        """Check nothing: this model always answers."""
 
     def render(self, messages: Sequence[Message], *, continue_final: bool = False) -> str:
         """Return the chat as `role: text` lines."""
@@ -117,7 +117,7 @@ class FakeModel:
         cache: OutputCache | None = None,
         observe: Callable[[Progress], None] | None = None,
     ) -> Iterator[Output]:
-        """Yield one output per ask and repeat, request by request."""
+        """Yield one output per query and repeat, request by request."""
         started = time.perf_counter()
         total = sum(_n_outputs(query) for request in requests for query in request.queries)
         n_done = n_cached = n_tokens = 0
@@ -151,7 +151,7 @@ class FakeModel:
     def _compute(self, request: Request, query: Query, repeat: int, key: str) -> Output:
         draw = generator_for("fake", self.arguments.seed, key)
         if draw.random() < self.arguments.fail:
-            message = f"{request.id} ask {query.index}: the fake model was told to fail (fail={self.arguments.fail})"
+            message = f"{request.id} query {query.index}: the fake model was set to fail (fail={self.arguments.fail})"
             return Output(request.id, query.index, repeat, error=message, error_kind=Permanent.__name__)
         context = len("".join(request.segments))
         if isinstance(query, GenerateQuery):
@@ -204,7 +204,7 @@ class FakeModel:
         return "fake:" + content_hash([self.identity.content_hash, content])
 
     def stream(self, request: Request) -> Iterator[str]:
-        """Yield the words of the answer to the first generate ask.
+        """Yield the words of the answer to the first generate query.
 
         Raises: UsageError if the request has none.
         """
@@ -213,7 +213,7 @@ class FakeModel:
                 output = self._compute(request, query, 0, self._key(request, query, 0))
                 yield from (f"{word} " for word in (output.text or "").split())
                 return
-        raise UsageError(f"{request.id} asks for no text")
+        raise UsageError(f"{request.id} has no generate query")
 
     def estimate(self, requests: Sequence[Request]) -> WorkEstimate:
         """Return the work; a character counts as a token."""
@@ -224,7 +224,7 @@ class FakeModel:
         )
 
     def split_tokens(self, context: str, continuation: str) -> tuple[list[str], int] | None:
-        """Return the characters: they are the fake's tokens."""
+        """Return the characters, which are the fake model's tokens."""
         return [*context, *continuation], len(context)
 
     def describe(self) -> Mapping[str, JsonValue]:
@@ -232,7 +232,7 @@ class FakeModel:
         return {"device": "none", **asdict(self.arguments)}
 
     def close(self) -> None:
-        """Hold nothing, free nothing."""
+        """Free nothing: the fake model holds no resources."""
 
 
 def _n_outputs(query: Query) -> int:
@@ -240,7 +240,7 @@ def _n_outputs(query: Query) -> int:
 
 
 def _text_of(request: Request, query: Query) -> str:
-    """Return all that the answer rests on."""
+    """Return the whole text that the answer depends on."""
     if isinstance(query, RollingQuery):
         return query.text
     if isinstance(query, GenerateQuery):

@@ -1,7 +1,7 @@
-"""The one interface every model has. Nothing outside `models` knows more of a model than this.
+"""The interface that every model implements. Code outside `models` uses only what is declared here.
 
-A model is cheap to make: `identity` must not load weights (it reads configuration and cached file digests), so that a
-run which is wholly in the store is answered without loading anything. Weights are loaded at the first `answer`.
+Constructing a model is cheap: `identity` must not load weights (it reads the configuration and cached file digests), so
+that a run which is already complete in the store needs no weights at all. They are loaded by the first `answer`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,10 +20,10 @@ from evalstone.records import (
 
 
 class OutputCache(Protocol):
-    """Earlier outputs by content; the store offers one."""
+    """Looks up earlier outputs by content key; implemented by the store."""
 
     def find(self, keys: Sequence[str]) -> Mapping[str, Output]:
-        """Return the outputs stored under those of `keys` that are known; errors are never among them."""
+        """Return the stored outputs of those `keys` that are known; failed outputs are never returned."""
         ...
 
 
@@ -38,18 +38,18 @@ class Model(Protocol):
 
     @property
     def answers(self) -> frozenset[QueryKind]:
-        """The kinds of ask this model can answer."""
+        """The kinds of query this model supports."""
         ...
 
     @property
     def takes_messages(self) -> bool:
-        """Whether chats are sent as messages, which a server puts into the template; then nothing is rendered here."""
+        """Whether chats are sent as messages, so that the server applies the template and nothing is rendered here."""
         ...
 
     def check(self) -> None:
-        """Find out, before a run is stored, what would fail every request; a local model has nothing to find out.
+        """Detect, before a run is stored, a problem that would fail every request; local models check nothing.
 
-        Raises: ModelUnavailable if no server answers, or it refuses the key.
+        Raises: ModelUnavailable if the server cannot be reached or refuses the key.
         """
         ...
 
@@ -70,20 +70,20 @@ class Model(Protocol):
         cache: OutputCache | None = None,
         observe: Callable[[Progress], None] | None = None,
     ) -> Iterator[Output]:
-        """Yield one output per ask and repeat, in any order, as each is finished.
+        """Yield one output per query and repeat, in any order, each as soon as it is finished.
 
-        An ask that cannot be answered yields an output with `error`; only what concerns the model as a whole raises.
+        A query that fails yields an output with `error`; only failures of the model as a whole raise.
 
         Raises: ModelUnavailable if the model cannot be loaded; MissingExtra if its library is not installed.
         """
         ...
 
     def stream(self, request: Request) -> Iterator[str]:
-        """Yield pieces of the text that answers the request's first generate ask."""
+        """Yield pieces of the text generated for the request's first generate query."""
         ...
 
     def estimate(self, requests: Sequence[Request]) -> WorkEstimate:
-        """Return what answering would take, without answering (tokenises; loads no weights)."""
+        """Return the work that answering would take, without answering (tokenises; loads no weights)."""
         ...
 
     def split_tokens(self, context: str, continuation: str) -> tuple[list[str], int] | None:
@@ -91,7 +91,7 @@ class Model(Protocol):
         ...
 
     def describe(self) -> Mapping[str, JsonValue]:
-        """Return what belongs to an attempt, not to the run: versions, device, threads, window, engine path."""
+        """Return what is recorded with an attempt, not the run: versions, device, threads, window, engine path."""
         ...
 
     def close(self) -> None:

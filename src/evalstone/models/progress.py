@@ -1,4 +1,4 @@
-"""How far a model is with what it was asked: a local one told in tokens, one behind a server in answers."""
+"""Progress of a model through its requests: counted in tokens for a local model, in outputs for a server."""
 
 import time
 from collections.abc import Callable
@@ -17,7 +17,7 @@ def _with_one_more(now: Progress, output: Output) -> Progress:
 
 
 class AnswerTally:
-    """How far a server has come; `note` says how it goes in a few words."""
+    """Counts the outputs of a server; `note` returns a short text about its state."""
 
     def __init__(self, n_outputs: int, observe: Observer | None, note: Callable[[], str]) -> None:
         self._observe = observe
@@ -28,27 +28,27 @@ class AnswerTally:
     def done(self, output: Output) -> None:
         """Count one output."""
         self._now = _with_one_more(self._now, output)
-        self.tell()
+        self.report()
 
-    def tell(self) -> None:
-        """Tell the observer how far it is; also while no answer comes."""
+    def report(self) -> None:
+        """Report the progress to the observer; also called while no output arrives."""
         if self._observe is not None:
             seconds = time.perf_counter() - self._started
             self._observe(replace(self._now, seconds=seconds, note=self._note()))
 
 
 class ProgressTally:
-    """How far an answer has come, told to the observer after each window.
+    """Counts the tokens and outputs of a local model and reports them to the observer after each window.
 
-    Until all pieces are read, the tokens of those to come are taken to be as many per output as of those known, so
-    that a progress bar can speak of time left; at the end the counts are exact.
+    Until all pieces are read, the remaining ones are assumed to have as many tokens per output as those already read,
+    so that a progress bar can show the time left; at the end the counts are exact.
     """
 
     def __init__(self, n_outputs: int, observe: Observer | None) -> None:
         self._observe = observe
         self._started = time.perf_counter()
         self._n_read = 0
-        self._pieces: list[tuple[int, int, int]] = []  # tokens asked, distinct and done of each piece
+        self._pieces: list[tuple[int, int, int]] = []  # requested, distinct and done tokens of each piece
         self._now = Progress(0, n_outputs, 0, 0, 0)
 
     def read(self, n_outputs: int) -> None:
@@ -62,9 +62,9 @@ class ProgressTally:
             self._observe(replace(self._now, seconds=time.perf_counter() - self._started))
 
     def on_window(self) -> Callable[[WindowReport], None] | None:
-        """Return what the engine is to call after each window of the piece that begins now.
+        """Return the callback for the engine to call after each window of the piece that begins now.
 
-        A piece may begin before the one before it is finished.
+        A piece may begin before the previous one is finished.
         """
         if self._observe is None:
             return None
@@ -74,11 +74,11 @@ class ProgressTally:
 
     def _take(self, number: int, report: WindowReport) -> None:
         self._pieces[number] = (report.n_tokens, report.n_distinct, report.n_distinct_done)
-        asked, distinct, done = (sum(counts) for counts in zip(*self._pieces, strict=True))
+        requested, distinct, done = (sum(counts) for counts in zip(*self._pieces, strict=True))
         share_read = self._n_read / self._now.n_outputs
         self._now = replace(
             self._now,
-            n_tokens_asked=round(asked / share_read),
+            n_tokens_asked=round(requested / share_read),
             n_tokens_distinct=round(distinct / share_read),
             n_tokens_done=done,
             seconds=time.perf_counter() - self._started,

@@ -1,8 +1,8 @@
-"""What turns tokens into log-probabilities and texts: the interface that every engine of a local model implements.
+"""The interface that every engine of a local model implements: tokens in, log-probabilities or texts out.
 
 `OwnEngine` (this package's engine in this process), `EnginePool` (several of them, here or on a cluster) and
-`VllmEngine` implement it. A model that is answered by another engine differs from `LocalModel` only in the engine it
-starts; nothing asks which one it is.
+`VllmEngine` implement it. Models on different engines differ from `LocalModel` only in the engine they start; no other
+code depends on which engine it is.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,10 +30,10 @@ FollowText = Callable[[Sequence[int]], None]
 
 
 class ScoreQueue(Protocol):
-    """Scores batches of spans in a row; results say to which batch, counted from 0, they belong."""
+    """Scores batches of spans one after another; each result carries the number of its batch, counted from 0."""
 
     def add(self, spans: SpanBatch, on_window: WindowObserver | None = None) -> Iterator[tuple[int, SpanResult]]:
-        """Take a batch; yield results, of earlier batches too, until the next batch may come."""
+        """Add a batch; yield results, also of earlier batches, until the next batch can be added."""
 
     def finish(self) -> Iterator[tuple[int, SpanResult]]:
         """Yield the results that are still missing."""
@@ -42,36 +42,36 @@ class ScoreQueue(Protocol):
 class TokenEngine(Protocol):
     """One model that scores and generates token sequences.
 
-    Raises: ModelUnavailable from any method where the engine as a whole has failed or was closed.
+    Raises: ModelUnavailable from any method if the engine as a whole has failed or was closed.
     """
 
     @property
     def info(self) -> EngineInfo:
-        """What runs, as it is recorded with each attempt of a run."""
+        """The engine's configuration, as recorded with each attempt of a run."""
 
     @property
     def n_workers(self) -> int:
-        """How many processes answer."""
+        """The number of processes that answer."""
 
     @property
     def generation_defaults(self) -> GenerationDefaults:
-        """What the model's own generation_config says."""
+        """The defaults in the model's own generation_config."""
 
     def queue(self) -> ScoreQueue:
-        """Return a new queue for scoring; what an earlier one left unanswered is given up."""
+        """Return a new queue for scoring; unfinished work of an earlier queue is dropped."""
 
     def generate(
         self, prompts: Sequence[GenerationPrompt], stops: StopTexts, on_step: StepObserver | None = None
     ) -> Iterator[TextResult]:
-        """Yield each prompt's continuations, or why there is none, in any order and as soon as each is finished.
+        """Yield each prompt's continuations, or its failure, in any order, each as soon as it is finished.
 
-        Raises: PlanError for foreign tokens; UsageError for settings that the engine does not have.
+        Raises: PlanError for token ids outside the vocabulary; UsageError for settings the engine does not support.
         """
 
     def stream(self, prompt: GenerationPrompt, stops: StopTexts, follow: FollowText) -> Iterator[TextResult | None]:
-        """Yield None after each step of generating one continuation, and at last the result.
+        """Yield None after each step of generating one continuation, and finally the result.
 
-        An engine that does not generate step by step calls `follow` never and yields the result alone.
+        An engine that does not generate step by step never calls `follow` and yields only the result.
         """
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ class TokenEngine(Protocol):
 
 
 class SequentialQueue:
-    """The queue of an engine that finishes one batch before it takes the next."""
+    """The queue of an engine that finishes one batch before it accepts the next."""
 
     def __init__(self, score: Callable[[SpanBatch, WindowObserver | None], Iterator[SpanResult]]) -> None:
         self._score = score
@@ -92,5 +92,5 @@ class SequentialQueue:
             yield number, result
 
     def finish(self) -> Iterator[tuple[int, SpanResult]]:
-        """Yield nothing: no batch lacks any."""
+        """Yield nothing: every batch was finished by `add`."""
         yield from ()

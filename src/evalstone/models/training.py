@@ -1,4 +1,4 @@
-"""When a transformers Trainer evaluates, and how the metrics get into its log; what is evaluated is up to others."""
+"""Run an evaluation during training with a transformers Trainer and add its metrics to the Trainer's log."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -15,9 +15,9 @@ __all__ = ["TrainingCallback"]
 
 
 class TrainingCallback(TrainerCallback):  # type: ignore[misc]  # transformers has no types
-    """Evaluates every `every` optimisation steps, or at the end of each epoch where that is None.
+    """Evaluates every `every` optimisation steps, or at the end of each epoch if that is None.
 
-    Of several processes that train together, the first one evaluates.
+    If several processes train together, only the first one evaluates.
     """
 
     def __init__(self, every: int | None = None) -> None:
@@ -27,22 +27,22 @@ class TrainingCallback(TrainerCallback):  # type: ignore[misc]  # transformers h
         self._log: Callable[[dict[str, float]], None] | None = None
 
     def attach(self, trainer: Any) -> None:
-        """Add this to a Trainer, so that metrics go through its `log` to every place it reports to."""
+        """Add this callback to a Trainer, whose `log` sends the metrics to every configured destination."""
         trainer.add_callback(self)
         self._log = trainer.log
 
     @abstractmethod
     def measure(self, model: Any, tokenizer: Any) -> Mapping[str, float]:
-        """Return the metrics of the model as it is now, by the names they have in the log."""
+        """Return the metrics of the model in its present state, by their names in the log."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Evaluate where a step is due."""
+        """Evaluate if the step count is a multiple of `every`."""
         del args
         if self.every is not None and state.global_step % self.every == 0:
             self._evaluate(state, control, given)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Evaluate after an epoch, unless steps are counted."""
+        """Evaluate after an epoch, unless `every` is set."""
         del args
         if self.every is None:
             self._evaluate(state, control, given)
@@ -60,7 +60,7 @@ class TrainingCallback(TrainerCallback):  # type: ignore[misc]  # transformers h
         if self._log is None:
             state.log_history.append({**metrics, "epoch": state.epoch, "step": state.global_step})
             return
-        is_due = control.should_log  # logging takes it back, and the step's loss may still have to be logged
+        is_due = control.should_log  # logging resets it, and the step's own loss may still have to be logged
         self._log(metrics)
         control.should_log = is_due
 

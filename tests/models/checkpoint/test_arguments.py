@@ -1,4 +1,4 @@
-"""Model arguments: lm-evaluation-harness's spelling, typed, and nothing ignored in silence."""
+"""Model arguments: lm-evaluation-harness's spelling, typed, and nothing silently ignored."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ from evalstone.models.checkpoint.arguments import local_arguments, parse_argumen
         "big=12345678901234567890,plus=+5,inf=inf",
     ],
 )
-def test_the_text_form_means_what_lm_eval_means(text: str) -> None:
+def test_the_text_syntax_equals_lm_evals(text: str) -> None:
     """`a=b,c=d` gives the names, values and types that lm-eval gives."""
     utils = pytest.importorskip("lm_eval.utils")
     assert parse_arguments(text) == utils.simple_parse_args_string(text)
@@ -41,20 +41,20 @@ def test_the_text_form_means_what_lm_eval_means(text: str) -> None:
         ("name=it's,b=2", {"name": "it's", "b": 2}),
     ],
 )
-def test_json_and_mappings_are_taken_too(given: Any, expected: dict[str, Any]) -> None:
-    """A JSON object, JSON inside a value, or a mapping says the same as text."""
+def test_json_and_mappings_are_accepted(given: Any, expected: dict[str, Any]) -> None:
+    """A JSON object, JSON inside a value, or a mapping gives the same as text."""
     assert parse_arguments(given) == expected
 
 
 @pytest.mark.parametrize("given", ["pretrained", "=x", '{"a": }', "a={1:2}"])
-def test_what_is_no_argument_is_refused(given: str) -> None:
-    """A part that is no name=value, or broken JSON, is one clear line."""
+def test_malformed_arguments_are_refused(given: str) -> None:
+    """A part that is not name=value, or broken JSON, gives one clear line."""
     with pytest.raises(UsageError, match=r"expected"):
         parse_arguments(given)
 
 
-def test_old_command_lines_run_as_typed() -> None:
-    """Arguments of model cards that change nothing here are accepted and leave the identity alone."""
+def test_existing_command_lines_work_unchanged() -> None:
+    """Arguments of model cards that have no effect here are accepted and do not change the identity."""
     plain = local_arguments({"pretrained": "x"})
     old = {
         "pretrained": "x",
@@ -74,7 +74,7 @@ def test_old_command_lines_run_as_typed() -> None:
 
 
 def test_options_that_change_answers_are_part_of_the_identity() -> None:
-    """BOS, prefix token, template variables and quantisation stand among the options; others do not."""
+    """BOS, prefix token, template variables and quantisation are among the options; others are not."""
     arguments = local_arguments(
         {
             "pretrained": "x",
@@ -114,20 +114,20 @@ def test_options_that_change_answers_are_part_of_the_identity() -> None:
         ({"chat_template_args": "x"}, "JSON object"),
     ],
 )
-def test_impossible_arguments_are_refused_with_a_remedy(extra: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_refused_with_a_remedy(extra: dict[str, Any], message: str) -> None:
     """Each wrong argument is refused with what was expected; a misspelt one with the nearest name."""
     with pytest.raises(UsageError, match=message):
         local_arguments({"pretrained": "x", **extra})
 
 
 def test_an_unknown_argument_is_an_unknown_name() -> None:
-    """No argument is ignored in silence."""
+    """No argument is silently ignored."""
     with pytest.raises(UnknownName) as caught:
         local_arguments({"pretrained": "x", "tokeniser": "y"})
     assert "tokenizer" in caught.value.nearest
 
 
-def test_a_model_must_be_named() -> None:
-    """Without pretrained= the message says what to write."""
+def test_a_model_must_be_given() -> None:
+    """Without pretrained= the message states what to write."""
     with pytest.raises(UsageError, match="pretrained="):
         local_arguments({"dtype": "float32"})

@@ -1,4 +1,4 @@
-"""config.json beside the weights: what it may ask for before anything is allocated."""
+"""config.json compared with the weights before anything is allocated."""
 
 import json
 import struct
@@ -24,7 +24,7 @@ def write_model(folder: Path, **changes: Any) -> Path:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000, but the weights beside it hold 4 tensors"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000, but the weights beside it have 4 tensors"),
         ({"text_config": {"num_hidden_layers": 17}}, "text_config.num_hidden_layers is 17"),
         ({"hidden_size": 10**6}, "hidden_size is 1000000, .* no tensor with more than 8 rows or columns"),
         ({"vocab_size": -1}, "vocab_size is -1; expected a whole number, 0 or more"),
@@ -33,15 +33,15 @@ def write_model(folder: Path, **changes: Any) -> Path:
         ({"n_embd": "x"}, "n_embd is 'x'"),
     ],
 )
-def test_a_lying_configuration_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    """Sizes far beyond the weights' shapes, and what is no size, are named with key, value and what there is."""
+def test_an_inconsistent_configuration_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    """Sizes far beyond the weights' shapes, and invalid sizes, are reported with key, value and the actual shapes."""
     folder = write_model(tmp_path, **changes)
     with pytest.raises(ModelUnavailable, match=message):
         check_config(folder, weight_files(folder))
 
 
-def test_an_honest_configuration_is_taken(tmp_path: Path) -> None:
-    """Shared layers, lists with a value for each layer, absent experts and nulls are no fault."""
+def test_a_consistent_configuration_is_accepted(tmp_path: Path) -> None:
+    """Shared layers, lists with a value for each layer, absent experts and nulls are accepted."""
     folder = write_model(tmp_path, num_hidden_layers=12, n_inner=None, num_key_value_heads=[1, 2], num_experts=0)
     check_config(folder, weight_files(folder))
     assert whole_number({"a": [1], "b": True, "c": 3}, "a", "b", "c") == 3
@@ -49,8 +49,8 @@ def test_an_honest_configuration_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["[]", "5", "", "{", "[" * 60_000, '{"a": ' + "1" * 5001 + "}", "\x00", "{}"])
-def test_what_is_no_configuration_is_refused(tmp_path: Path, content: str) -> None:
-    """Other JSON than an object, deep nesting and text that is not JSON name the file."""
+def test_a_malformed_configuration_is_refused(tmp_path: Path, content: str) -> None:
+    """JSON other than an object, deep nesting and text that is not JSON are reported with the file."""
     folder = write_model(tmp_path)
     (folder / "config.json").write_text(content)
     with pytest.raises(ModelUnavailable, match=r"config\.json"):
@@ -59,7 +59,7 @@ def test_what_is_no_configuration_is_refused(tmp_path: Path, content: str) -> No
 
 @pytest.mark.parametrize("header", [b"[]", b'{"a": 5}', b'{"a": {"shape": ["x"]}}', b"{" * 5000])
 def test_a_broken_header_of_weights_is_refused(tmp_path: Path, header: bytes) -> None:
-    """A safetensors header that holds anything else than tensors names the file."""
+    """A safetensors header that contains anything but tensors is reported with the file."""
     path = tmp_path / "model.safetensors"
     path.write_bytes(struct.pack("<Q", len(header)) + header)
     with pytest.raises(ModelUnavailable, match="not a readable safetensors file"):

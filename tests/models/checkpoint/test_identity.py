@@ -1,4 +1,4 @@
-"""Identity: a model is its content, told from files alone, and hashed once."""
+"""Identity: a model is identified by its content, from files alone, and hashed once."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def copied(tmp_path: Path) -> Path:
 
 
 def test_a_renamed_folder_is_the_same_model(copied: Path) -> None:
-    """The name is for people: content, dtype and positions are equal under another path."""
+    """The name does not matter: content, dtype and positions are equal under another path."""
     one, other = identity(folder("stories260K")), identity(copied)
     assert one.content_hash == other.content_hash
     assert (one.dtype, one.max_length, one.n_parameters) == ("float16", 512, 260032)
@@ -43,16 +43,16 @@ def test_a_renamed_folder_is_the_same_model(copied: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["config.json", "generation_config.json", "tokenizer_config.json", "model.safetensors"]
 )
-def test_every_file_that_counts_changes_the_content(copied: Path, name: str) -> None:
-    """One byte more in the configuration, the tokenizer or the weights is another model."""
+def test_every_relevant_file_changes_the_content(copied: Path, name: str) -> None:
+    """One byte more in the configuration, the tokenizer or the weights gives another model."""
     before = identity(copied).content_hash
     with (copied / name).open("ab") as file:
         file.write(b" ")
     assert identity(copied).content_hash != before
 
 
-def test_a_file_that_does_not_count_changes_nothing(copied: Path) -> None:
-    """A readme is no part of the model; code only where it is trusted."""
+def test_an_irrelevant_file_changes_nothing(copied: Path) -> None:
+    """A readme is not part of the model; code only if it is trusted."""
     before = identity(copied).content_hash
     (copied / "README.md").write_text("hello")
     (copied / "modeling.py").write_text("x = 1")
@@ -61,7 +61,7 @@ def test_a_file_that_does_not_count_changes_nothing(copied: Path) -> None:
 
 
 def test_a_chat_template_changes_the_template_hash(copied: Path) -> None:
-    """The template is part of the identity, in either of the places where it may stand."""
+    """The template is part of the identity, in either of its possible files."""
     bare = identity(copied)
     assert bare.template_hash is None
     (copied / "chat_template.jinja").write_text("{{ messages }}")
@@ -72,7 +72,7 @@ def test_a_chat_template_changes_the_template_hash(copied: Path) -> None:
 
 
 def test_weights_are_hashed_once(copied: Path) -> None:
-    """The second identity reads no weights: a file whose time and size stay is believed; a touched one is not."""
+    """The second identity reads no weights: a file with the same time and size is not hashed again."""
     before = identity(copied).content_hash
     weights = copied / "model.safetensors"
     state = weights.stat()
@@ -90,8 +90,8 @@ def test_weights_are_hashed_once(copied: Path) -> None:
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", [*MODELS, "babyllama-tok361"])
-def test_positions_and_dtype_are_lm_evals(name: str) -> None:
-    """max_length and dtype follow lm-eval's rule, where the class keeps the length under another name too."""
+def test_positions_and_dtype_equal_lm_evals(name: str) -> None:
+    """max_length and dtype follow lm-eval's rule, also if the class has the length under another name."""
     models = pytest.importorskip("lm_eval.models.utils")
     transformers = pytest.importorskip("transformers")
     config = transformers.AutoConfig.from_pretrained(folder(name))
@@ -113,10 +113,10 @@ def test_positions_and_dtype_are_lm_evals(name: str) -> None:
         ({"model_type": "bloom"}, {}, 2048),
     ],
 )
-def test_positions_are_found_where_the_file_is_silent(
+def test_positions_are_found_if_the_file_has_none(
     tmp_path: Path, config: dict[str, Any], tokenizer: dict[str, Any], expected: int
 ) -> None:
-    """The configuration, its class, the tokenizer, 2048: in this order."""
+    """They come from the configuration, its class, the tokenizer, or 2048, in this order."""
     pytest.importorskip("transformers")
     safetensors = pytest.importorskip("safetensors.numpy")
     import numpy as np
@@ -126,7 +126,7 @@ def test_positions_are_found_where_the_file_is_silent(
     safetensors.save_file({"a": np.zeros((2, 3), np.float16)}, str(tmp_path / "model.safetensors"))
     found = identity(tmp_path)
     assert (found.max_length, found.dtype, found.n_parameters) == (expected, "float16", 6)
-    assert identity(tmp_path) == found  # from the remembered answer
+    assert identity(tmp_path) == found  # from the cached result
 
 
 def test_an_adapter_is_part_of_the_content(copied: Path, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_an_adapter_is_part_of_the_content(copied: Path, tmp_path: Path) -> None
     ],
 )
 def test_a_broken_folder_is_one_clear_line(copied: Path, break_it: Any, message: str) -> None:
-    """Whatever is missing or torn is named with its path, in one line."""
+    """A missing or damaged file is reported with its path, in one line."""
     break_it(copied)
     with pytest.raises(ModelUnavailable, match=message) as caught:
         identity(copied)
@@ -160,7 +160,7 @@ def test_a_broken_folder_is_one_clear_line(copied: Path, break_it: Any, message:
 
 
 def test_a_hub_id_comes_from_the_local_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Offline, a repository that was fetched before is found at its revision; another is refused with a remedy."""
+    """Offline, a downloaded repository is found at its revision; another is refused with a remedy."""
     constants = pytest.importorskip("huggingface_hub.constants")
     snapshot = tmp_path / "models--org--tiny" / "snapshots" / ("a" * 40)
     shutil.copytree(folder("stories260K"), snapshot)

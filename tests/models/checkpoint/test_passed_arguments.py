@@ -1,4 +1,4 @@
-"""Model arguments that transformers knows and we do not: handed on to it, part of what a run is, and never ignored."""
+"""Model arguments that transformers knows and we do not: passed on, part of a run's identity, and never ignored."""
 
 import json
 import shutil
@@ -23,9 +23,9 @@ pytest.importorskip("torch")
 SCALING = {"rope_type": "linear", "factor": 4.0}
 
 
-def made(place: str, **options: Any) -> LocalModel:
+def made(folder: str, **options: Any) -> LocalModel:
     """Return a model of real weights."""
-    model = create_model("hf", {"pretrained": place, "dtype": "float32", "device": "cpu", **options})
+    model = create_model("hf", {"pretrained": folder, "dtype": "float32", "device": "cpu", **options})
     assert isinstance(model, LocalModel)
     return model
 
@@ -53,8 +53,8 @@ def nats(outputs: dict[Any, Output]) -> list[float | None]:
         {"max_position_embeddings": 100},
     ],
 )
-def test_a_setting_of_the_configuration_does_what_it_does_in_the_file(tmp_path: Path, changes: dict[str, Any]) -> None:
-    """A model given a setting as an argument answers as one whose config.json has it, and not as without it."""
+def test_a_setting_has_the_same_effect_as_in_the_configuration(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """A model with a setting as an argument scores like one whose config.json has it, and not as without it."""
     requests = real_requests()
     by_argument = made(folder("stories260K"), **changes)
     by_file = made(with_config(tmp_path / "copy", **changes))
@@ -64,8 +64,8 @@ def test_a_setting_of_the_configuration_does_what_it_does_in_the_file(tmp_path: 
     assert found != pytest.approx(nats(answers(made(folder("stories260K")), requests)), abs=1e-2)
 
 
-def test_what_changes_answers_is_part_of_the_key_and_comes_back(tmp_path: Path) -> None:
-    """rope_scaling makes another model of it, from which the same arguments come again; the cache's folder does not."""
+def test_settings_that_change_outputs_are_part_of_the_key(tmp_path: Path) -> None:
+    """rope_scaling gives another identity, from which the same arguments are restored; the cache's folder does not."""
     plain, scaled = made(folder("stories260K")).identity, made(folder("stories260K"), rope_scaling=SCALING).identity
     assert plain.options != scaled.options
     assert arguments_of(scaled)["rope_scaling"] == SCALING
@@ -83,22 +83,22 @@ def test_what_changes_answers_is_part_of_the_key_and_comes_back(tmp_path: Path) 
     ],
 )
 def test_a_misspelt_argument_is_refused_with_the_nearest_name(extra: dict[str, Any], nearest: str) -> None:
-    """What neither we nor transformers nor the model's configuration knows is refused before weights are read."""
+    """A name unknown to us, transformers and the model's configuration is refused before weights are read."""
     with pytest.raises(UnknownName) as refused:
         made(folder("stories260K"), **extra).identity  # noqa: B018 - asking is what refuses
     assert nearest in refused.value.nearest
 
 
 @pytest.mark.parametrize("name", ["max_new_tokens", "temperature_scale", "to_json_string"])
-def test_what_no_configuration_has_is_refused(name: str) -> None:
+def test_a_setting_that_no_configuration_has_is_refused(name: str) -> None:
     """A setting that the model's configuration lacks would be ignored, so it is refused; so is a method's name."""
     with pytest.raises(UnknownName, match="neither an argument of transformers"):
         made(folder("stories260K"), **{name: 1}).identity  # noqa: B018
 
 
 def test_rope_scaling_must_be_an_object() -> None:
-    """Text in place of the settings is refused with an example."""
-    with pytest.raises(UsageError, match=r"rope_scaling='linear' is no object; expected e.g. rope_scaling="):
+    """Text instead of the settings is refused with an example."""
+    with pytest.raises(UsageError, match=r"rope_scaling='linear' is not an object; expected e.g. rope_scaling="):
         made(folder("stories260K"), rope_scaling="linear").identity  # noqa: B018
 
 
@@ -108,18 +108,18 @@ def test_rope_scaling_must_be_an_object() -> None:
      ({"torch_dtype": None, "dtype": "float32"}, "float32"), ({"torch_dtype": "auto"}, "auto")],
 )  # fmt: skip
 def test_torch_dtype_is_dtype(given: dict[str, Any], expected: str) -> None:
-    """The old name of dtype in transformers means dtype."""
+    """Transformers' old name of dtype means dtype."""
     assert local_arguments({"pretrained": "x", **given}).dtype == expected
 
 
 def test_two_dtypes_that_differ_are_refused() -> None:
-    """Where both dtype and torch_dtype are given they must agree."""
-    with pytest.raises(UsageError, match="two names of one thing"):
+    """If both dtype and torch_dtype are given they must agree."""
+    with pytest.raises(UsageError, match="two names of one setting"):
         local_arguments({"pretrained": "x", "dtype": "float32", "torch_dtype": "float16"})
 
 
 def hub_cache(cache: Path, name: str) -> Path:
-    """Lay a model out as the Hub's cache keeps it."""
+    """Lay a model out like the Hub's cache."""
     snapshot = cache / f"models--{name.replace('/', '--')}" / "snapshots" / ("0" * 40)
     shutil.copytree(folder("stories260K"), snapshot)
     reference = snapshot.parent.parent / "refs" / "main"
@@ -128,7 +128,7 @@ def hub_cache(cache: Path, name: str) -> Path:
     return snapshot
 
 
-def test_a_model_is_found_in_the_cache_that_is_named(tmp_path: Path) -> None:
+def test_a_model_is_found_in_the_given_cache(tmp_path: Path) -> None:
     """With cache_dir and local_files_only a Hub id is found in that cache, without a network, and in no other."""
     snapshot = hub_cache(tmp_path / "cache", "someone/some-model")
     arguments = {"cache_dir": str(tmp_path / "cache"), "local_files_only": True}
@@ -138,7 +138,7 @@ def test_a_model_is_found_in_the_cache_that_is_named(tmp_path: Path) -> None:
 
 
 def test_the_token_goes_to_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is typed as token= is what the Hub's client is called with, for the model, its tokenizer and its adapter."""
+    """The Hub's client is called with token=, for the model, its tokenizer and its adapter."""
     import huggingface_hub
 
     seen: list[tuple[str, Any]] = []
@@ -154,19 +154,19 @@ def test_the_token_goes_to_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert seen == [("a/model", "hf_secret"), ("b/tokenizer", "hf_secret")]
 
 
-def test_a_loaded_model_takes_no_setting_of_its_configuration() -> None:
-    """On a model that is loaded already rope_scaling would be ignored, so it is refused by name, as is a token."""
+def test_a_loaded_model_accepts_no_setting_of_its_configuration() -> None:
+    """For a model that is already loaded rope_scaling would be ignored, so it is refused by name, as is a token."""
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(folder("stories260K"))
     with pytest.raises(UnknownName, match="option of a loaded model 'rope_scaling'"):
         loaded_arguments(model, {"rope_scaling": SCALING})
-    with pytest.raises(UsageError, match="token cannot be changed on a model that is loaded already"):
+    with pytest.raises(UsageError, match="token cannot be changed on a model that is already loaded"):
         loaded_arguments(model, {"token": "hf_secret"})
 
 
 def test_rope_settings_of_each_kind_of_layer_are_not_guessed(tmp_path: Path) -> None:
-    """Where a model has rope settings for each kind of layer, rope_scaling is refused; other settings still work."""
+    """If a model has rope settings for each kind of layer, rope_scaling is refused; other settings still work."""
     from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
     from evalstone.engine.weights import load_model

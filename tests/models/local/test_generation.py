@@ -1,4 +1,4 @@
-"""Written answers: lm-evaluation-harness's texts on real rows, and what a run needs around them."""
+"""Generated texts: equal to lm-evaluation-harness's on real rows, and the features that a run needs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,13 +37,13 @@ def folder(name: str) -> str:
     return str(path)
 
 
-def asked(index: int, text: str, **settings: Any) -> Request:
+def text_request(index: int, text: str, **settings: Any) -> Request:
     """Return a request for a text."""
     return Request("task", index, f"sha{index}", (text,), (GenerateQuery(0, GenerationSettings(**settings)),))
 
 
 def answers(model: LocalModel, requests: Sequence[Request], **options: Any) -> dict[tuple[str, int], Output]:
-    """Return the outputs by request and repeat; each comes once."""
+    """Return the outputs by request and repeat; each must occur once."""
     outputs = list(model.answer(requests, **options))
     found = {(output.request_id, output.repeat): output for output in outputs}
     assert len(found) == len(outputs)
@@ -65,7 +65,7 @@ def stories() -> LocalModel:
 
 @cache
 def prompts() -> tuple[str, ...]:
-    """Return prompts from real rows: questions of gsm8k, some behind others as shots, and beginnings of stories."""
+    """Return prompts from real rows: questions of gsm8k, some after others as shots, and beginnings of stories."""
     parquet = pytest.importorskip("pyarrow.parquet")
     path = SHARED / "data" / "openai" / "gsm8k" / "main" / "test.parquet"
     if not path.is_file():
@@ -77,7 +77,7 @@ def prompts() -> tuple[str, ...]:
 
 
 def lm_eval_texts(name: str, texts: Sequence[str], kwargs: Mapping[str, Any], **options: Any) -> list[str]:
-    """Return what lm-evaluation-harness's own class writes, each prompt alone."""
+    """Return what lm-evaluation-harness's own class generates, each prompt alone."""
     pytest.importorskip("lm_eval")
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
@@ -98,19 +98,21 @@ def lm_eval_texts(name: str, texts: Sequence[str], kwargs: Mapping[str, Any], **
     ],
 )
 def test_texts_equal_lm_eval(name: str, max_gen_toks: int, until: list[str], n: int) -> None:
-    """Greedy answers to real prompts, long ones cut from the left, are lm-eval's, byte for byte."""
+    """Greedy answers to real prompts, long ones truncated from the left, equal lm-eval's byte for byte."""
     texts = prompts()[-n:]
     expected = lm_eval_texts(name, texts, {"until": until, "do_sample": False, "max_gen_toks": max_gen_toks})
     model = stories() if name == "stories260K" else opened(name)
-    found = answers(model, [asked(i, t, max_tokens=max_gen_toks, stop=tuple(until)) for i, t in enumerate(texts)])
+    found = answers(
+        model, [text_request(i, t, max_tokens=max_gen_toks, stop=tuple(until)) for i, t in enumerate(texts)]
+    )
     assert [found[f"task/{i}/0", 0].text for i in range(n)] == expected
     if name == "craftgpt-5m":
         assert any(output.n_cut_tokens for output in found.values())
 
 
 @pytest.mark.parametrize("think", ["named", 5])
-def test_thinking_equals_lm_eval(think: str | int) -> None:
-    """Text after the end of a thought is the answer, the thought is kept, as in lm-eval with a text or a token id."""
+def test_reasoning_equals_lm_eval(think: str | int) -> None:
+    """The text after the reasoning is the answer, the reasoning is stored, as in lm-eval with a text or a token id."""
     model = stories()
     texts = prompts()[-3:]
     token = model.encoder.tokenizer.encode(" and", add_special_tokens=False)[-1]
@@ -119,69 +121,69 @@ def test_thinking_equals_lm_eval(think: str | int) -> None:
         "stories260K", texts, {"until": ["@@"], "do_sample": False, "max_gen_toks": 50}, think_end_token=mark
     )
     thinker = create_model("hf", {"pretrained": folder("stories260K"), "dtype": "float32", "think_end_token": mark})
-    found = answers(thinker, [asked(i, t, max_tokens=50, stop=("@@",)) for i, t in enumerate(texts)])  # type: ignore[arg-type]
+    found = answers(thinker, [text_request(i, t, max_tokens=50, stop=("@@",)) for i, t in enumerate(texts)])  # type: ignore[arg-type]
     outputs = [found[f"task/{i}/0", 0] for i in range(3)]
     assert [output.text for output in outputs] == expected
     assert any(output.reasoning for output in outputs)
 
 
-def test_a_thought_is_not_stopped() -> None:
-    """While a model thinks its stops do not count; after the thought they do."""
-    free = answers(stories(), [asked(0, STORY, max_tokens=60)])["task/0/0", 0].text or ""
+def test_stops_are_ignored_during_reasoning() -> None:
+    """While a model reasons its stops are ignored; afterwards they apply."""
+    free = answers(stories(), [text_request(0, STORY, max_tokens=60)])["task/0/0", 0].text or ""
     model = opened("stories260K", ",think_end_token=play")
     assert "." in free.split("play")[0]
-    output = answers(model, [asked(0, STORY, max_tokens=60, stop=(".",))])["task/0/0", 0]
+    output = answers(model, [text_request(0, STORY, max_tokens=60, stop=(".",))])["task/0/0", 0]
     assert output.text == free.split("play", 1)[1].split(".")[0].lstrip()
     assert output.reasoning == free.split("play")[0]
     assert output.finish_reason == "stop"
 
 
-def test_reasons_and_counts() -> None:
-    """An output says why it ended and how many tokens were written; truncated ones can be counted."""
+def test_finish_reasons_and_counts() -> None:
+    """An output states why it ended and how many tokens were generated; truncated prompts can be counted."""
     model = stories()
     assert QueryKind.GENERATE in model.answers
     found = answers(
         model,
-        [asked(0, STORY, max_tokens=7), asked(1, STORY, max_tokens=90, stop=(".",))],
+        [text_request(0, STORY, max_tokens=7), text_request(1, STORY, max_tokens=90, stop=(".",))],
     )
     assert (found["task/0/0", 0].finish_reason, found["task/0/0", 0].n_tokens) == ("length", 7)
     stopped = found["task/1/0", 0]
     assert stopped.finish_reason == "stop"
     assert stopped.n_tokens < 90
     assert "." not in (stopped.text or ".")
-    ended = answers(opened("craftgpt-5m"), [asked(0, "hello", max_tokens=50)])["task/0/0", 0]
+    ended = answers(opened("craftgpt-5m"), [text_request(0, "hello", max_tokens=50)])["task/0/0", 0]
     assert ended.finish_reason == "eos"
     assert 0 < ended.n_tokens < 50
 
 
 def test_a_stop_across_tokens() -> None:
-    """A stop that begins inside one token and ends inside another is found, wherever its tokens are cut."""
+    """A stop that begins inside one token and ends inside another is found, wherever its tokens are split."""
     model = stories()
-    free = answers(model, [asked(0, STORY, max_tokens=60)])["task/0/0", 0].text or ""
+    free = answers(model, [text_request(0, STORY, max_tokens=60)])["task/0/0", 0].text or ""
     for at in range(5, 40, 3):
         stop = free[at : at + 9]
-        output = answers(model, [asked(0, STORY, max_tokens=60, stop=(stop,))])["task/0/0", 0]
+        output = answers(model, [text_request(0, STORY, max_tokens=60, stop=(stop,))])["task/0/0", 0]
         assert output.text == free.split(stop)[0]
         assert output.finish_reason == "stop"
         assert output.n_tokens < 60
 
 
 def test_streaming_equals_answering() -> None:
-    """The pieces of a stream joined are the answer; there are several, and none holds part of a stop."""
+    """The joined pieces of a stream are the answer; there are several, and none contains part of a stop."""
     model = stories()
-    request = asked(0, STORY, max_tokens=60, stop=("play with",))
+    request = text_request(0, STORY, max_tokens=60, stop=("play with",))
     pieces = list(model.stream(request))
     assert "".join(pieces) == answers(model, [request])["task/0/0", 0].text
     assert len(pieces) > 5
-    with pytest.raises(UsageError, match="asks for no text"):
+    with pytest.raises(UsageError, match="has no generate query"):
         next(model.stream(Request("task", 0, "sha", ("hi",), (LoglikelihoodQuery(0, " there"),))))
     with pytest.raises(ModelError, match="512 positions"):
-        next(model.stream(asked(0, STORY, max_tokens=512)))
+        next(model.stream(text_request(0, STORY, max_tokens=512)))
 
 
-def test_no_room_for_the_prompt() -> None:
-    """An answer as long as the model leaves no room; that ask fails alone and says what to do."""
-    found = answers(stories(), [asked(0, STORY, max_tokens=512), asked(1, STORY, max_tokens=5)])
+def test_no_space_for_the_prompt() -> None:
+    """An answer as long as the model's positions leaves no space; that query fails alone and states the remedy."""
+    found = answers(stories(), [text_request(0, STORY, max_tokens=512), text_request(1, STORY, max_tokens=5)])
     failed = found["task/0/0", 0]
     assert failed.error_kind == "PromptTooLong"
     assert "max_gen_toks=" in (failed.error or "")
@@ -189,36 +191,36 @@ def test_no_room_for_the_prompt() -> None:
 
 
 def test_too_long_may_be_an_error() -> None:
-    """With too_long=error a prompt that would be cut fails instead."""
+    """With too_long=error a prompt that would be truncated fails instead."""
     long = " ".join([STORY] * 60)
-    cut = answers(stories(), [asked(0, long, max_tokens=5)])["task/0/0", 0]
+    cut = answers(stories(), [text_request(0, long, max_tokens=5)])["task/0/0", 0]
     assert cut.n_cut_tokens > 0
     assert cut.n_context_tokens == 507
-    refused = answers(opened("stories260K", ",too_long=error"), [asked(0, long, max_tokens=5)])["task/0/0", 0]
+    refused = answers(opened("stories260K", ",too_long=error"), [text_request(0, long, max_tokens=5)])["task/0/0", 0]
     assert refused.error_kind == "PromptTooLong"
 
 
 class Kept:
-    """A cache that keeps what it is given."""
+    """A cache that stores what it is given."""
 
     def __init__(self) -> None:
         self.outputs: dict[str, Output] = {}
 
     def find(self, keys: Sequence[str]) -> Mapping[str, Output]:
-        """Return what is known."""
+        """Return the stored outputs."""
         return {key: self.outputs[key] for key in keys if key in self.outputs}
 
 
-def test_samples_repeat_and_are_kept() -> None:
-    """Sampled repeats differ, are the same in any company, and come from the cache by seed and repeat."""
+def test_samples_are_reproducible_and_cached() -> None:
+    """Sampled repeats differ, do not depend on the batch, and come from the cache by seed and repeat."""
     model = stories()
-    request = asked(0, STORY, max_tokens=20, do_sample=True, temperature=1.0, repeats=4)
+    request = text_request(0, STORY, max_tokens=20, do_sample=True, temperature=1.0, repeats=4)
     first = answers(model, [request])
-    again = answers(model, [asked(7, "Tim", max_tokens=9), request])
+    again = answers(model, [text_request(7, "Tim", max_tokens=9), request])
     assert {key: replace(output) for key, output in again.items() if key[0] == "task/0/0"} == first
     assert len({output.text for output in first.values()}) == 4
     assert len({output.cache_key for output in first.values()}) == 4
-    other = answers(model, [asked(0, STORY, max_tokens=20, do_sample=True, temperature=1.0, repeats=1, seed=1)])
+    other = answers(model, [text_request(0, STORY, max_tokens=20, do_sample=True, temperature=1.0, repeats=1, seed=1)])
     assert other["task/0/0", 0].text not in {output.text for output in first.values()}
     cache = Kept()
     cache.outputs = {output.cache_key or "": output for output in first.values()}
@@ -228,12 +230,12 @@ def test_samples_repeat_and_are_kept() -> None:
     assert all(found["task/0/0", repeat].text == first["task/0/0", repeat].text for repeat in range(4))
 
 
-def test_keys_hold_what_decides_a_text() -> None:
+def test_keys_contain_what_decides_a_text() -> None:
     """Settings, prompt and seed are in a sampled answer's key; seed and repeat are not in a greedy one's."""
     model = stories()
 
     def key(text: str = STORY, **settings: Any) -> str | None:
-        return answers(model, [asked(0, text, **{"max_tokens": 2, **settings})])["task/0/0", 0].cache_key
+        return answers(model, [text_request(0, text, **{"max_tokens": 2, **settings})])["task/0/0", 0].cache_key
 
     base = key()
     assert base == key(seed=5)
@@ -249,11 +251,11 @@ def test_keys_hold_what_decides_a_text() -> None:
     assert len({base, *changed}) == 7
 
 
-def test_equal_asks_are_written_once() -> None:
-    """Two tasks that ask the same get the same answer from one piece of work, told by progress in the end."""
+def test_equal_queries_are_generated_once() -> None:
+    """Two tasks with the same query get the same answer from one computation, counted by progress at the end."""
     model = stories()
     seen: list[Progress] = []
-    requests = [asked(0, STORY, max_tokens=10), asked(1, STORY, max_tokens=10, repeats=2)]
+    requests = [text_request(0, STORY, max_tokens=10), text_request(1, STORY, max_tokens=10, repeats=2)]
     found = answers(model, requests, observe=seen.append)
     assert len({output.text for output in found.values()}) == 1
     assert len(found) == 3
@@ -261,7 +263,7 @@ def test_equal_asks_are_written_once() -> None:
     assert seen[-1].n_tokens_done == seen[-1].n_tokens_distinct > 10
 
 
-def test_one_request_may_ask_for_both() -> None:
+def test_one_request_may_contain_both_kinds() -> None:
     """A request with a choice and a text gets both answers."""
     request = Request(
         "task", 0, "sha", (STORY,), (LoglikelihoodQuery(0, " Lily"), GenerateQuery(1, GenerationSettings(max_tokens=3)))
@@ -272,9 +274,9 @@ def test_one_request_may_ask_for_both() -> None:
 
 
 def test_sampling_without_temperature_is_refused() -> None:
-    """do_sample with temperature 0 says nothing about how to draw, and is refused before anything is written."""
+    """do_sample with temperature 0 is contradictory, and is refused before anything is generated."""
     with pytest.raises(UsageError, match="temperature"):
-        list(stories().answer([asked(0, STORY, do_sample=True)]))
+        list(stories().answer([text_request(0, STORY, do_sample=True)]))
 
 
 def test_the_models_own_generation_config(tmp_path: Path) -> None:
@@ -283,12 +285,12 @@ def test_the_models_own_generation_config(tmp_path: Path) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder("stories260K"))
     model.generation_config.repetition_penalty = 1.5
     ids = torch.tensor([tokenizer.encode(STORY)])
-    written = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=30, do_sample=False)
-    expected = tokenizer.decode(written[0, ids.shape[1] :], skip_special_tokens=True)
-    free = answers(stories(), [asked(0, STORY, max_tokens=30)])["task/0/0", 0]
+    generated = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=30, do_sample=False)
+    expected = tokenizer.decode(generated[0, ids.shape[1] :], skip_special_tokens=True)
+    free = answers(stories(), [text_request(0, STORY, max_tokens=30)])["task/0/0", 0]
     applied = LocalModel.from_loaded(model, tokenizer)
     without = LocalModel.from_loaded(model, tokenizer, generation_config="none")
-    request = [asked(0, STORY, max_tokens=30)]
+    request = [text_request(0, STORY, max_tokens=30)]
     assert answers(applied, request)["task/0/0", 0].text == expected != free.text
     assert answers(without, request)["task/0/0", 0].text == free.text
     assert applied.identity.options != without.identity.options
@@ -297,18 +299,18 @@ def test_the_models_own_generation_config(tmp_path: Path) -> None:
 
 
 def test_estimates_count_texts() -> None:
-    """An estimate counts prompts once and answers as long as they may become, without loading weights."""
+    """An estimate counts prompts once and answers at their maximum length, without loading weights."""
     model = opened("stories260K")
     n = len(model.encoder.encode_all([STORY])[0])
     drawn: dict[str, Any] = {"max_tokens": 20, "do_sample": True, "temperature": 1.0}
-    work = model.estimate([asked(0, STORY, repeats=3, **drawn), asked(1, STORY, max_tokens=600)])
+    work = model.estimate([text_request(0, STORY, repeats=3, **drawn), text_request(1, STORY, max_tokens=600)])
     assert (work.n_queries, work.n_tokens_asked, work.n_tokens_distinct) == (4, 3 * (n + 20), n + 60)
     assert work.too_long == ("task/1/0",)
     assert model._engine is None
 
 
-def test_stops_are_cut_in_turn() -> None:
-    """The text before each stop in turn is kept; empty stops cut nothing, the tokenizer's own end comes last."""
+def test_stops_are_applied_in_turn() -> None:
+    """The text before each stop in turn is kept; empty stops have no effect, the tokenizer's EOS comes last."""
     assert stop_texts(("b", "", "a"), "</s>") == ("b", "a", "</s>")
     tokenizer = stories().encoder.tokenizer
     tokens = tokenizer.encode("She ran. Then she sat.", add_special_tokens=False)
@@ -316,7 +318,7 @@ def test_stops_are_cut_in_turn() -> None:
 
 
 def test_a_stop_is_found_at_its_last_token() -> None:
-    """The finder says no until the stop is whole, and needs no more than a few tokens back."""
+    """The finder returns False until the stop is complete, and needs no more than a few tokens back."""
     tokenizer = stories().encoder.tokenizer
     tokens = tokenizer.encode("She was happy and went home. The end", add_special_tokens=False)
     finder = StopFinder(tokenizer, ("home.",))

@@ -1,4 +1,4 @@
-"""Local models: lm-evaluation-harness's numbers on real rows, and what a run needs around them."""
+"""Local models: log-likelihoods equal to lm-evaluation-harness's on real rows, and the features that a run needs."""
 
 import random
 import subprocess
@@ -40,18 +40,18 @@ def folder(name: str) -> str:
 
 
 def request(index: int, context: str | tuple[str, ...], *queries: LoglikelihoodQuery | RollingQuery) -> Request:
-    """Return a request as a task makes it."""
+    """Return a request as a task creates it."""
     segments = (context,) if isinstance(context, str) else context
     return Request("task", index, f"sha{index}", segments, queries)
 
 
 def choices(*texts: str) -> list[LoglikelihoodQuery]:
-    """Return one ask for each continuation."""
+    """Return one query for each continuation."""
     return [LoglikelihoodQuery(i, text) for i, text in enumerate(texts)]
 
 
 def answers(model: LocalModel, requests: Sequence[Request], **options: Any) -> dict[tuple[str, int], Output]:
-    """Return the outputs by request and ask; each ask is answered once."""
+    """Return the outputs by request and query; each query is answered once."""
     outputs = list(model.answer(requests, **options))
     found = {(output.request_id, output.ask_index): output for output in outputs}
     assert len(found) == len(outputs)
@@ -88,7 +88,7 @@ def real_requests() -> tuple[Request, ...]:
 
 @cache
 def lm_eval_answers(name: str) -> Mapping[tuple[str, int], tuple[float, bool | None]]:
-    """Return lm-eval's own numbers for the same requests; batch size 1, which every model bears."""
+    """Return lm-eval's own numbers for the same requests; with batch size 1, which every model supports."""
     huggingface = pytest.importorskip("lm_eval.models.huggingface")
     from lm_eval.api.instance import Instance
 
@@ -112,8 +112,8 @@ def lm_eval_answers(name: str) -> Mapping[tuple[str, int], tuple[float, bool | N
 @pytest.mark.oracle
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", MODELS)
-def test_scores_are_lm_evals(name: str) -> None:
-    """Each log-likelihood lies within 1e-4 + 1e-6 |ll| of lm-eval's own, cut prompts and whole texts included."""
+def test_scores_equal_lm_evals(name: str) -> None:
+    """Each log-likelihood is within 1e-4 + 1e-6 |ll| of lm-eval's own, truncated prompts and whole texts included."""
     theirs = lm_eval_answers(name)
     ours = answers(opened(name), real_requests())
     assert ours.keys() == theirs.keys()
@@ -126,7 +126,7 @@ def test_scores_are_lm_evals(name: str) -> None:
 
 
 def test_a_continuation_longer_than_the_model_fails_alone() -> None:
-    """It gets PromptTooLong and no score; its neighbours are scored."""
+    """It gets PromptTooLong and no score; the others are scored."""
     model = opened("craftgpt-5m")
     found = answers(model, [request(0, "hello", *choices(" how are you", " word" * 200))])
     assert found["task/0/0", 0].total_nats is not None
@@ -135,8 +135,8 @@ def test_a_continuation_longer_than_the_model_fails_alone() -> None:
     assert "64 positions" in str(failed.error)
 
 
-def test_too_long_error_refuses_what_cut_would_cut() -> None:
-    """With too_long=error a prompt that does not fit fails instead of being cut."""
+def test_too_long_error_fails_instead_of_truncating() -> None:
+    """With too_long=error a prompt that does not fit fails instead of being truncated."""
     strict = create_model("hf", {"pretrained": folder("craftgpt-5m"), "dtype": "float32"}, too_long="error")
     found = answers(strict, [request(0, "hello there " * 90, *choices(" friend")), request(1, "hi", *choices(" you"))])  # type: ignore[arg-type]
     assert found["task/0/0", 0].error_kind == "PromptTooLong"
@@ -144,15 +144,15 @@ def test_too_long_error_refuses_what_cut_would_cut() -> None:
     assert opened("craftgpt-5m").identity.content_hash == strict.identity.content_hash
 
 
-def test_a_choice_that_melts_into_the_context_fails_alone() -> None:
-    """Where no token is left to score, that ask fails with a remedy and the others are scored."""
+def test_a_choice_that_merges_with_the_context_fails_alone() -> None:
+    """If no token is left to score, that query fails with a remedy and the others are scored."""
     found = answers(opened("stories260K"), [request(0, "the dog", *choices("", " ran"))])
     assert "target_delimiter" in str(found["task/0/0", 0].error)
     assert found["task/0/0", 1].total_nats is not None
 
 
-def test_equal_asks_are_scored_once() -> None:
-    """Two requests that ask the same cost one span, and both get the same number."""
+def test_equal_queries_are_scored_once() -> None:
+    """Two requests with the same query cost one span, and both get the same number."""
     seen: list[Progress] = []
     twice = [replace(request(i, "Once upon a time", *choices(" there was", " a dog")), task=f"t{i}") for i in (0, 1)]
     found = answers(opened("stories260K"), twice, observe=seen.append)
@@ -164,18 +164,18 @@ def test_equal_asks_are_scored_once() -> None:
 
 
 class Remembering:
-    """A cache that keeps what it is shown."""
+    """A cache that stores what it is given."""
 
     def __init__(self) -> None:
         self.known: dict[str, Output] = {}
 
     def find(self, keys: Sequence[str]) -> Mapping[str, Output]:
-        """Return what is known."""
+        """Return the stored outputs."""
         return {key: self.known[key] for key in keys if key in self.known}
 
 
-def test_known_answers_load_no_weights() -> None:
-    """What the cache holds is answered without the engine; the outputs keep their own request and counts."""
+def test_cached_outputs_load_no_weights() -> None:
+    """Cached outputs are returned without the engine; they have their own request and counts."""
     cache_ = Remembering()
     first = answers(opened("stories260K"), real_requests())
     cache_.known = {str(output.cache_key): output for output in first.values() if output.cache_key}
@@ -186,8 +186,8 @@ def test_known_answers_load_no_weights() -> None:
     assert again == {key: replace(output, from_cache=True) for key, output in first.items()}
 
 
-def test_keys_tell_models_and_dtypes_apart() -> None:
-    """Another model, dtype or numerics gives another key for the same ask; another task does not."""
+def test_keys_distinguish_models_and_dtypes() -> None:
+    """Another model, dtype or numerics gives another key for the same query; another task does not."""
     query = [request(0, "Once upon a time", *choices(" there was"))]
     keys = set()
     for name, arguments in (
@@ -216,7 +216,7 @@ def test_the_identity_loads_nothing_heavy() -> None:
 
 
 def test_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trap 9: requests read in many small pieces get the outputs of one piece, within float32's noise."""
+    """Requests read in many small pieces get the outputs of one piece, up to float32 rounding."""
     from evalstone.models.local import local_model as local
 
     whole = answers(opened("stories260K"), real_requests())
@@ -231,20 +231,20 @@ def test_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         assert replace(pieces[key], total_nats=None) == replace(output, total_nats=None)
 
 
-def test_order_and_company_change_nothing() -> None:
-    """Trap 9: requests in reverse, in any other order, or each alone get the same outputs, within float32's noise."""
-    model, asked = opened("stories260K"), list(real_requests())
-    together = answers(model, asked)
-    shuffled = random.Random(0).sample(asked, len(asked))
-    alone = [output for one in asked for output in answers(model, [one]).items()]
-    for other in (answers(model, asked[::-1]), answers(model, shuffled), dict(alone)):
+def test_order_and_batch_change_nothing() -> None:
+    """Requests in reverse, in any other order, or each alone get the same outputs, up to float32 rounding."""
+    model, sent = opened("stories260K"), list(real_requests())
+    together = answers(model, sent)
+    shuffled = random.Random(0).sample(sent, len(sent))
+    alone = [output for one in sent for output in answers(model, [one]).items()]
+    for other in (answers(model, sent[::-1]), answers(model, shuffled), dict(alone)):
         assert other.keys() == together.keys()
         for key, output in other.items():
             assert output.total_nats == pytest.approx(together[key].total_nats, abs=1e-4, rel=1e-6)
             assert (output.is_greedy, output.cache_key) == (together[key].is_greedy, together[key].cache_key)
 
 
-def test_overflow_is_an_error_that_names_sample_and_remedy() -> None:
+def test_overflow_is_an_error_with_sample_and_remedy() -> None:
     """Logits that overflow in float16 give NonFiniteLogits with the sample's id and a dtype to use, never a score."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder("stories260K"), dtype=torch.float32)
     with torch.no_grad():
@@ -257,13 +257,13 @@ def test_overflow_is_an_error_that_names_sample_and_remedy() -> None:
     assert "bfloat16" in str(output.error)
 
 
-def test_a_loaded_model_is_known_by_its_parameters() -> None:
+def test_a_loaded_model_is_identified_by_its_parameters() -> None:
     """A loaded object gives the folder's numbers; changing a parameter changes its identity."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder("stories260K"), dtype=torch.float32)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder("stories260K"))
     wrapped = LocalModel.from_loaded(model, tokenizer)
-    asked = [request(0, "Once upon a time", *choices(" there was a dog"))]
-    ours, theirs = answers(wrapped, asked), answers(opened("stories260K"), asked)
+    sent = [request(0, "Once upon a time", *choices(" there was a dog"))]
+    ours, theirs = answers(wrapped, sent), answers(opened("stories260K"), sent)
     assert ours["task/0/0", 0].total_nats == pytest.approx(theirs["task/0/0", 0].total_nats, abs=1e-4)
     assert LocalModel.from_loaded(model, tokenizer).identity == wrapped.identity
     with torch.no_grad():
@@ -273,8 +273,8 @@ def test_a_loaded_model_is_known_by_its_parameters() -> None:
 
 @pytest.mark.oracle
 @pytest.mark.filterwarnings("ignore")
-def test_an_adapter_is_scored_as_lm_eval_scores_it(tmp_path: Path) -> None:
-    """A LoRA adapter on a base gives lm-eval's numbers, and others than the base alone."""
+def test_an_adapters_scores_equal_lm_evals(tmp_path: Path) -> None:
+    """A LoRA adapter on a base gives lm-eval's numbers, which differ from the base's."""
     peft = pytest.importorskip("peft")
     huggingface = pytest.importorskip("lm_eval.models.huggingface")
     from lm_eval.api.instance import Instance
@@ -291,23 +291,23 @@ def test_an_adapter_is_scored_as_lm_eval_scores_it(tmp_path: Path) -> None:
     oracle = huggingface.HFLM(**arguments, device="cpu", batch_size=1, logits_cache=False)
     pair = ("Once upon a time, there was a", " little dog who ran")
     theirs = oracle.loglikelihood([Instance("loglikelihood", {}, pair, 0)], disable_tqdm=True)[0][0]
-    asked = [request(0, pair[0], *choices(pair[1]))]
+    sent = [request(0, pair[0], *choices(pair[1]))]
     model = create_model("hf", arguments, device="cpu")
     assert isinstance(model, LocalModel)
-    ours = answers(model, asked)["task/0/0", 0].total_nats
+    ours = answers(model, sent)["task/0/0", 0].total_nats
     assert ours == pytest.approx(theirs, abs=1e-4, rel=1e-6)
-    assert abs((answers(opened("stories260K"), asked)["task/0/0", 0].total_nats or 0.0) - theirs) > 0.01
+    assert abs((answers(opened("stories260K"), sent)["task/0/0", 0].total_nats or 0.0) - theirs) > 0.01
 
 
-def test_options_that_come_too_late_are_refused() -> None:
-    """A loaded model's dtype cannot be chosen any more."""
+def test_options_for_loading_are_refused_on_a_loaded_model() -> None:
+    """A loaded model's dtype can no longer be chosen."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder("stories260K"), dtype=torch.float32)
     with pytest.raises(UsageError, match="dtype"):
         LocalModel.from_loaded(model, None, dtype="float16")
 
 
 def test_the_plan_counts_what_the_engine_computes() -> None:
-    """The estimate's tokens, before and after sharing, are those of the run; cut prompts are listed."""
+    """The estimate's tokens, before and after sharing, are those of the run; truncated prompts are listed."""
     seen: list[Progress] = []
     model = create_model("hf", f"pretrained={folder('craftgpt-5m')},dtype=float32,device=cpu")
     estimate = model.estimate(real_requests())
@@ -330,8 +330,8 @@ def test_split_tokens_shows_the_scored_boundary() -> None:
     assert "".join(texts[first:]) == " there was a dog"
 
 
-def test_a_chat_is_rendered_as_the_tokenizer_renders_it() -> None:
-    """The chat template decides; a model without one refuses with a remedy."""
+def test_a_chat_is_rendered_by_the_tokenizers_template() -> None:
+    """The chat template is used; a model without one refuses with a remedy."""
     chat = [Message("user", (TextPart("hi"),)), Message("assistant", (TextPart("oh"),))]
     assert opened("craftgpt-5m").render(chat, continue_final=True) == "_[inst] hi_[/inst] oh"
     with pytest.raises(UsageError, match="no chat template"):
@@ -339,13 +339,13 @@ def test_a_chat_is_rendered_as_the_tokenizer_renders_it() -> None:
 
 
 def test_a_missing_model_is_one_clear_line() -> None:
-    """A folder that is not there is ModelUnavailable, naming the place."""
+    """A missing folder raises ModelUnavailable with its path."""
     with pytest.raises(ModelUnavailable, match=r"/no/such/model does not exist"):
         _ = create_model("hf", "pretrained=/no/such/model").identity
 
 
-def test_thinking_does_not_fit_log_likelihoods() -> None:
-    """enable_thinking=True is refused for log-likelihood asks, as lm-eval refuses it."""
+def test_thinking_is_refused_for_log_likelihoods() -> None:
+    """enable_thinking=True is refused for log-likelihood queries, as in lm-eval."""
     model = create_model("hf", {"pretrained": folder("craftgpt-5m"), "enable_thinking": True})
     with pytest.raises(UsageError, match="enable_thinking"):
         list(model.answer([request(0, "hi", *choices(" you"))]))

@@ -1,4 +1,4 @@
-"""The small demo model behind a real server: what leads to it, what it is asked, and what came back."""
+"""The small demo model behind a real server: fixtures that create it, requests for it, and its outputs."""
 
 from functools import cache
 from typing import Any
@@ -24,7 +24,7 @@ TASK = "demo_letters_nature"
 
 
 def model_args(server: TestServer, **given: Any) -> dict[str, Any]:
-    """Return the arguments that lead to the server."""
+    """Return the model arguments for the server."""
     args = {"model": MODEL.name, "base_url": server.url, "tokenizer": str(MODEL), "max_length": 1024, **given}
     return {name: value for name, value in args.items() if value is not None}
 
@@ -36,7 +36,7 @@ def behind(server: TestServer, rules: RetryRules = QUICK, kind: str = "local-com
 
 @cache
 def local() -> LocalModel:
-    """Return the same model by our engine, begun as lm-eval begins prompts to servers: without BOS."""
+    """Return the same model on our engine, with prompts as lm-eval sends them to servers: without BOS."""
     model = create_model("hf", f"pretrained={MODEL},dtype=float32,device=cpu,add_bos_token=False")
     assert isinstance(model, LocalModel)
     return model
@@ -50,8 +50,8 @@ def choices(index: int, context: str = "The sky is", *texts: str) -> Request:
     return Request("task", index, "", (context,), queries)
 
 
-def writing(index: int, context: str = "One day", **settings: Any) -> Request:
-    """Return a request for a text."""
+def text_request(index: int, context: str = "One day", **settings: Any) -> Request:
+    """Return a request with a generate query."""
     return Request("task", index, "", (context,), (GenerateQuery(0, GenerationSettings(max_tokens=8, **settings)),))
 
 
@@ -61,7 +61,7 @@ def many(n: int) -> list[Request]:
 
 
 def answers(model: Any, requests: list[Request]) -> dict[tuple[str, int, int], Output]:
-    """Return the outputs by request, ask and repeat."""
+    """Return the outputs by request, query and repeat."""
     return {(o.request_id, o.ask_index, o.repeat): o for o in model.answer(requests)}
 
 

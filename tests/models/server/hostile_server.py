@@ -1,4 +1,4 @@
-"""A server that sends whatever bytes a test wants, to test what a response may do to the process that reads it."""
+"""A server that sends arbitrary bytes, to test what a response may do to the process that reads it."""
 
 import json
 import threading
@@ -21,18 +21,18 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Answer = Callable[[dict[str, Any], Mapping[str, str]], Reply]  # of a request's JSON and headers
+Answer = Callable[[dict[str, Any], Mapping[str, str]], Reply]  # from a request's JSON and headers
 
 
 def completion(text: str = "fine", **message: Any) -> Reply:
-    """Return a well-formed response to a completion and to a chat alike."""
+    """Return a valid response for both a completion and a chat."""
     said = {"role": "assistant", "content": text, **message}
     choice = {"index": 0, "text": text, "message": said, "finish_reason": "stop"}
     return Reply(json.dumps({"choices": [choice], "usage": {"prompt_tokens": 3, "completion_tokens": 1}}).encode())
 
 
 def zeros(n_mib: int, wbits: int) -> Iterator[bytes]:
-    """Yield so many MiB of zeros, compressed."""
+    """Yield this many MiB of zeros, compressed."""
     compressor = zlib.compressobj(9, zlib.DEFLATED, wbits)
     for _ in range(n_mib):
         yield compressor.compress(bytes(1 << 20))
@@ -57,7 +57,7 @@ class HostileServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing about clients that went away."""
+        """Print nothing about clients that have disconnected."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -72,7 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(self.server.models)
 
     def do_POST(self) -> None:
-        """Answer as the test says."""
+        """Answer as the test requires."""
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.bodies.append(body)
         self._send(self.server.answer(body, {name.lower(): value for name, value in self.headers.items()}))

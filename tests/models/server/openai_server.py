@@ -1,7 +1,7 @@
 """A real OpenAI-compatible server for tests: a small language model of transformers behind the standard library.
 
 It serves /v1/models, /v1/completions (echo and logprobs as OpenAI defines them) and /v1/chat/completions, and can be
-put into bad moods. By hand: python -m tests.models.server.openai_server FOLDER [PORT] [KEY=VALUE of Moods ...].
+set to produce faults. By hand: python -m tests.models.server.openai_server FOLDER [PORT] [KEY=VALUE of Faults ...].
 """
 
 import json
@@ -22,27 +22,27 @@ Json = dict[str, Any]
 
 
 @dataclass
-class Moods:
-    """What goes wrong. A number of requests each; -1: for ever. Good again when they are used up."""
+class Faults:
+    """The faults to produce. Each is a number of requests; -1: always. After that many the server works again."""
 
     limited: int = 0  # 429
-    retry_after: float | None = None  # said with 429
+    retry_after: float | None = None  # sent with 429
     failing: int = 0  # 500
-    dropped: int = 0  # the connection is cut in the middle of the answer
+    dropped: int = 0  # the connection is closed in the middle of the answer
     torn: int = 0  # half of the JSON
     without_logprobs: int = 0
     slow: int = 0
     slow_s: float = 1.0
     refused: int = 0  # 400
     most_at_once: int | None = None  # 429 above
-    key: str | None = None  # asked for
+    key: str | None = None  # required
     adds_bos: bool = False  # to texts, as vLLM does
     filtered: int = 0  # finish_reason content_filter
-    thinks: bool = False  # reasoning_content beside the content
-    texts_only: int = 0  # the status with which prompts are refused that are no texts
+    thinks: bool = False  # reasoning_content in addition to the content
+    texts_only: int = 0  # the status for prompts that are not texts
 
     def take(self, name: str) -> bool:
-        """Return whether this request meets the mood, and use one up."""
+        """Return whether this request gets the fault, and count it."""
         left = getattr(self, name)
         if left > 0:
             setattr(self, name, left - 1)
@@ -50,7 +50,7 @@ class Moods:
 
 
 class SmallModel:
-    """A language model that scores and writes, one request at a time."""
+    """A language model that scores and generates, one request at a time."""
 
     def __init__(self, folder: Path) -> None:
         self.name = folder.name
@@ -59,7 +59,7 @@ class SmallModel:
         self.lock = threading.Lock()
 
     def tokens(self, prompt: Any, *, adds_bos: bool) -> list[int]:
-        """Return the tokens of a prompt, which may be tokens already."""
+        """Return the tokens of a prompt, which may already be tokens."""
         if isinstance(prompt, list):
             return list(prompt[0] if isinstance(prompt[0], list) else prompt)
         ids = self.tokenizer.encode(prompt, add_special_tokens=False)
@@ -67,7 +67,7 @@ class SmallModel:
 
     @torch.no_grad()
     def score(self, ids: list[int]) -> Json:
-        """Return OpenAI's logprobs of a prompt and of one token more."""
+        """Return OpenAI's logprobs of a prompt and of one more token."""
         logits = torch.log_softmax(self.model(torch.tensor([ids])).logits[0].double(), -1)
         best = logits.max(-1)
         ids = [*ids, int(best.indices[-1])]
@@ -80,7 +80,7 @@ class SmallModel:
         return {"tokens": texts, "token_logprobs": nats, "top_logprobs": [None, *tops]}
 
     def text_of(self, ids: list[int]) -> str:
-        """Return a token as it stands in a text: with the space before it."""
+        """Return a token as it appears in a text: with the space before it."""
         name = str(self.tokenizer.convert_ids_to_tokens(ids)[0])
         return name.replace("▁", " ").replace("Ġ", " ").replace("Ċ", "\n").replace("<0x0A>", "\n")
 
@@ -88,24 +88,24 @@ class SmallModel:
     def write(self, ids: list[int], n: int, stops: list[str], temperature: float, seed: int) -> tuple[str, str, int]:
         """Return text, finish reason and number of tokens."""
         draw = torch.Generator().manual_seed(seed)
-        written: list[int] = []
+        generated: list[int] = []
         for _ in range(n):
-            logits = self.model(torch.tensor([[*ids, *written]])).logits[0, -1]
+            logits = self.model(torch.tensor([[*ids, *generated]])).logits[0, -1]
             if temperature > 0:
                 token = int(torch.multinomial(torch.softmax(logits / temperature, -1), 1, generator=draw))
             else:
                 token = int(logits.argmax())
             if token == self.tokenizer.eos_token_id:
-                return self._decoded(ids, written), "stop", len(written)
-            written.append(token)
-            text = self._decoded(ids, written)
+                return self._decoded(ids, generated), "stop", len(generated)
+            generated.append(token)
+            text = self._decoded(ids, generated)
             found = [text.index(stop) for stop in stops if stop in text]
             if found:
-                return text[: min(found)], "stop", len(written)
-        return self._decoded(ids, written), "length", len(written)
+                return text[: min(found)], "stop", len(generated)
+        return self._decoded(ids, generated), "length", len(generated)
 
-    def _decoded(self, ids: list[int], written: list[int]) -> str:
-        return str(self.tokenizer.decode(written, skip_special_tokens=True))
+    def _decoded(self, ids: list[int], generated: list[int]) -> str:
+        return str(self.tokenizer.decode(generated, skip_special_tokens=True))
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -115,10 +115,10 @@ class _Handler(BaseHTTPRequestHandler):
     server: "TestServer"
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the standard library's name
-        """Say nothing."""
+        """Print nothing."""
 
     def do_GET(self) -> None:
-        """List the one model."""
+        """List the only model."""
         if self._is_locked_out():
             return
         if self.path != "/v1/models":
@@ -127,61 +127,61 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, {"data": [{"id": self.server.model.name}]})
 
     def do_POST(self) -> None:
-        """Answer, unless a mood is in the way."""
+        """Answer, unless a fault is set."""
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         with self.server.counting(body) as n_at_once:
-            if not self._is_locked_out() and not self._is_in_a_mood(n_at_once):
+            if not self._is_locked_out() and not self._has_fault(n_at_once):
                 self._answer(body)
 
     def _is_locked_out(self) -> bool:
-        key = self.server.moods.key
+        key = self.server.faults.key
         if key is None or self.headers.get("authorization") == f"Bearer {key}":
             return False
         given = self.headers.get("authorization", "nothing")
         self._send(401, {"error": {"message": f"Incorrect API key provided: {given}"}})
         return True
 
-    def _is_in_a_mood(self, n_at_once: int) -> bool:
-        moods = self.server.moods
+    def _has_fault(self, n_at_once: int) -> bool:
+        faults = self.server.faults
         with self.server.lock:
-            too_many = moods.most_at_once is not None and n_at_once > moods.most_at_once
-            mood = "limited" if too_many else next(
-                (name for name in ("limited", "failing", "refused", "dropped", "torn") if moods.take(name)), None
+            too_many = faults.most_at_once is not None and n_at_once > faults.most_at_once
+            fault = "limited" if too_many else next(
+                (name for name in ("limited", "failing", "refused", "dropped", "torn") if faults.take(name)), None
             )  # fmt: skip
-        if mood == "limited":
-            wait = {} if moods.retry_after is None else {"Retry-After": str(moods.retry_after)}
+        if fault == "limited":
+            wait = {} if faults.retry_after is None else {"Retry-After": str(faults.retry_after)}
             self._send(429, {"error": {"message": "slow down"}}, wait)
-        elif mood == "failing":
+        elif fault == "failing":
             self._send(500, {"error": {"message": "out of memory"}})
-        elif mood == "refused":
+        elif fault == "refused":
             self._send(400, {"error": {"message": "this prompt is not to my taste"}})
-        elif mood is not None:
+        elif fault is not None:
             half = b'{"choices": [{"index": 0, "text": "'
             self.send_response(200)
-            self.send_header("Content-Length", str(len(half) if mood == "torn" else 10 * len(half)))
+            self.send_header("Content-Length", str(len(half) if fault == "torn" else 10 * len(half)))
             self.end_headers()
             self.wfile.write(half)
             self.close_connection = True
-        return mood is not None
+        return fault is not None
 
     def _answer(self, body: Json) -> None:
-        moods, model = self.server.moods, self.server.model
+        faults, model = self.server.faults, self.server.model
         with self.server.lock:
-            is_slow, is_bare, is_filtered = (moods.take(m) for m in ("slow", "without_logprobs", "filtered"))
+            is_slow, is_bare, is_filtered = (faults.take(m) for m in ("slow", "without_logprobs", "filtered"))
         if is_slow:
-            time.sleep(moods.slow_s)
+            time.sleep(faults.slow_s)
         if body["model"] != model.name:
             self._send(404, {"error": {"message": f"The model `{body['model']}` does not exist."}})
             return
         is_chat = self.path.endswith("/chat/completions")
-        if moods.texts_only and not is_chat and not isinstance(body["prompt"], str):
-            self._send(moods.texts_only, {"detail": "'prompt' must be a string"})
+        if faults.texts_only and not is_chat and not isinstance(body["prompt"], str):
+            self._send(faults.texts_only, {"detail": "'prompt' must be a string"})
             return
         if is_chat:
             text = "\n".join(f"{message['role']}: {message['content']}" for message in body["messages"])
             ids = model.tokens(f"{text}\nassistant:", adds_bos=True)
         else:
-            ids = model.tokens(body["prompt"], adds_bos=moods.adds_bos)
+            ids = model.tokens(body["prompt"], adds_bos=faults.adds_bos)
         with model.lock:
             choice = self._choice(body, ids)
         choice |= {"index": 0} | ({"finish_reason": "content_filter"} if is_filtered else {})
@@ -189,7 +189,7 @@ class _Handler(BaseHTTPRequestHandler):
             choice["logprobs"] = None
         if is_chat:
             choice["message"] = {"role": "assistant", "content": choice.pop("text")}
-            if moods.thinks:
+            if faults.thinks:
                 choice["message"]["reasoning_content"] = "let me see"
         usage = {"prompt_tokens": len(ids), "completion_tokens": choice.pop("n")}
         self._send(200, {"choices": [choice], "usage": usage})
@@ -205,8 +205,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, content: Json, headers: Mapping[str, str] | None = None) -> None:
         data = json.dumps(content).encode()
         self.send_response(status)
-        told = {"Content-Type": "application/json", "Content-Length": str(len(data)), **(headers or {})}
-        for name, value in told.items():
+        all_headers = {"Content-Type": "application/json", "Content-Length": str(len(data)), **(headers or {})}
+        for name, value in all_headers.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)
@@ -214,7 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @dataclass
 class Seen:
-    """What a server was asked."""
+    """The requests that a server received."""
 
     bodies: list[Json] = field(default_factory=list)
     most_at_once: int = 0
@@ -230,26 +230,26 @@ class TestServer(ThreadingHTTPServer):
     def __init__(self, model: SmallModel, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
         self.model = model
-        self.moods = Moods()
+        self.faults = Faults()
         self.seen = Seen()
         self.lock = threading.Lock()
         self._n_at_once = 0
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that went away."""
+        """Print nothing about clients that have disconnected."""
 
     @property
     def url(self) -> str:
-        """The server's address, without what is asked of it."""
+        """The server's address without the endpoint."""
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
-    def reset(self, **moods: Any) -> None:
-        """Forget what was asked, and take on other moods."""
-        self.moods, self.seen = Moods(**moods), Seen()
+    def reset(self, **faults: Any) -> None:
+        """Clear the recorded requests, and set other faults."""
+        self.faults, self.seen = Faults(**faults), Seen()
 
     @contextmanager
     def counting(self, body: Json) -> Iterator[int]:
-        """Count a request while it is under way; yields how many are."""
+        """Count a request while it is in progress; yields the number of such requests."""
         with self.lock:
             self.seen.bodies.append(body)
             self._n_at_once += 1
@@ -275,11 +275,11 @@ def serving(folder: Path, port: int = 0) -> Iterator[TestServer]:
         server.server_close()
 
 
-def main(folder: str, port: str = "8123", *moods: str) -> None:
+def main(folder: str, port: str = "8123", *faults: str) -> None:
     """Serve until killed."""
     torch.set_num_threads(1)
     server = TestServer(SmallModel(Path(folder)), int(port))
-    pairs = [mood.partition("=") for mood in moods]
+    pairs = [fault.partition("=") for fault in faults]
     server.reset(**{name: value if name == "key" else json.loads(value) for name, _, value in pairs})
     server.serve_forever()
 

@@ -1,4 +1,4 @@
-"""A chat server that counts what it answered: each request takes as long as it is told to. `python -m` ... SECONDS."""
+"""A chat server that counts its answers: each request takes a fixed time. `python -m` ... SECONDS."""
 
 import json
 import sys
@@ -9,13 +9,13 @@ from typing import Any
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers "4" to everything, after a while, and says on stdout what it began and what it ended."""
+    """Answers "4" to everything after a delay, and prints the beginning and end of each answer to stdout."""
 
     seconds = 1.0
     lock = threading.Lock()
 
     def do_GET(self) -> None:
-        """List no model."""
+        """List no models."""
         self._send({"data": []})
 
     def do_POST(self) -> None:

@@ -1,4 +1,4 @@
-"""lm-eval's arguments of models behind HTTP, in our record: what they become and what is refused."""
+"""lm-eval's arguments of models behind a server, in our record: their values and what is refused."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ CHAT_URL = "http://localhost:8000/v1/chat/completions"
 
 
 def made(kind: str = "local-completions", **given: Any) -> Any:
-    """Return the record of some arguments."""
+    """Return the record of these arguments."""
     return openai_arguments(kind, {"model": "m", "base_url": URL, **given})
 
 
-def test_lm_evals_arguments_are_understood() -> None:
-    """A command line of lm-eval's becomes a record with lm-eval's defaults."""
+def test_lm_evals_arguments_are_accepted() -> None:
+    """A command line of lm-eval becomes a record with lm-eval's defaults."""
     found = made(num_concurrent=8, max_retries=5, tokenizer="org/t", batch_size=4, max_length=4096, timeout=60)
     assert (found.num_concurrent, found.max_retries, found.timeout, found.max_length) == (8, 5, 60.0, 4096)
     assert (found.tokenizer, found.tokenized_requests, found.seed, found.add_bos_token) == ("org/t", True, 1234, False)
@@ -28,7 +28,7 @@ def test_lm_evals_arguments_are_understood() -> None:
 
 @pytest.mark.parametrize("backend", ["none", "None", "tiktoken"])
 def test_without_a_tokenizer_texts_are_sent(backend: str) -> None:
-    """Where the tokenizer is the server's own affair there is none here."""
+    """If the server tokenises, there is no tokenizer here."""
     found = made(tokenizer_backend=backend)
     assert (found.tokenizer, found.tokenized_requests) == (None, False)
 
@@ -46,7 +46,7 @@ def test_without_a_tokenizer_texts_are_sent(backend: str) -> None:
     ],
 )
 def test_a_url_is_completed(kind: str, given: str | None, expected: str) -> None:
-    """The server's address is enough, lm-eval's whole URL too, and OpenAI's own is known."""
+    """The server's address suffices, lm-eval's whole URL works too, and OpenAI's own is known."""
     found = openai_arguments(kind, {"model": "m", "base_url": given})
     assert found.base_url == expected
     assert expected.startswith(found.server)
@@ -56,8 +56,8 @@ def test_a_url_is_completed(kind: str, given: str | None, expected: str) -> None
 @pytest.mark.parametrize(
     ("kind", "given", "message"),
     [
-        ("local-completions", {"base_url": None}, "no server was named"),
-        ("local-completions", {"base_url": "localhost:8000"}, "is no URL; expected base_url=http"),
+        ("local-completions", {"base_url": None}, "no server was given"),
+        ("local-completions", {"base_url": "localhost:8000"}, "is not a URL; expected base_url=http"),
         ("local-completions", {"base_url": CHAT_URL}, "--model local-chat-completions"),
         ("local-chat-completions", {"base_url": URL}, "--model local-completions"),
         ("local-completions", {"base_url": "http://me:s3cr3t@host/v1"}, "OPENAI_API_KEY"),
@@ -66,7 +66,7 @@ def test_a_url_is_completed(kind: str, given: str | None, expected: str) -> None
         ("local-completions", {"auth_token": "s3cr3t"}, "OPENAI_API_KEY"),
         ("local-completions", {"header": {"X-Api-Key": "s3cr3t"}}, "OPENAI_API_KEY"),
         ("local-completions", {"header": "X"}, "expected header="),
-        ("local-completions", {"model": None}, "no model was named"),
+        ("local-completions", {"model": None}, "no model was given"),
         ("local-completions", {"tokenizer_backend": "remote"}, "tokenizer_backend=none"),
         ("local-completions", {"tokenizer_backend": "spacy"}, "huggingface or none"),
         ("local-completions", {"tokenizer_backend": "none", "tokenized_requests": True}, "needs a tokenizer"),
@@ -80,8 +80,8 @@ def test_a_url_is_completed(kind: str, given: str | None, expected: str) -> None
         ("local-completions", {"too_long": "wrap"}, "expected cut or error"),
     ],
 )
-def test_what_cannot_be_is_refused(kind: str, given: dict[str, Any], message: str) -> None:
-    """A value that cannot be is refused before anything is sent, with what to do; a secret is not repeated."""
+def test_invalid_values_are_refused(kind: str, given: dict[str, Any], message: str) -> None:
+    """An invalid value is refused before anything is sent, with the remedy; a secret is not repeated."""
     url = CHAT_URL if kind == "local-chat-completions" else URL
     with pytest.raises(UsageError, match=message) as caught:
         openai_arguments(kind, {"model": "m", "base_url": url, **given})
@@ -89,13 +89,13 @@ def test_what_cannot_be_is_refused(kind: str, given: dict[str, Any], message: st
 
 
 def test_a_misspelt_argument_is_named() -> None:
-    """An argument nobody knows is refused with the nearest that is known."""
+    """An unknown argument is refused with the nearest known one."""
     with pytest.raises(UnknownName, match="num_concurrent"):
         made(num_concurent=3)
 
 
-def test_the_server_is_part_of_what_is_asked_unless_the_weights_are_vouched_for() -> None:
-    """Another address may be another model; where the user names the weights it is not."""
+def test_the_server_is_part_of_the_identity_unless_the_weights_are_named() -> None:
+    """Another address may be another model, unless the user names the weights."""
     here, there = made(), made(base_url="http://elsewhere/v1/completions")
     assert here.options != there.options
     vouched = [made(base_url=url, weights="llama-2@a1b2").options for url in (URL, "http://elsewhere/v1")]

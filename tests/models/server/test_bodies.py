@@ -1,4 +1,4 @@
-"""What is sent to a server and what is read from its answers, down to answers that lack what was asked for."""
+"""The request bodies for a server and the reading of its answers, including incomplete ones."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from evalstone.models.text.generation_prompts import GenerationInput
 from evalstone.records import GenerationSettings
 
 Json = dict[str, Any]
-TOKENS = ["The", " sky", " is", " blue", "."]  # the last one was written
+TOKENS = ["The", " sky", " is", " blue", "."]  # the last one was generated
 NATS = [None, -2.0, -1.0, -0.5, -0.1]
 TOPS = [None, {" sun": -1.5, " sky": -2.0}, {" is": -1.0}, {" blue": -0.5}, {".": -0.1}]
 
@@ -27,13 +27,13 @@ def arguments(kind: str = "local-completions", **given: Any) -> Any:
     return openai_arguments(kind, {"model": "m", "base_url": None if "openai" in kind else "http://h", **given})
 
 
-def asked(stops: tuple[str, ...] = ("\n",), **settings: Any) -> GenerationInput:
-    """Return a generate ask."""
+def prepared(stops: tuple[str, ...] = ("\n",), **settings: Any) -> GenerationInput:
+    """Return a generate query."""
     return GenerationInput("task/0/0", 0, GenerationSettings(**settings), 16, stops)
 
 
-def test_a_score_is_asked_for_as_lm_eval_asks() -> None:
-    """The prompt is echoed with its log-probabilities, and one token is written."""
+def test_the_body_of_a_score_equals_lm_evals() -> None:
+    """The prompt is echoed with its log-probabilities, and one token is generated."""
     assert score_body(arguments(), [[1, 2]]) == {
         "model": "m", "prompt": [[1, 2]], "temperature": 0, "max_tokens": 1, "logprobs": 1, "seed": 1234, "echo": True,
     }  # fmt: skip
@@ -50,7 +50,7 @@ def test_a_score_is_asked_for_as_lm_eval_asks() -> None:
     ],
 )
 def test_the_scored_end_is_found(part: ScoredPart, nats: float, is_greedy: bool) -> None:
-    """By count where tokens agree, else by the texts of the last tokens; the token that was written is none of it."""
+    """It is found by count if tokens agree, else by the texts of the last tokens; the generated token is excluded."""
     score = read_score(echoed(), part)
     assert (score.total_nats, score.is_greedy) == (nats, is_greedy)
     assert score.n_context + score.n_scored == 4
@@ -61,38 +61,38 @@ def test_the_scored_end_is_found(part: ScoredPart, nats: float, is_greedy: bool)
     [
         ({"choices": []}, ScoredPart(" blue"), "no choices", False),
         ({"error": "overloaded"}, ScoredPart(" blue"), "overloaded", False),
-        ({"choices": [{"text": "x", "logprobs": None}]}, ScoredPart(" blue"), "echo and logprobs", True),
-        (echoed(), ScoredPart("", 9, 1, are_sent=True), "echo and logprobs", True),
+        ({"choices": [{"text": "x", "logprobs": None}]}, ScoredPart(" blue"), "echo together with logprobs", True),
+        (echoed(), ScoredPart("", 9, 1, are_sent=True), "echo together with logprobs", True),
         (echoed(token_logprobs=[*NATS, -1.0]), ScoredPart("", 4, 1, are_sent=True), "tokenized_requests=False", False),
-        (echoed(), ScoredPart("lue"), "none begins where the choice", False),
+        (echoed(), ScoredPart("lue"), "none of which begins where the choice", False),
         (echoed(), ScoredPart("The sky is blue"), "no log-probability", False),
         (echoed(top_logprobs=None), ScoredPart(" blue"), "top_logprobs", True),
-        (echoed(top_logprobs=[None] * 5), ScoredPart(" blue"), "most probable one", False),
+        (echoed(top_logprobs=[None] * 5), ScoredPart(" blue"), "most probable alternative", False),
         (echoed(tokens=["The"]), ScoredPart(" blue"), "the texts of the prompt's tokens", True),
         (echoed(token_logprobs=[None, -1, -1, float("-inf"), -1]), ScoredPart(" blue"), "-inf", False),
     ],
 )
-def test_what_is_not_said_is_a_failure(answer: Json, part: ScoredPart, message: str, shows_all: bool) -> None:
-    """Nothing is made up: what is missing is named, and never scored low."""
+def test_a_missing_value_is_a_failure(answer: Json, part: ScoredPart, message: str, shows_all: bool) -> None:
+    """Nothing is invented: a missing value is reported, and never scored low."""
     with pytest.raises(HttpFailure) as caught:
         read_score(answer, part)
     assert message in caught.value.message
     assert caught.value.shows_all is shows_all
 
 
-def test_writing_is_asked_for_as_lm_eval_asks() -> None:
-    """Stops, limit and seed are lm-eval's; what a task sets besides is passed on; a repeat has its own seed."""
-    body = text_body(arguments(), "Q", asked(temperature=0.5, do_sample=True, top_p=0.9, extra=(("best_of", 2),)), 3)
+def test_the_body_of_a_text_equals_lm_evals() -> None:
+    """Stops, limit and seed are lm-eval's; a task's other settings are passed on; a repeat has its own seed."""
+    body = text_body(arguments(), "Q", prepared(temperature=0.5, do_sample=True, top_p=0.9, extra=(("best_of", 2),)), 3)
     assert body == {
         "model": "m", "prompt": "Q", "max_tokens": 16, "temperature": 0.5, "seed": 1237, "stop": ["\n"], "top_p": 0.9,
         "best_of": 2,
     }  # fmt: skip
-    assert text_body(arguments(), "Q", asked(seed=5), 0)["seed"] == 5
+    assert text_body(arguments(), "Q", prepared(seed=5), 0)["seed"] == 5
 
 
-def test_limits_of_chat_endpoints_are_kept() -> None:
-    """Four stop texts at most are sent; none where a thought comes first; OpenAI's reasoning models get neither."""
-    five = asked(("a", "b", "c", "d", "e"))
+def test_limits_of_chat_endpoints_are_respected() -> None:
+    """At most four stop texts are sent; none if reasoning comes first; OpenAI's reasoning models get neither."""
+    five = prepared(("a", "b", "c", "d", "e"))
     assert text_body(arguments(), "Q", five, 0)["stop"] == ["a", "b", "c", "d", "e"]
     assert text_body(arguments("local-chat-completions"), [], five, 0)["stop"] == ["a", "b", "c", "d"]
     assert "stop" not in text_body(arguments("local-chat-completions", think_end_token="</think>"), [], five, 0)
@@ -104,8 +104,8 @@ def test_limits_of_chat_endpoints_are_kept() -> None:
         assert body.keys().isdisjoint({"stop", "temperature"})
 
 
-def test_a_written_answer_is_read_whole() -> None:
-    """Text, thought, tool calls, finish reason and counts are kept."""
+def test_a_generated_text_is_read_completely() -> None:
+    """Text, reasoning, tool calls, finish reason and counts are read."""
     message = {"content": [{"type": "text", "text": "4"}], "reasoning_content": "2+2", "tool_calls": [{"id": "x"}]}
     usage = {"prompt_tokens": 7, "completion_tokens": 3}
     found = read_text({"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}, is_chat=True)
@@ -114,14 +114,14 @@ def test_a_written_answer_is_read_whole() -> None:
     assert read_text({"choices": [{"text": "hi"}]}, is_chat=False).finish_reason is None
 
 
-def test_a_refusal_is_what_the_model_says() -> None:
-    """A model that refuses has answered with its refusal."""
+def test_a_refusal_is_the_models_answer() -> None:
+    """A refusal of the model is its answer."""
     choice = {"message": {"content": None, "refusal": "I cannot."}, "finish_reason": "stop"}
     assert read_text({"choices": [choice]}, is_chat=True).text == "I cannot."
 
 
-def test_an_answer_that_ended_within_a_thought_is_an_empty_one() -> None:
-    """A model that used up its tokens before it answered has answered nothing, which is an answer (as in lm-eval)."""
+def test_an_answer_that_ended_during_reasoning_is_empty() -> None:
+    """A model that used up its tokens before answering has an empty answer, which is an answer (as in lm-eval)."""
     choice = {"message": {"content": None, "reasoning": "hm"}, "finish_reason": "length"}
     found = read_text({"choices": [choice]}, is_chat=True)
     assert (found.text, found.reasoning, found.finish_reason) == ("", "hm", "length")
@@ -135,8 +135,8 @@ def test_an_answer_that_ended_within_a_thought_is_an_empty_one() -> None:
         ({"text": "x"}, "MalformedAnswer"),
     ],
 )
-def test_what_was_kept_back_or_is_not_there_is_a_failure(choice: Json, kind: str) -> None:
-    """Neither is an empty answer."""
+def test_a_withheld_or_missing_text_is_a_failure(choice: Json, kind: str) -> None:
+    """Neither counts as an empty answer."""
     with pytest.raises(HttpFailure) as caught:
         read_text({"choices": [choice]}, is_chat=True)
     assert caught.value.error.__name__ == kind

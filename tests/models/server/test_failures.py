@@ -1,4 +1,4 @@
-"""What follows from what can become of a request: the table of failures, row by row."""
+"""The consequences of each failure of a request: the table of failures, row by row."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -27,16 +27,16 @@ from evalstone.models.server.failures import failure_of_answer, failure_of_trans
         (301, {}, "", ("ModelUnavailable", True, False)),
     ],
 )
-def test_a_status_says_what_follows(
+def test_a_status_decides_what_follows(
     status: int, headers: dict[str, str], body: str, expected: tuple[str, bool, bool]
 ) -> None:
-    """Each status has its error, whether an attempt was spent, and whether it is tried again."""
+    """Each status has its error, whether an attempt is spent, and whether it is retried."""
     found = failure_of_answer(status, headers, body)
-    assert (found.error.__name__, found.was_taken, found.may_retry) == expected
+    assert (found.error.__name__, found.was_accepted, found.may_retry) == expected
     assert str(status) in found.message
 
 
-def test_the_servers_own_words_are_quoted_in_short() -> None:
+def test_the_servers_message_is_quoted_in_short() -> None:
     """The message of an error object is quoted, and a page of HTML is not."""
     assert failure_of_answer(500, {}, '{"error": {"message": "out of\\nmemory"}}').message.endswith(": out of memory")
     assert failure_of_answer(500, {}, '{"error": "busy"}').message.endswith(": busy")
@@ -44,7 +44,7 @@ def test_the_servers_own_words_are_quoted_in_short() -> None:
 
 
 def test_a_wait_is_read_as_number_or_date() -> None:
-    """Retry-After is seconds or a moment; what is neither asks for no wait."""
+    """Retry-After is seconds or a date; any other value means no wait."""
     moment = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
     waits = [failure_of_answer(429, {"retry-after": value}, "").retry_after_s for value in ("7", "0.5", moment, "soon")]
     assert waits[:2] == [7.0, 0.5]
@@ -53,7 +53,7 @@ def test_a_wait_is_read_as_number_or_date() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "was_taken"),
+    ("error", "kind", "was_accepted"),
     [
         (httpx.ConnectError("refused"), "Unreachable", False),
         (httpx.ConnectTimeout("slow"), "Unreachable", False),
@@ -63,7 +63,7 @@ def test_a_wait_is_read_as_number_or_date() -> None:
         (httpx.ReadError(""), "ConnectionLost", True),
     ],
 )
-def test_no_answer_says_what_follows(error: httpx.TransportError, kind: str, was_taken: bool) -> None:
+def test_a_transport_error_decides_what_follows(error: httpx.TransportError, kind: str, was_accepted: bool) -> None:
     """A request that was never sent has spent no attempt; one whose answer was lost has."""
     found = failure_of_transport(error, 5.0)
-    assert (found.error.__name__, found.was_taken, found.may_retry) == (kind, was_taken, True)
+    assert (found.error.__name__, found.was_accepted, found.may_retry) == (kind, was_accepted, True)

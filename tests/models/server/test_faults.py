@@ -1,4 +1,4 @@
-"""Models behind an OpenAI-compatible server in bad moods, and users' mistakes: nothing lost, nothing wrong."""
+"""Models behind an OpenAI-compatible server with faults, and users' mistakes: nothing is lost or wrong."""
 
 import json
 import sqlite3
@@ -25,62 +25,62 @@ from tests.models.server.behind_server import (
     many,
     model_args,
     run_of,
-    writing,
+    text_request,
 )
 from tests.models.server.openai_server import TestServer
 
 
-def test_trap_17_a_429_storm_ends_within_the_retry_budget(server: TestServer) -> None:
-    """Trap 17: a server that only says 429 is left alone after the budget: all asks fail for now, none for good."""
+def test_a_429_storm_ends_within_the_retry_budget(server: TestServer) -> None:
+    """If a server only returns 429, sending stops after the budget: all queries fail retryably, none permanently."""
     server.reset(limited=-1)
     rules = RetryRules(attempts=3, budget_s=0.5, first_wait_s=0.05, longest_wait_s=0.1)
     started = time.monotonic()
     found = answers(behind(server, rules, num_concurrent=8), many(200))
-    assert time.monotonic() - started < 20 * rules.budget_s  # a busy machine; if each ask waited: 400 * budget / 8
+    assert time.monotonic() - started < 20 * rules.budget_s  # a busy machine; if each query waited: 400 * budget / 8
     assert len(found) == 400
     assert {output.error_kind for output in found.values()} <= {"RateLimited", "Retryable"}
     assert len(server.seen.bodies) < 100
 
 
 def test_a_storm_that_passes_costs_time_only(server: TestServer) -> None:
-    """429 for a while, with and without Retry-After: everything is answered, fewer were asked at once, more again."""
+    """With 429 for a while, with and without Retry-After, everything is answered, at lower and then higher pace."""
     server.reset(limited=12, retry_after=0.01)
     model = behind(server, num_concurrent=8)
     found = answers(model, many(30))
     assert all(output.error is None for output in found.values())
-    told = model.describe()
-    assert told["lowest_concurrency"] < 8
-    assert told["tried_again"]["RateLimited"] == 12
+    described = model.describe()
+    assert described["lowest_concurrency"] < 8
+    assert described["tried_again"]["RateLimited"] == 12
 
 
-def test_the_pace_settles_at_what_the_server_takes(server: TestServer) -> None:
-    """A server that takes two at once gets them: what it turns away is asked again, and num_concurrent is a ceiling."""
+def test_the_pace_settles_at_what_the_server_accepts(server: TestServer) -> None:
+    """A server that accepts two at once gets them: rejected requests are repeated, and num_concurrent is a ceiling."""
     server.reset(most_at_once=2)
     found = answers(behind(server, num_concurrent=6), many(20))
     assert all(output.error is None for output in found.values())
     assert server.seen.most_at_once <= 6
 
 
-@pytest.mark.parametrize("mood", ["failing", "dropped", "torn", "without_logprobs"])
-def test_a_passing_fault_costs_an_attempt(server: TestServer, mood: str) -> None:
-    """500, a connection cut in the middle, half of the JSON, log-probabilities left out: tried again, and right."""
+@pytest.mark.parametrize("fault", ["failing", "dropped", "torn", "without_logprobs"])
+def test_a_passing_fault_costs_an_attempt(server: TestServer, fault: str) -> None:
+    """500, a closed connection, half of the JSON, missing log-probabilities: retried, with a correct result."""
     model = behind(server)
     whole = answers(model, [choices(0)])
-    server.reset(**{mood: 2})
+    server.reset(**{fault: 2})
     found = answers(model, [choices(0)])
     assert found == whole
     assert sum(model.describe()["tried_again"].values()) == 2
 
 
 @pytest.mark.parametrize(
-    ("mood", "kind"),
+    ("fault", "kind"),
     [("failing", "ServerFailed"), ("dropped", "ConnectionLost"), ("torn", "MalformedAnswer")],
 )
-def test_a_request_that_fails_three_times_is_failed_for_now(server: TestServer, mood: str, kind: str) -> None:
-    """Its output says what happened and how often it was tried; the others are answered."""
+def test_a_request_that_fails_three_times_fails_retryably(server: TestServer, fault: str, kind: str) -> None:
+    """Its output states the failure and the number of attempts; the others are answered."""
     model = behind(server)
     answers(model, [choices(9)])
-    server.reset(**{mood: 3})
+    server.reset(**{fault: 3})
     found = answers(model, [choices(0, "The sky is", " blue"), choices(1, "The sky is", " red")])
     failed = [output for output in found.values() if output.error is not None]
     assert [output.error_kind for output in failed] == [kind]
@@ -88,8 +88,8 @@ def test_a_request_that_fails_three_times_is_failed_for_now(server: TestServer, 
     assert failed[0].total_nats is None
 
 
-def test_a_slow_server_is_not_waited_for_longer_than_said(server: TestServer) -> None:
-    """timeout= holds for the whole request, each of its three times."""
+def test_the_wait_for_a_slow_server_is_limited(server: TestServer) -> None:
+    """timeout= applies to the whole request, for each of three attempts."""
     server.reset(slow=-1, slow_s=60.0)
     started = time.monotonic()
     output = answers(behind(server, timeout=0.3), [choices(0, "The sky is", " blue")])["task/0/0", 0, 0]
@@ -97,20 +97,20 @@ def test_a_slow_server_is_not_waited_for_longer_than_said(server: TestServer) ->
     assert time.monotonic() - started < 30
 
 
-def test_a_refused_request_and_a_withheld_answer_are_failed_for_good(server: TestServer) -> None:
-    """Neither is tried again, and neither is a wrong answer."""
+def test_a_refused_request_and_a_withheld_answer_fail_permanently(server: TestServer) -> None:
+    """Neither is retried, and neither is a wrong answer."""
     model = behind(server)
     answers(model, [choices(9)])
     server.reset(refused=1)
     output = answers(model, [choices(0, "The sky is", " blue")])["task/0/0", 0, 0]
     assert (output.error_kind, len(server.seen.bodies)) == ("RequestRefused", 1)
     server.reset(filtered=1)
-    output = answers(model, [writing(0)])["task/0/0", 0, 0]
+    output = answers(model, [text_request(0)])["task/0/0", 0, 0]
     assert (output.error_kind, output.text) == ("AnswerWithheld", None)
 
 
-def test_a_run_with_failures_is_incomplete_and_asks_only_those_again(server: TestServer) -> None:
-    """What failed is missing, not wrong; the same run asks it again, nothing else, and is whole then."""
+def test_a_run_with_failures_is_incomplete_and_repeats_only_those(server: TestServer) -> None:
+    """Failed queries are missing, not wrong; the same run sends them again, nothing else, and is then complete."""
     server.reset(failing=4)
     run = run_of(server, max_retries=1)
     assert run.row.status == "incomplete"
@@ -123,26 +123,26 @@ def test_a_run_with_failures_is_incomplete_and_asks_only_those_again(server: Tes
 
 
 @pytest.mark.parametrize(
-    ("moods", "given", "message"),
+    ("faults", "given", "message"),
     [
         ({}, {"model": "gpt-9"}, "does not exist.*the server lists small, not gpt-9"),
-        ({"without_logprobs": -1}, {}, "echo and logprobs together"),
+        ({"without_logprobs": -1}, {}, "echo together with logprobs"),
         ({"refused": -1}, {}, "not to my taste"),
         ({}, {"base_url": "http://127.0.0.1:9/v1"}, "no server answers at http://127.0.0.1:9/v1"),
     ],
 )
-def test_what_fails_every_request_is_one_error(
-    server: TestServer, moods: dict[str, Any], given: dict[str, Any], message: str
+def test_a_failure_of_every_request_is_one_error(
+    server: TestServer, faults: dict[str, Any], given: dict[str, Any], message: str
 ) -> None:
-    """A wrong name, a server without log-probabilities or one that takes nothing ends the run at once and says why."""
-    server.reset(**moods)
+    """A wrong name, a server without log-probabilities or one that refuses everything ends the run with one error."""
+    server.reset(**faults)
     with pytest.raises(ModelUnavailable, match=message):
         run_of(server, **given)
     assert len(server.seen.bodies) <= 10
 
 
-def test_nothing_is_stored_where_nobody_answers(server: TestServer, own_home: Path) -> None:
-    """A host that cannot be reached is told before the run is stored; a finished run needs no host."""
+def test_nothing_is_stored_if_no_server_answers(server: TestServer, own_home: Path) -> None:
+    """An unreachable host is reported before the run is stored; a finished run needs no host."""
     done = run_of(server, limit=1)
     gone = model_args(server, base_url="http://127.0.0.1:9/v1")
     with pytest.raises(ModelUnavailable, match="start it, or correct base_url"):
@@ -154,22 +154,22 @@ def test_nothing_is_stored_where_nobody_answers(server: TestServer, own_home: Pa
     assert own_home.is_dir()
 
 
-def test_a_key_is_sent_and_never_kept(
+def test_a_key_is_sent_and_never_stored(
     server: TestServer, own_home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The key reaches the server; neither store, log nor error holds it, even where the server repeats it."""
+    """The key reaches the server; neither store, log nor error contains it, even if the server repeats it."""
     caplog.set_level("DEBUG")
     server.reset(key="sk-right")
     with pytest.raises(ModelUnavailable, match="OPENAI_API_KEY is not set"):
         run_of(server, limit=1)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong")
-    with pytest.raises(ModelUnavailable, match=r"is not taken; it says: .*Bearer \(key\)") as caught:
+    with pytest.raises(ModelUnavailable, match=r"is not accepted; its message: .*Bearer \(key\)") as caught:
         run_of(server, limit=1)
     assert "sk-wrong" not in str(caught.value)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-right")
     run = run_of(server, limit=1)
     assert run.row.status == "finished"
-    server.moods.key = "sk-new"
+    server.faults.key = "sk-new"
     with pytest.raises(ModelUnavailable, match=r"401 Unauthorized: .*\(key\)"):
         list(behind_checked(server).answer([choices(0)]))
     run.store.close()
@@ -179,11 +179,11 @@ def test_a_key_is_sent_and_never_kept(
 
 
 def behind_checked(server: TestServer) -> OpenAIModel:
-    """Return a model whose server took the key when it was looked at, and does no longer."""
-    key, server.moods.key = server.moods.key, None
+    """Return a model whose server accepted the key when checked, and no longer does."""
+    key, server.faults.key = server.faults.key, None
     model = behind(server)
     model.check()
-    server.moods.key = key
+    server.faults.key = key
     return model
 
 
@@ -196,16 +196,18 @@ def behind_checked(server: TestServer) -> OpenAIModel:
         ({"tasks": "demo_sums", "prompt_preset": "chatml"}, "--prompt_preset"),
     ],
 )
-def test_what_a_chat_endpoint_cannot_do_is_refused(server: TestServer, options: dict[str, Any], message: str) -> None:
-    """Choices, plain text and templates of ours are refused with what to do, before anything is sent or stored."""
+def test_tasks_that_a_chat_endpoint_does_not_support_are_refused(
+    server: TestServer, options: dict[str, Any], message: str
+) -> None:
+    """Choices, plain text and our templates are refused with the remedy, before anything is sent or stored."""
     tasks = options.pop("tasks", TASK) if "tasks" in options else TASK
     with pytest.raises(PlanError, match=message):
         evaluate("local-chat-completions", tasks, model_args=model_args(server, tokenizer=None), **options)
     assert server.seen.bodies == []
 
 
-def test_a_run_that_is_interrupted_leaves_at_once_and_goes_on(server: TestServer, tmp_path: Path) -> None:
-    """Ctrl-C cuts slow requests; what was answered is kept, and the same command asks only the rest."""
+def test_an_interrupted_run_ends_at_once_and_resumes(server: TestServer, tmp_path: Path) -> None:
+    """Ctrl-C closes slow requests; answers received are stored, and the same command sends only the rest."""
     server.reset(slow=-1, slow_s=0.4)
     arguments = ",".join(f"{name}={value}" for name, value in model_args(server, num_concurrent=2).items())
     store = tmp_path / "store.sqlite"
@@ -221,4 +223,4 @@ def test_a_run_that_is_interrupted_leaves_at_once_and_goes_on(server: TestServer
     server.reset()
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["status"] == "finished"
-    assert len(server.seen.bodies) <= 20 * 4 - n_first + 2  # four choices each, and two requests were cut
+    assert len(server.seen.bodies) <= 20 * 4 - n_first + 2  # four choices each, and two requests were closed

@@ -1,4 +1,4 @@
-"""The key of a server is nowhere but in the requests, whatever the server repeats, and wherever it cuts it."""
+"""A server's key appears only in requests, whatever the server repeats, and wherever it truncates it."""
 
 import itertools
 import json
@@ -25,19 +25,19 @@ from tests.conftest import ROOT
 from tests.models.server.hostile_server import HostileServer, Reply, completion, hostile
 
 KEY = "secret123-Zq7/x.Y"
-HEADS = ("secret", "Zq7/x")  # of the key's beginning, and of what would be left of it
+HEADS = ("secret", "Zq7/x")  # the key's beginning, and the beginning of its rest
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostileServer]:
-    """Serve, with a key."""
+    """Run a server with a key."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with hostile() as running:
         yield running
 
 
 def replies_with(key: str) -> list[Reply]:
-    """Return responses that repeat a key wherever there is room: whole, in parts, escaped, and where it is cut."""
+    """Return responses that repeat a key in every possible way: whole, in parts, escaped, and truncated."""
     tool = {"function": {"name": key, "arguments": json.dumps({key: f"x{key}"})}}
     whole = completion(f"It is {key}!", reasoning_content=f"key {key[:12]}", tool_calls=[tool])
     assert isinstance(whole.body, bytes)
@@ -62,7 +62,7 @@ def arguments(server: HostileServer) -> dict[str, Any]:
 
 
 def run_of(server: HostileServer) -> Run:
-    """Return a run of which each answer repeats the key."""
+    """Return a run in which each answer repeats the key."""
     numbers = itertools.count()
 
     def echo(_: Any, headers: Mapping[str, str]) -> Reply:
@@ -78,7 +78,7 @@ def run_of(server: HostileServer) -> Run:
 
 
 def stored_texts(store: Store) -> Iterator[str]:
-    """Yield every value of every table as text, decompressed by the store where it compressed it."""
+    """Yield every value of every table as text, decompressed if the store compressed it."""
     for row in store.runs():
         yield repr(row)
         yield repr(store.attempts(row.run_id))
@@ -86,10 +86,10 @@ def stored_texts(store: Store) -> Iterator[str]:
             yield from map(repr, store.samples(row.run_id, task))
 
 
-def test_a_key_is_nowhere_in_what_is_kept(
+def test_a_key_is_nowhere_in_stored_data(
     server: HostileServer, own_home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither store, log, report, table nor export holds the key, or 6 characters of its beginning."""
+    """Neither store, log, report, table nor export contains the key, or 6 characters of its beginning."""
     caplog.set_level("DEBUG")
     run = run_of(server)
     kinds = {output.error_kind for record in run.samples("demo_sums") for output in record.outputs}
@@ -112,8 +112,8 @@ def test_a_key_is_nowhere_in_what_is_kept(
     assert [head for head in HEADS for text in kept if head in text] == []
 
 
-def test_an_answer_that_held_the_key_is_counted(server: HostileServer) -> None:
-    """What was replaced in answers is told with the run, since it may change their scores."""
+def test_an_answer_that_contained_the_key_is_counted(server: HostileServer) -> None:
+    """Replacements in answers are recorded with the run, since they may change scores."""
     run = run_of(server)
     described: Any = run.attempts()[0]["summary"]
     assert described["model"]["responses_with_key"] >= 3
@@ -121,18 +121,18 @@ def test_an_answer_that_held_the_key_is_counted(server: HostileServer) -> None:
 
 @pytest.mark.parametrize("status", [401, 404, 302])
 def test_an_error_that_ends_the_run_has_no_key_in_its_traceback(server: HostileServer, status: int) -> None:
-    """The chain of exceptions, with all that they hold, is free of the key."""
+    """The chain of exceptions, with all objects in it, is free of the key."""
     server.models = Reply(b"{}")
     server.answer = lambda _, __: Reply(f"{'x' * 290}{KEY}".encode(), status, {"Location": KEY})
     with pytest.raises(ModelUnavailable) as caught:
         evaluate("local-chat-completions", "demo_sums", model_args=arguments(server), limit=1, apply_chat_template=True)
-    told = "".join(traceback.TracebackException.from_exception(caught.value).format())
-    assert "(key)" in told
-    assert not any(head in told for head in HEADS)
+    report = "".join(traceback.TracebackException.from_exception(caught.value).format())
+    assert "(key)" in report
+    assert not any(head in report for head in HEADS)
 
 
 def test_a_refused_key_is_not_shown_by_the_command(server: HostileServer, tmp_path: Path) -> None:
-    """A list of models that is refused with the key at the cut is one line without it, in a process of its own."""
+    """A refused list of models with the key at the limit gives one line without it, in its own process."""
     server.models = Reply(f"{'x' * 191}{KEY}".encode(), 401, {"X-Echo": KEY})
     words = ",".join(f"{name}={value}" for name, value in arguments(server).items())
     command = [sys.executable, "-m", "evalstone", "run", "--model", "local-chat-completions", "--model_args", words,
@@ -157,18 +157,18 @@ def test_a_refused_key_is_not_shown_by_the_command(server: HostileServer, tmp_pa
         ("", ""),
     ],
 )
-def test_what_is_hidden(text: str, expected: str) -> None:
-    """A whole key is hidden anywhere; its beginning, from 6 characters, where a word ends; other words stay."""
+def test_whole_and_partial_keys_are_hidden(text: str, expected: str) -> None:
+    """A whole key is hidden anywhere; its beginning, from 6 characters, at a word's end; other words stay."""
     assert KeyHider(("abcdefgh-9",)).text(text) == expected
 
 
-def test_a_word_in_place_of_a_key_is_no_secret() -> None:
-    """What is set for servers without keys is left in answers."""
+def test_a_placeholder_key_is_not_a_secret() -> None:
+    """A placeholder set for servers without keys is not removed from answers."""
     assert KeyHider(("EMPTY", "none", "")).text("EMPTY or none") == "EMPTY or none"
 
 
 def test_keys_in_json_are_found_however_they_are_escaped() -> None:
-    """The quick look at the text never misses what the walk over the value would hide."""
+    """The quick check of the text never misses a key that the visit of the value would hide."""
     for key in ('ab"\\/cde', "abcdefgh", "a/bcdefg"):
         hider = KeyHider((key,))
         for text in (json.dumps({key: [key]}), json.dumps([key]).replace("/", "\\/"),
@@ -178,20 +178,20 @@ def test_keys_in_json_are_found_however_they_are_escaped() -> None:
     assert not KeyHider(("abcdefgh",)).may_be_in(json.dumps({"text": "nothing here"}))
 
 
-def test_logs_are_as_before_after_a_call(server: HostileServer) -> None:
-    """The filters that remove the key are taken off again."""
+def test_logs_are_unfiltered_after_a_call(server: HostileServer) -> None:
+    """The filters that remove the key are removed again."""
     run_of(server)
     names = ("httpx", "httpcore.http11", "httpcore.connection")
     assert [len(logging.getLogger(name).filters) for name in names] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("key", ["schlüssel-1", "two\nlines1"])
-def test_a_key_that_no_header_can_hold_is_refused_without_showing_it(
+def test_a_key_that_is_not_a_header_value_is_refused_without_showing_it(
     server: HostileServer, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
-    """A key with other than printable ASCII is one error that names the variable; space around a key is not sent."""
+    """A key with other than printable ASCII is one error with the variable's name; space around a key is not sent."""
     monkeypatch.setenv("OPENAI_API_KEY", key)
-    with pytest.raises(UsageError, match="OPENAI_API_KEY holds a character") as caught:
+    with pytest.raises(UsageError, match="OPENAI_API_KEY contains a character") as caught:
         run_of(server)
     assert key[:6] not in str(caught.value)
     monkeypatch.setenv("OPENAI_API_KEY", f" {KEY}\n")

@@ -20,13 +20,13 @@ from tests.models.server.behind_server import (
     local,
     model_args,
     run_of,
-    writing,
+    text_request,
 )
 from tests.models.server.openai_server import TestServer
 
 
 @pytest.mark.parametrize("given", [{}, {"tokenized_requests": False}, {"num_concurrent": 4}], ids=str)
-def test_scores_are_the_local_models(server: TestServer, given: dict[str, Any]) -> None:
+def test_scores_equal_the_local_models(server: TestServer, given: dict[str, Any]) -> None:
     """Log-likelihoods, greediness and token counts equal our engine's on the same weights, sent as tokens or texts."""
     requests = [choices(0), choices(1, "A dog and a cat"), Request("task", 2, "", (), (RollingQuery(0, "A cat sat."),))]
     ours, theirs = answers(local(), requests), answers(behind(server, **given), requests)
@@ -37,12 +37,12 @@ def test_scores_are_the_local_models(server: TestServer, given: dict[str, Any]) 
         assert found.total_nats == pytest.approx(output.total_nats, abs=1e-4)
         assert found.is_greedy == output.is_greedy
         assert (found.n_context_tokens, found.n_tokens) == (output.n_context_tokens, output.n_tokens)
-        assert found.cache_key is None  # nobody knows the weights
+        assert found.cache_key is None  # the weights are unknown
 
 
 @pytest.mark.parametrize("adds_bos", [False, True])
 def test_without_a_tokenizer_the_server_shows_where_a_choice_begins(server: TestServer, adds_bos: bool) -> None:
-    """Texts are sent and the last tokens that spell the choice are scored, also where the server puts BOS before."""
+    """Texts are sent and the last tokens that spell the choice are scored, also if the server adds BOS."""
     server.reset(adds_bos=adds_bos)
     requests = [choices(0, "The sky is", " blue", " green and red"), choices(1, "A dog and a cat", " sat")]
     found = answers(behind(server, tokenizer=None, tokenizer_backend="none"), requests)
@@ -52,9 +52,13 @@ def test_without_a_tokenizer_the_server_shows_where_a_choice_begins(server: Test
         assert (found[key].n_context_tokens, found[key].n_tokens) == (output.n_context_tokens, output.n_tokens)
 
 
-def test_texts_are_the_local_models(server: TestServer) -> None:
-    """Greedy texts, with stops and without, equal our engine's; cut ones say length."""
-    requests = [writing(0), writing(1, "The sun", stop=(" the",)), writing(2, "A cat", stop=(".", "dog"))]
+def test_texts_equal_the_local_models(server: TestServer) -> None:
+    """Greedy texts, with and without stops, equal our engine's; truncated ones have finish reason length."""
+    requests = [
+        text_request(0),
+        text_request(1, "The sun", stop=(" the",)),
+        text_request(2, "A cat", stop=(".", "dog")),
+    ]
     ours = answers(local(), requests)
     for given in ({}, {"tokenized_requests": False}, {"tokenizer": None, "tokenizer_backend": "none"}):
         theirs = answers(behind(server, **given), requests)
@@ -64,19 +68,19 @@ def test_texts_are_the_local_models(server: TestServer) -> None:
     assert server.seen.bodies[0]["stop"] == ["</s>"]
 
 
-def test_each_repeat_is_drawn_anew_and_the_same_next_time(server: TestServer) -> None:
-    """Repeats have seeds of their own; greedy ones are asked once."""
-    drawn = writing(0, do_sample=True, temperature=1.0, repeats=3)
+def test_repeats_differ_and_are_reproducible(server: TestServer) -> None:
+    """Repeats have their own seeds; greedy ones are requested once."""
+    drawn = text_request(0, do_sample=True, temperature=1.0, repeats=3)
     first, again = (answers(behind(server), [drawn]) for _ in range(2))
     assert first == again
     assert len({output.text for output in first.values()}) == 3
     server.reset()
-    greedy = answers(behind(server), [writing(0, repeats=3)])
+    greedy = answers(behind(server), [text_request(0, repeats=3)])
     assert (len(greedy), len(server.seen.bodies)) == (3, 1)
 
 
 def test_chats_are_sent_as_messages(server: TestServer) -> None:
-    """The server puts them into its template; system text and turns arrive as they are, and thoughts are kept."""
+    """The server applies its template; system text and turns arrive unchanged, and reasoning is stored."""
     server.reset(thinks=True)
     run = evaluate(
         "local-chat-completions",
@@ -96,23 +100,23 @@ def test_chats_are_sent_as_messages(server: TestServer) -> None:
     assert run.answers[0].ends["length"] > 0
 
 
-def test_a_thought_in_the_text_is_taken_off(server: TestServer) -> None:
-    """With think_end_token what stands before it is kept as reasoning; no stop is sent, and stops hold after it."""
-    request = Request("task", 0, "", (), writing(0, stop=(".",)).queries, messages=())
-    plain = answers(behind(server), [writing(0)])["task/0/0", 0, 0].text or ""
+def test_reasoning_in_the_text_is_separated(server: TestServer) -> None:
+    """With think_end_token the text before it is stored as reasoning; no stop is sent, and stops apply after it."""
+    request = Request("task", 0, "", (), text_request(0, stop=(".",)).queries, messages=())
+    plain = answers(behind(server), [text_request(0)])["task/0/0", 0, 0].text or ""
     word = plain.split()[1]
     server.reset()
-    output = answers(behind(server, think_end_token=word), [writing(0, stop=(".",))])["task/0/0", 0, 0]
+    output = answers(behind(server, think_end_token=word), [text_request(0, stop=(".",))])["task/0/0", 0, 0]
     assert "stop" not in server.seen.bodies[0]
     assert output.reasoning is not None
     assert word not in (output.text or word)
-    assert request.queries  # a chat endpoint refuses what has no messages
+    assert request.queries  # a chat endpoint refuses requests without messages
     with pytest.raises(UsageError, match="--apply_chat_template"):
         answers(behind(server, kind="local-chat-completions"), [request])
 
 
-def test_a_run_goes_its_whole_way_and_knows_its_server(server: TestServer) -> None:
-    """The picks are the local model's; the second time nothing is sent; the run says where its answers came from."""
+def test_a_run_is_complete_and_records_its_server(server: TestServer) -> None:
+    """The picks equal the local model's; the second time nothing is sent; the run records its server."""
     run = run_of(server, num_concurrent=3)
     args = {"pretrained": str(MODEL), "dtype": "float32", "add_bos_token": False}
     ours = evaluate("hf", TASK, model_args=args, limit=6)
@@ -129,7 +133,7 @@ def test_a_run_goes_its_whole_way_and_knows_its_server(server: TestServer) -> No
 
 
 def test_a_plan_sends_nothing() -> None:
-    """`plan` works without a server, and counts tokens where there is a tokenizer."""
+    """`plan` works without a server, and counts tokens if there is a tokenizer."""
     args: dict[str, Any] = {"model": "m", "base_url": "http://127.0.0.1:9", "tokenizer": str(MODEL)}
     work = plan_run("local-completions", TASK, model_args=args, limit=3).chunks[0].work
     assert work.n_tokens_asked is not None
@@ -138,8 +142,8 @@ def test_a_plan_sends_nothing() -> None:
     assert plan_run("local-completions", TASK, model_args=bare, limit=3).chunks[0].work.n_tokens_asked is None
 
 
-def test_answers_are_shared_between_runs_only_where_the_weights_are_vouched_for(server: TestServer) -> None:
-    """Another run asks anew; with weights= it takes what an earlier one got, whatever the port."""
+def test_outputs_are_shared_between_runs_only_if_the_weights_are_named(server: TestServer) -> None:
+    """Another run sends all requests again; with weights= it uses an earlier run's outputs, whatever the port."""
     run_of(server, limit=2)
     n_first = len(server.seen.bodies)
     run_of(server, limit=3)

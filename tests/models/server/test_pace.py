@@ -1,4 +1,4 @@
-"""How many requests are under way and how long a server is waited for."""
+"""The number of concurrent requests and the wait for a server."""
 
 import asyncio
 import time
@@ -9,12 +9,12 @@ from evalstone.errors import RateLimited, RequestRefused, ServerFailed
 from evalstone.models.server.failures import HttpFailure
 from evalstone.models.server.pace import MOST_REFUSED, Pace, Patience, RetryRules, Tries
 
-LIMITED = HttpFailure(RateLimited, "429", was_taken=False)
+LIMITED = HttpFailure(RateLimited, "429", was_accepted=False)
 FAILED = HttpFailure(ServerFailed, "500")
 
 
 def test_the_pace_is_halved_by_overload_and_grows_back_to_its_ceiling() -> None:
-    """Requests that were under way together halve it once; each round of answers adds one."""
+    """Requests in flight together halve it once; each round of answers adds one."""
 
     async def play() -> list[int]:
         pace = Pace(8)
@@ -34,8 +34,8 @@ def test_the_pace_is_halved_by_overload_and_grows_back_to_its_ceiling() -> None:
     assert asyncio.run(play()) == [8, 4, 2, 8, 2]
 
 
-def test_nobody_enters_above_the_limit_or_within_a_pause() -> None:
-    """Who waits for a place gets the next one that is given back; a pause holds for all."""
+def test_no_request_starts_above_the_limit_or_within_a_pause() -> None:
+    """A request that waits for a slot gets the next one released; a pause applies to all."""
 
     async def play() -> tuple[int, float]:
         pace, most = Pace(2), 0
@@ -57,8 +57,8 @@ def test_nobody_enters_above_the_limit_or_within_a_pause() -> None:
     assert seconds >= 0.05
 
 
-def test_an_attempt_is_spent_only_where_the_server_took_the_request() -> None:
-    """Three failures of the server are the end; being turned away costs no attempt, only time from the budget."""
+def test_an_attempt_is_spent_only_if_the_server_accepted_the_request() -> None:
+    """Three failures of the server are final; a rejection costs no attempt, only time from the budget."""
     patience, tries = Patience(RetryRules(attempts=3, budget_s=60.0)), Tries()
     waits = [tries.wait_after(failure, patience) for failure in (LIMITED, FAILED, LIMITED, FAILED)]
     assert waits == [1.0, 1.0, 2.0, 2.0]
@@ -68,18 +68,18 @@ def test_an_attempt_is_spent_only_where_the_server_took_the_request() -> None:
     assert patience.retried == {"RateLimited": 2, "ServerFailed": 2}
 
 
-def test_a_wait_beyond_the_budget_is_the_end_for_all() -> None:
-    """A server that wants more rest than the budget holds is not waited for, by nobody, until a new run begins."""
+def test_a_wait_beyond_the_budget_ends_all_requests() -> None:
+    """If a server requires a pause beyond the budget, no request waits for it until a new run begins."""
     patience = Patience(RetryRules(budget_s=60.0))
     with pytest.raises(HttpFailure, match="retry_budget=60"):
-        Tries().wait_after(HttpFailure(RateLimited, "429", was_taken=False, retry_after_s=61.0), patience)
+        Tries().wait_after(HttpFailure(RateLimited, "429", was_accepted=False, retry_after_s=61.0), patience)
     with pytest.raises(HttpFailure):
         Tries().wait_after(LIMITED, patience)
     patience.reset()
     assert Tries().wait_after(LIMITED, patience) == 1.0
 
 
-def test_silence_is_what_uses_up_the_budget_of_all() -> None:
+def test_silence_uses_up_the_budget_of_all_requests() -> None:
     """Time counts from the first failure after the last answer; an answer ends it."""
     patience = Patience(RetryRules(attempts=1, budget_s=0.02))
     patience.failed(FAILED)
@@ -96,7 +96,7 @@ def test_silence_is_what_uses_up_the_budget_of_all() -> None:
 
 
 def test_refusals_of_the_first_requests_end_the_run() -> None:
-    """Ten refusals before any answer are about the model; after an answer each is about its own request."""
+    """Ten refusals before any answer concern the model; after an answer each concerns its own request."""
     refusal = HttpFailure(RequestRefused, "400")
     for has_answered in (False, True):
         patience = Patience(RetryRules())

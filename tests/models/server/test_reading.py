@@ -1,4 +1,4 @@
-"""Responses that would use up memory, recursion or time fail alone, and the run goes on."""
+"""Responses that would exhaust memory, recursion or time fail alone, and the run continues."""
 
 import itertools
 import json
@@ -28,14 +28,14 @@ NESTED = b'{"choices": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostileServer]:
-    """Serve without a key."""
+    """Run a server without a key."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with hostile() as running:
         yield running
 
 
 def answers(server: HostileServer, **given: Any) -> dict[str, Output]:
-    """Return the outputs for three prompts, the second of which asks for trouble."""
+    """Return the outputs for three prompts, the second of which triggers the fault."""
     values = {"model": "m", "base_url": server.url, "tokenizer_backend": "none", "max_response_mib": 4, **given}
     model = OpenAIModel(openai_arguments("local-completions", values), RULES)
     settings = GenerationSettings(max_tokens=8)
@@ -45,15 +45,15 @@ def answers(server: HostileServer, **given: Any) -> dict[str, Output]:
 
 
 def make_trouble(server: HostileServer, make: Callable[[], Reply]) -> None:
-    """Answer the prompt "trouble" with what `make` returns, and the others well."""
+    """Answer the prompt "trouble" with the result of `make`, and the others normally."""
     server.answer = lambda body, _: make() if body["prompt"] == "trouble" else completion()
 
 
 def peak_mib(work: Callable[[], Any]) -> float:
-    """Return by how many MiB this process grew at most during `work`."""
+    """Return the maximum growth of this process in MiB during `work`."""
     if not MEMORY.exists():
         pytest.skip("no /proc here to measure memory with")
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the high-water mark starts again
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the high-water mark
     before = _from_status("VmRSS")
     work()
     return _from_status("VmHWM") - before
@@ -65,18 +65,18 @@ def _from_status(name: str) -> float:
 
 
 def endless() -> Iterator[bytes]:
-    """Yield bytes without end."""
+    """Yield bytes endlessly."""
     return itertools.repeat(b" " * 65536)
 
 
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
-        (lambda: Reply(endless()), "more than 4 MiB as received; more is accepted with max_response_mib="),
+        (lambda: Reply(endless()), "more than 4 MiB as received; allow more with max_response_mib="),
         (lambda: Reply(zeros(1000, 31), headers={"Content-Encoding": "gzip"}), "more than 4 MiB decompressed"),
         (lambda: Reply(zeros(1000, 15), headers={"Content-Encoding": "deflate"}), "more than 4 MiB decompressed"),
         (lambda: Reply(zeros(1000, -15), headers={"Content-Encoding": "deflate"}), "more than 4 MiB decompressed"),
-        (lambda: Reply(NESTED), "nested deeper than 100 levels; more are accepted with max_response_depth="),
+        (lambda: Reply(NESTED), "nested deeper than 100 levels; allow more with max_response_depth="),
         (lambda: Reply(NESTED[:150_000]), "nested deeper than 100 levels"),
         (lambda: Reply(b"x", headers={"Content-Encoding": "br"}), "has Content-Encoding 'br'; accepted are gzip"),
         (lambda: Reply(b"not gzip", headers={"Content-Encoding": "gzip"}), "is not valid gzip"),
@@ -84,7 +84,7 @@ def endless() -> Iterator[bytes]:
     ],
 )
 def test_a_response_past_a_limit_fails_alone(server: HostileServer, reply: Callable[[], Reply], message: str) -> None:
-    """An endless body, gzip and deflate bombs, deep nesting, unknown encodings fail one answer in small memory."""
+    """Endless bodies, gzip and deflate bombs, deep nesting, unknown encodings fail one answer in little memory."""
     make_trouble(server, reply)
     found: dict[str, Output] = {}
     assert peak_mib(lambda: found.update(answers(server))) < 100
@@ -109,7 +109,7 @@ def test_the_body_of_an_error_is_read_no_further_than_it_is_quoted(
     assert found["t/2/0"].text == "fine"
 
 
-def test_a_response_that_drips_ends_at_the_time_limit(server: HostileServer) -> None:
+def test_a_slow_response_ends_at_the_time_limit(server: HostileServer) -> None:
     """One byte at a time passes every limit for a single read; the limit of the whole response ends it."""
 
     def drip() -> Iterator[bytes]:
@@ -126,7 +126,7 @@ def test_a_response_that_drips_ends_at_the_time_limit(server: HostileServer) -> 
 
 
 def test_values_of_other_types_fail_alone(server: HostileServer) -> None:
-    """Whatever JSON a server sends, one answer fails or is read, and nothing else ends."""
+    """Whatever JSON a server sends, one answer fails or is read, and nothing else is affected."""
     odd: list[Any] = [
         None,
         True,
@@ -148,14 +148,14 @@ def test_values_of_other_types_fail_alone(server: HostileServer) -> None:
 
 
 def test_a_list_of_models_is_read_within_the_limits(server: HostileServer) -> None:
-    """An endless, nested or bomb-like list of models says nothing, and the run goes on without it."""
+    """An endless, nested or bomb-like list of models is ignored, and the run continues without it."""
     for body, headers in ((endless(), {}), (NESTED, {}), (zeros(1000, 31), {"Content-Encoding": "gzip"})):
         server.models = Reply(body, headers=headers)
         assert peak_mib(lambda: answers(server)) < 100
 
 
-def test_honest_compressed_responses_are_read(server: HostileServer) -> None:
-    """Both gzip and deflate, with zlib's header and without, give the same answer as an uncompressed body."""
+def test_ordinary_compressed_responses_are_read(server: HostileServer) -> None:
+    """Gzip and deflate, with and without zlib's header, give the same answer as an uncompressed body."""
     plain = completion("well read").body
     assert isinstance(plain, bytes)
     for encoding, wbits in (("gzip", 31), ("x-gzip", 31), ("deflate", 15), ("deflate", -15), ("identity", 0)):
@@ -165,8 +165,8 @@ def test_honest_compressed_responses_are_read(server: HostileServer) -> None:
         assert answers(server)["t/1/0"].text == "well read"
 
 
-def test_nesting_is_measured_outside_of_strings() -> None:
-    """Brackets in strings do not count, after escaped quotes neither; the limit itself is allowed."""
+def test_nesting_is_measured_outside_strings() -> None:
+    """Brackets in strings do not count, also after escaped quotes; the limit itself is allowed."""
     limits = ResponseLimits(max_depth=10)
     deep = json.dumps({"a": "[" * 1000 + '"' + "{" * 1000, "b": [{"c": "]\\"}] * 50})
     assert parse_json(deep.encode(), limits)[0] == json.loads(deep)
@@ -186,7 +186,7 @@ def test_nesting_is_measured_outside_of_strings() -> None:
 
 
 def test_limits_are_model_arguments() -> None:
-    """A larger limit takes a larger response, and a limit that cannot be is refused by name."""
+    """A larger limit accepts a larger response, and an invalid limit is refused by name."""
     body = ResponseBody({}, ResponseLimits(max_mib=2))
     assert body.add(bytes(2 << 20))
     with pytest.raises(HttpFailure, match="more than 2 MiB"):
@@ -197,7 +197,7 @@ def test_limits_are_model_arguments() -> None:
 
 
 def run_sums(server: HostileServer, store: Path, *more: str) -> int:
-    """Run the demo's written task against the server and return the exit code."""
+    """Run the demo's generation task against the server and return the exit code."""
     arguments = f"model=m,base_url={server.url}/chat/completions,num_concurrent=2"
     return main(
         ["run", "--model", "local-chat-completions", "--model_args", ",".join((arguments, *more)), "--tasks",
@@ -209,14 +209,14 @@ def run_sums(server: HostileServer, store: Path, *more: str) -> int:
 def test_a_pause_beyond_the_budget_stops_the_run_as_incomplete(
     server: HostileServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], status: int
 ) -> None:
-    """The run ends at once with the remedy and exit code 5, and the same command later asks only the rest."""
+    """The run ends at once with the remedy and exit code 5, and the same command later sends only the rest."""
     limited = Reply(b"{}", status, {"Retry-After": "600"})
     server.answer = lambda _, __: completion() if len(server.bodies) <= 2 else limited
     started = time.monotonic()
     assert run_sums(server, tmp_path / "store.sqlite") == 5
     assert time.monotonic() - started < 60
     said = capsys.readouterr().err
-    assert "error: incomplete: not asked: the server asks for a pause of 600 s" in said
+    assert "error: incomplete: not sent: the server requires a pause of 600 s" in said
     assert "run the same command again later, or wait longer with retry_budget=600" in said
     server.answer, server.bodies = lambda _, __: completion(), []
     assert run_sums(server, tmp_path / "store.sqlite") == 0

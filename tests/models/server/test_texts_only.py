@@ -1,4 +1,4 @@
-"""A server that takes texts only is asked with texts, and what any server says of an error is shown."""
+"""A server that accepts only texts is sent texts, and every server's error messages are shown."""
 
 import json
 from typing import Any
@@ -8,14 +8,14 @@ import pytest
 from evalstone.models.server.failures import failure_of_answer
 
 pytest.importorskip("torch")
-from tests.models.server.behind_server import answers, behind, choices, local, many, run_of, writing
+from tests.models.server.behind_server import answers, behind, choices, local, many, run_of, text_request
 from tests.models.server.openai_server import TestServer
 
 
 @pytest.mark.parametrize("status", [400, 422])
-def test_a_server_that_takes_texts_only_is_sent_texts(server: TestServer, status: int) -> None:
-    """After one refusal all prompts are texts, the answers are those of tokens, and the attempt says so."""
-    requests = [*many(6), *(writing(i, f"Number {i} is") for i in range(10, 13))]
+def test_a_server_that_accepts_only_texts_is_sent_texts(server: TestServer, status: int) -> None:
+    """After one refusal all prompts are texts, the answers equal those of tokens, and the attempt records it."""
+    requests = [*many(6), *(text_request(i, f"Number {i} is") for i in range(10, 13))]
     expected = answers(behind(server, num_concurrent=4), requests)
     server.reset(texts_only=status)
     model = behind(server, num_concurrent=4)
@@ -26,14 +26,14 @@ def test_a_server_that_takes_texts_only_is_sent_texts(server: TestServer, status
         assert output.total_nats == pytest.approx(expected[key].total_nats, abs=1e-4)
     refused = [body for body in server.seen.bodies if not isinstance(body["prompt"], str)]
     assert len(refused) == 1
-    told: Any = model.describe()
-    assert told["tokenized_requests"] is False
-    assert "the server takes texts only" in told["notes"][0]
-    assert "'prompt' must be a string" in told["notes"][0]
+    described: Any = model.describe()
+    assert described["tokenized_requests"] is False
+    assert "the server accepts texts only" in described["notes"][0]
+    assert "'prompt' must be a string" in described["notes"][0]
 
 
-def test_scores_of_texts_are_our_engines(server: TestServer) -> None:
-    """What such a server says of a text's tokens is what our own engine says of the same tokens."""
+def test_scores_of_texts_equal_our_engines(server: TestServer) -> None:
+    """Such a server's scores of a text's tokens equal our own engine's for the same tokens."""
     server.reset(texts_only=400)
     found, expected = answers(behind(server), [choices(0)]), answers(local(), [choices(0)])
     for key, output in found.items():
@@ -41,17 +41,17 @@ def test_scores_of_texts_are_our_engines(server: TestServer) -> None:
         assert output.is_greedy == expected[key].is_greedy
 
 
-def test_a_run_on_such_a_server_is_whole(server: TestServer) -> None:
-    """The run is finished, and says in its attempt what was sent."""
+def test_a_run_on_such_a_server_is_complete(server: TestServer) -> None:
+    """The run is finished, and records in its attempt what was sent."""
     server.reset(texts_only=400)
     run = run_of(server)
     assert run.row.status == "finished"
     summary: Any = run.attempts()[0]["summary"]
-    assert "the server takes texts only" in summary["model"]["notes"][0]
+    assert "the server accepts texts only" in summary["model"]["notes"][0]
 
 
 def test_a_refusal_for_another_reason_changes_nothing(server: TestServer) -> None:
-    """A request that is refused as a text too has failed with the server's words about the tokens that were sent."""
+    """If the text is refused too, the request fails with the server's message about the tokens."""
     server.reset(refused=2)
     found = answers(behind(server), [choices(0, "The sky is", " blue"), choices(1, "The sky is", " red")])
     assert sorted(output.error is None for output in found.values()) == [False, True]
@@ -76,8 +76,8 @@ def test_a_refusal_for_another_reason_changes_nothing(server: TestServer) -> Non
         ('{"error": ' * 5000, '{"error": ' * 30),
     ],
 )
-def test_a_500_is_told_in_the_servers_words(body: Any, words: str) -> None:
-    """OpenAI's, FastAPI's and vLLM's forms of an error give their words, plain text too."""
+def test_a_500_is_reported_with_the_servers_message(body: Any, words: str) -> None:
+    """The messages in OpenAI's, FastAPI's and vLLM's errors are shown, and plain text too."""
     text = body if isinstance(body, str) else json.dumps(body)
     found = failure_of_answer(500, {}, text).message
     assert found.startswith("500 Internal Server Error: ")

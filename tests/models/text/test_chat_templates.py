@@ -1,4 +1,4 @@
-"""Chat templates of models end soon, in a text or in one error; honest ones give what transformers gives."""
+"""Chat templates end soon, with a text or one error; ordinary ones give what transformers gives."""
 
 import threading
 import time
@@ -50,24 +50,27 @@ def renderer(template: str) -> ChatRenderer:
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "is stopped: its loops"),
-        ("{% set s = 'x' %}" + "{% set s = s ~ s %}" * 40 + "{{ s }}", "is stopped: a value would have"),
-        ("{{ 'x' * 10 ** 10 }}", "is stopped: a value would have"),
-        ("{{ 'x' | center(4000000000) }}", "is stopped: a value would have"),
-        ("{{ 'x'.center(4000000000) }}", "is stopped: a value would have"),
-        ("{{ lipsum(3000000) }}", "is stopped: generate_lorem_ipsum"),
-        ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "is stopped: .*recursion"),
-        ("a\n{{ 1/0 }}", "line 2, cannot be filled: division by zero"),
-        ("{{ messages + 1 }}", "line 1, cannot be filled: can only concatenate list"),
-        ("{% include 'other' %}", "cannot be filled: no loader"),
+        (
+            "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+            "exceeds a limit: its loops",
+        ),
+        ("{% set s = 'x' %}" + "{% set s = s ~ s %}" * 40 + "{{ s }}", "exceeds a limit: a value would have"),
+        ("{{ 'x' * 10 ** 10 }}", "exceeds a limit: a value would have"),
+        ("{{ 'x' | center(4000000000) }}", "exceeds a limit: a value would have"),
+        ("{{ 'x'.center(4000000000) }}", "exceeds a limit: a value would have"),
+        ("{{ lipsum(3000000) }}", "exceeds a limit: generate_lorem_ipsum"),
+        ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "exceeds a limit: .*recursion"),
+        ("a\n{{ 1/0 }}", "line 2, cannot be rendered: division by zero"),
+        ("{{ messages + 1 }}", "line 1, cannot be rendered: can only concatenate list"),
+        ("{% include 'other' %}", "cannot be rendered: no loader"),
         ("{{ messages[9].content }}", "line 1, refuses this chat: .*no element 9"),
         ("a\n\n{% for %}", "line 3, does not compile"),
-        ("{{ " + "(" * 5000 + ")" * 5000, "is stopped: it is nested too deep"),
+        ("{{ " + "(" * 5000 + ")" * 5000, "exceeds a limit: it is nested too deep"),
         ("{{ raise_exception('never') }}", "refuses this chat: never"),
     ],
 )
 def test_a_hostile_template_is_one_error(template: str, message: str) -> None:
-    """A chat template that would not end, or cannot be computed, is one line that names the tokenizer and the place."""
+    """A chat template that would not end, or cannot be computed, gives one line with the tokenizer and the position."""
     started = time.process_time()
     with pytest.raises(UsageError, match=f"the chat template of .*{message}") as caught:
         renderer(template).render(CHAT, continue_final=False)
@@ -76,8 +79,8 @@ def test_a_hostile_template_is_one_error(template: str, message: str) -> None:
 
 
 def test_a_hostile_template_ends_on_another_thread() -> None:
-    """The limits need no signal, so they hold where prompts are rendered ahead."""
-    told: list[str] = []
+    """The limits need no signal, so they also work where prompts are rendered ahead."""
+    errors: list[str] = []
 
     def render() -> None:
         try:
@@ -85,12 +88,12 @@ def test_a_hostile_template_ends_on_another_thread() -> None:
                 CHAT, continue_final=False
             )
         except UsageError as error:
-            told.append(str(error))
+            errors.append(str(error))
 
     thread = threading.Thread(target=render)
     thread.start()
     thread.join(60)
-    assert "is stopped" in told[0]
+    assert "exceeds a limit" in errors[0]
 
 
 def expected(tokenizer: Any, *, continue_final: bool) -> str:
@@ -104,8 +107,8 @@ def expected(tokenizer: Any, *, continue_final: bool) -> str:
 
 @pytest.mark.parametrize("template", [LLAMA, MISTRAL, THINKING])
 @pytest.mark.parametrize("continue_final", [False, True])
-def test_honest_templates_give_what_transformers_gives(template: str, continue_final: bool) -> None:
-    """Templates in the manner of Llama, Mistral and Qwen give the same bytes, and transformers is left as it was."""
+def test_ordinary_templates_give_what_transformers_gives(template: str, continue_final: bool) -> None:
+    """Templates like those of Llama, Mistral and Qwen give the same bytes, and transformers is unchanged."""
     from transformers.utils import chat_template_utils
 
     before = chat_template_utils._compile_jinja_template

@@ -1,4 +1,4 @@
-"""Chats: rendered as lm-evaluation-harness renders them; what it does silently is said."""
+"""Chats: rendered as by lm-evaluation-harness; its silent change of a chat is reported."""
 
 from typing import Any
 
@@ -33,8 +33,8 @@ def with_template(template: Any) -> Any:
 @pytest.mark.parametrize("template", [PLAIN, NO_SYSTEM])
 @pytest.mark.parametrize("continue_final", [False, True])
 @pytest.mark.parametrize("variables", [{}, {"thinking": True}])
-def test_texts_are_lm_evals(template: str, continue_final: bool, variables: dict[str, Any]) -> None:
-    """The text equals what lm-eval's own model class renders, a refused system message included."""
+def test_texts_equal_lm_evals(template: str, continue_final: bool, variables: dict[str, Any]) -> None:
+    """The text equals what lm-eval's own model class renders, also for a refused system message."""
     huggingface = pytest.importorskip("lm_eval.models.huggingface")
     model = huggingface.HFLM.__new__(huggingface.HFLM)
     model.tokenizer, model.chat_template_args = with_template(template), variables
@@ -48,22 +48,22 @@ def test_texts_are_lm_evals(template: str, continue_final: bool, variables: dict
 
 
 def test_a_named_template_is_used() -> None:
-    """Of several templates the named one renders; an unknown name lists those there are."""
+    """Of several templates the named one is used; an unknown name lists the known ones."""
     tokenizer = with_template({"default": PLAIN, "short": "{{ messages[-1]['content'] }}"})
     assert ChatRenderer(tokenizer, {}, "short").render(chat(("user", "hi")), continue_final=False) == "hi"
     with pytest.raises(UsageError, match="default, short"):
         ChatRenderer(tokenizer, {}, "long").render(chat(("user", "hi")), continue_final=False)
 
 
-def test_a_template_that_refuses_for_good_is_one_clear_line() -> None:
-    """Where leaving out the system message does not help, the template's own words are shown."""
+def test_a_template_that_refuses_every_chat_is_one_clear_line() -> None:
+    """If omitting the system message does not help, the template's own message is shown."""
     refusing = with_template("{{ raise_exception('roles must alternate') }}")
     with pytest.raises(UsageError, match="roles must alternate"):
         ChatRenderer(refusing, {}).render(chat(("user", "hi")), continue_final=False)
 
 
 def test_an_image_is_refused() -> None:
-    """Local models take text."""
+    """Local models accept only text."""
     message = Message("user", (ImagePart("sha", "image/png"),))
     with pytest.raises(UsageError, match="image"):
         ChatRenderer(with_template(PLAIN), {}).render([message], continue_final=False)

@@ -1,26 +1,26 @@
-"""Asks as spans: every one is answered once, by content, in pieces of bounded size."""
+"""Queries as spans: each is answered once, by content, in pieces of bounded size."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalstone.models.text.spans import Asked, Pending, Span, chunks_of, fingerprint_of, span_batch
+from evalstone.models.text.spans import Pending, PreparedQuery, Span, chunks_of, fingerprint_of, span_batch
 from evalstone.records import LoglikelihoodQuery, ModelIdentity, QueryKind, Request
 
 
 def span(name: str) -> Span:
-    """Return a span known by one letter."""
+    """Return a span identified by one letter."""
     return Span(name.encode(), np.asarray([1, 2], np.int32), np.asarray([3], np.int32))
 
 
-def asked(index: int, names: str) -> Asked:
-    """Return an ask over spans known by their letters."""
-    return Asked("r", index, QueryKind.ROLLING, tuple(span(name) for name in names))
+def prepared(index: int, names: str) -> PreparedQuery:
+    """Return a query over spans identified by their letters."""
+    return PreparedQuery("r", index, QueryKind.ROLLING, tuple(span(name) for name in names))
 
 
 @given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 200), st.integers(1, 400))
 def test_pieces_are_the_whole_in_order(sizes: list[int], first: int, size: int) -> None:
-    """Pieces joined are the requests as they came, and none but the last request overfills a piece."""
+    """The joined pieces are the requests in order, and only a piece's last request may exceed its size."""
     requests = [Request("t", i, "s", ("x" * n,), (LoglikelihoodQuery(0, "y"),)) for i, n in enumerate(sizes)]
     pieces = list(chunks_of(requests, first, size))
     assert [r for piece in pieces for r in piece] == requests
@@ -28,23 +28,23 @@ def test_pieces_are_the_whole_in_order(sizes: list[int], first: int, size: int) 
         assert sum(len(r.segments[0]) for r in piece[:-1]) < (first if number == 0 else size)
 
 
-def test_an_ask_is_done_when_all_its_spans_are() -> None:
-    """Windows come in any order; a window shared by two asks, or twice in one, counts for each."""
+def test_a_query_is_done_when_all_its_spans_are() -> None:
+    """Windows arrive in any order; a window shared by two queries, or twice in one, counts for each."""
     pending = Pending()
-    one, two = asked(0, "abb"), asked(1, "bc")
+    one, two = prepared(0, "abb"), prepared(1, "bc")
     ready, needed = pending.add([one, two])
     assert (ready, [each.key for each in needed]) == ([], [b"a", b"b", b"c"])
     assert pending.scored(span("b"), -1.0, True) == []
     assert pending.scored(span("c"), -2.0, True) == [two]
     assert pending.scored(span("a"), -4.0, True) == [one]
     assert (pending.answer(one).total_nats, pending.answer(two).total_nats) == (-6.0, -3.0)
-    assert pending.add([asked(2, "ca")])[0][0].ask_index == 2  # known from before: nothing to score
+    assert pending.add([prepared(2, "ca")])[0][0].ask_index == 2  # known from before: nothing to score
 
 
-def test_a_span_under_way_is_not_asked_again() -> None:
-    """A later piece that shares a span with one still being scored waits for that one, and both get their answer."""
+def test_a_span_in_progress_is_not_requested_again() -> None:
+    """A later piece that shares a span with one still being scored waits for it, and both get their answer."""
     pending = Pending()
-    one, two = asked(0, "ab"), asked(1, "bc")
+    one, two = prepared(0, "ab"), prepared(1, "bc")
     assert [each.key for each in pending.add([one])[1]] == [b"a", b"b"]
     assert [each.key for each in pending.add([two])[1]] == [b"c"]
     assert pending.scored(span("c"), -1.0, True) == []
@@ -52,10 +52,10 @@ def test_a_span_under_way_is_not_asked_again() -> None:
     assert pending.scored(span("a"), -4.0, True) == [one]
 
 
-def test_an_ask_fails_once_however_many_of_its_spans_fail() -> None:
-    """Two failing windows are one failed output, and a window that comes later changes nothing."""
+def test_a_query_fails_once_however_many_of_its_spans_fail() -> None:
+    """Two failing windows give one failed output, and a window that arrives later changes nothing."""
     pending = Pending()
-    one, two = asked(0, "abc"), asked(1, "c")
+    one, two = prepared(0, "abc"), prepared(1, "c")
     pending.add([one, two])
     assert pending.failed(span("a")) == [one]
     assert pending.failed(span("b")) == []
@@ -63,14 +63,14 @@ def test_an_ask_fails_once_however_many_of_its_spans_fail() -> None:
 
 
 def test_nothing_to_read_is_not_an_error() -> None:
-    """No spans make an empty batch, an ask over no window (an empty text) is ready with 0 nats."""
+    """No spans give an empty batch; a query without windows (an empty text) is ready with 0 nats."""
     assert len(span_batch([])) == 0
     pending = Pending()
-    ready, needed = pending.add([asked(0, "")])
+    ready, needed = pending.add([prepared(0, "")])
     assert (needed, pending.answer(ready[0]).total_nats) == ([], 0.0)
 
 
-def test_the_fingerprint_is_what_decides_a_number() -> None:
+def test_the_fingerprint_contains_what_decides_a_score() -> None:
     """Content, dtype, numerics and quantisation decide; names, positions and BOS rules act through the tokens."""
     plain = ModelIdentity("a", "hf", "sha256:x", None, None, "float32", "float32")
     same = ModelIdentity(

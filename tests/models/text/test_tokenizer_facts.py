@@ -1,4 +1,4 @@
-"""What a results file says of a tokenizer is what lm-eval would have written."""
+"""The description of a tokenizer equals lm-eval's in its results files."""
 
 from typing import Any
 
@@ -17,8 +17,8 @@ def tokenizer() -> Any:
 
 
 @pytest.mark.parametrize("lacking", [(), ("pad",), ("pad", "unk"), ("pad", "unk", "eos", "bos")])
-def test_special_tokens_are_named_as_lm_eval_names_them(tokenizer: Any, lacking: tuple[str, ...]) -> None:
-    """Token and number as text, padding chosen in its order; equal to lm-eval's own function."""
+def test_special_tokens_equal_lm_evals(tokenizer: Any, lacking: tuple[str, ...]) -> None:
+    """Token and number as text, padding chosen in lm-eval's order; equal to lm-eval's own function."""
     pytest.importorskip("lm_eval")
     from types import SimpleNamespace
 
@@ -35,8 +35,8 @@ def test_special_tokens_are_named_as_lm_eval_names_them(tokenizer: Any, lacking:
     assert {key: value for key, value in ours.items() if key != "chat_template"} == theirs
 
 
-def test_a_chat_template_is_the_one_that_is_used(tokenizer: Any) -> None:
-    """One template is itself, of several the one named or the default; none is left out."""
+def test_the_chat_template_is_the_one_in_use(tokenizer: Any) -> None:
+    """A single template is itself, of several it is the named one or the default; without any it is omitted."""
     tokenizer.chat_template = "{{ messages }}"
     assert tokenizer_facts(tokenizer)["chat_template"] == "{{ messages }}"
     tokenizer.chat_template = {"default": "a", "rag": "b"}

@@ -20,12 +20,12 @@ CUTTING = ("gpt2", "gpt2-bos", "llama3", "qwen2", "llama2", "llama2-metaspace", 
 
 @cache
 def tokenizer_named(name: str) -> Any:
-    """Return a tokenizer, made or read once."""
+    """Return a tokenizer, created or loaded once."""
     return load(name)
 
 
 def oracle(name: str, add_bos_token: bool | None = None) -> Any:
-    """Return lm-eval's own model class with nothing but a tokenizer in it."""
+    """Return lm-eval's own model class with only a tokenizer."""
     model = huggingface.HFLM.__new__(huggingface.HFLM)
     model.tokenizer = tokenizer_named(name)
     model.backend = "causal"
@@ -35,7 +35,7 @@ def oracle(name: str, add_bos_token: bool | None = None) -> Any:
 
 
 def expected_pair(model: Any, context: str, continuation: str) -> tuple[list[int], list[int]] | None:
-    """Return lm-eval's tokens of a pair, None where it stops with an assertion or an index error."""
+    """Return lm-eval's tokens of a pair, or None if it fails with an assertion or an index error."""
     taken: list[Any] = []
     model._loglikelihood_tokens = lambda requests, **_: taken.extend(requests)
 
@@ -50,7 +50,7 @@ def expected_pair(model: Any, context: str, continuation: str) -> tuple[list[int
 
 
 def check(name: str, pairs: list[Pair], add_bos_token: bool | None = None) -> None:
-    """Compare all pairs, encoded in one call, with lm-eval's one by one; what it cannot encode is left out."""
+    """Compare all pairs, encoded in one call, with lm-eval's one by one; pairs that it cannot encode are skipped."""
     model = oracle(name, add_bos_token)
     encoder = Encoder(tokenizer_named(name), add_bos_token=add_bos_token)
     for pair, ours in zip(pairs, encoder.encode_pairs(pairs), strict=True):
@@ -113,7 +113,7 @@ segments = st.lists(nasty, min_size=1, max_size=5).map(tuple)
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_pairs_are_lm_evals(name: str, data: st.DataObject) -> None:
+def test_pairs_equal_lm_evals(name: str, data: st.DataObject) -> None:
     """Context and continuation get lm-eval's tokens for any text, whatever contexts are shared in the batch."""
     shots = data.draw(segments)
     pairs = []
@@ -126,8 +126,8 @@ def test_pairs_are_lm_evals(name: str, data: st.DataObject) -> None:
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", NAMES)
-def test_benchmark_prompts_are_lm_evals(name: str) -> None:
-    """Few-shot prompts with shared shots, as benchmarks ask them, get lm-eval's tokens."""
+def test_benchmark_prompts_equal_lm_evals(name: str) -> None:
+    """Few-shot prompts with shared shots, as in benchmarks, get lm-eval's tokens."""
     shots = tuple(f"Question: Which is number {i} of the 12 apples?\nAnswer: the {i}th one.\n\n" for i in range(5))
     pairs = [
         Pair(
@@ -141,7 +141,7 @@ def test_benchmark_prompts_are_lm_evals(name: str) -> None:
 
 @pytest.mark.parametrize("name", CUTTING)
 def test_shots_are_encoded_once(name: str) -> None:
-    """Where the tokenizer allows a proof, 100 prompts over the same shots hand the tokenizer the shots once."""
+    """If the tokenizer allows a proof, 100 prompts with the same shots pass the shots to the tokenizer once."""
     encoder = Encoder(tokenizer_named(name))
     assert encoder.rule is not None
     shots = tuple(f"Question: Which is number {i} of the 12 apples?\nAnswer: the {i}th one.\n\n" for i in range(20))
@@ -161,8 +161,8 @@ def test_shots_are_encoded_once(name: str) -> None:
     assert n_characters - proof < n_asked / 20
 
 
-def test_a_wrong_proof_is_noticed() -> None:
-    """If the parts do not give the whole's tokens, the encoder goes on without cutting, and the tokens stay right."""
+def test_a_wrong_proof_is_detected() -> None:
+    """If the parts do not give the whole's tokens, the encoder continues without splitting, and tokens stay correct."""
     name = "wordpiece"
     encoder = Encoder(tokenizer_named(name))
     assert encoder.rule is None
@@ -179,8 +179,8 @@ def test_a_wrong_proof_is_noticed() -> None:
 @pytest.mark.oracle
 @settings(max_examples=150, deadline=None)
 @given(n=st.integers(0, 60), max_length=st.integers(1, 12))
-def test_rolling_windows_are_lm_evals(n: int, max_length: int) -> None:
-    """A text's windows are lm-eval's, for any length and any number of positions."""
+def test_rolling_windows_equal_lm_evals(n: int, max_length: int) -> None:
+    """A text's windows equal lm-eval's, for any length and any number of positions."""
     tokens = np.arange(100, 100 + n, dtype=np.int32)
     theirs = [
         lm_eval_utils.make_disjoint_window(pair)
@@ -191,8 +191,8 @@ def test_rolling_windows_are_lm_evals(n: int, max_length: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama2"])
-def test_white_space_before_nothing_is_the_prefix_token(name: str) -> None:
-    """A context of white space alone has at least one token before what is scored."""
+def test_a_context_of_white_space_is_the_prefix_token(name: str) -> None:
+    """A context of only white space has at least one token before the scored ones."""
     encoder = Encoder(tokenizer_named(name))
     for pair in encoder.encode_pairs([Pair((" ",), "dog"), Pair(("\n",), " dog"), Pair(("",), "dog")]):
         assert pair.context.size >= 1

@@ -1,4 +1,4 @@
-"""Small tokenizers of each kind that is met in the field, trained here on a few sentences, and the shared models'."""
+"""Small tokenizers of each common kind, trained here on a few sentences, and the shared models'."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ TEXT = [
 
 
 def byte_level(pattern: str | None = None, *, bos: bool = False, nfc: bool = False) -> Any:
-    """Return a byte-level BPE: GPT-2's pattern, or another in front; with a BOS or without."""
+    """Return a byte-level BPE: GPT-2's pattern, or another in front; with or without a BOS."""
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
     bpe = Tokenizer(models.BPE())
@@ -37,7 +37,7 @@ def byte_level(pattern: str | None = None, *, bos: bool = False, nfc: bool = Fal
 
 
 def sentencepiece_like(*, metaspace: bool = False, closing: bool = False) -> Any:
-    """Return a BPE over the whole text with byte fallback, as Llama-2's; `closing` adds an EOS after every text."""
+    """Return a BPE over the whole text with byte fallback, like Llama-2's; `closing` adds an EOS after every text."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
     source = Tokenizer(models.BPE(unk_token="<unk>"))
@@ -67,7 +67,7 @@ def sentencepiece_like(*, metaspace: bool = False, closing: bool = False) -> Any
 
 
 def wordpiece() -> Any:
-    """Return a lower-casing WordPiece, as BERT's, where nothing is proved about cuts."""
+    """Return a lower-casing WordPiece, like BERT's, for which no safe split is proved."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
     pieces = Tokenizer(models.WordPiece(unk_token="[UNK]"))
@@ -105,7 +105,7 @@ REAL = ("stories260K", "bitllama-1.2m", "bitllama-3.3m", "babyllama-tok361", "cr
 
 
 def load(name: str) -> Any:
-    """Return a made tokenizer, or one of the shared models'; skips where that is absent."""
+    """Return a trained tokenizer, or one of the shared models'; skips if that is absent."""
     transformers = pytest.importorskip("transformers")
     if name in MADE:
         return MADE[name]()

@@ -15,7 +15,7 @@ import pytest
 
 @dataclass
 class SamplingParams:
-    """How a prompt is continued, with vLLM's defaults and its refusals."""
+    """The settings for continuing a prompt, with vLLM's defaults and checks."""
 
     temperature: float = 1.0
     top_p: float = 1.0
@@ -66,7 +66,7 @@ class CompletionOutput:
 
 @dataclass
 class RequestOutput:
-    """What came of one prompt."""
+    """The result of one prompt."""
 
     prompt_token_ids: list[int]
     prompt_logprobs: list[dict[int, Logprob] | None] | None
@@ -76,7 +76,7 @@ class RequestOutput:
 
 @dataclass
 class LoRARequest:
-    """An adapter by name and place."""
+    """An adapter by name and folder."""
 
     lora_name: str
     lora_int_id: int
@@ -85,7 +85,7 @@ class LoRARequest:
 
 @dataclass
 class LLM:
-    """A model; `calls` notes what it was asked, `made` every one that was made."""
+    """A model; `calls` records its calls, `made` every instance."""
 
     model: str
     tokenizer: str | None = None
@@ -101,7 +101,7 @@ class LLM:
     calls: list[tuple[list[list[int]], list[SamplingParams]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Load the model, or fail as vLLM does."""
+        """Load the model, or fail like vLLM."""
         import transformers
 
         if self.gpu_memory_utilization < 0.01:
@@ -118,7 +118,7 @@ class LLM:
         use_tqdm: bool = True,
         lora_request: LoRARequest | None = None,
     ) -> list[RequestOutput]:
-        """Return one output for each prompt, in their order."""
+        """Return one output for each prompt, in order."""
         del use_tqdm, lora_request
         tokens = [prompt["prompt_token_ids"] for prompt in prompts]
         one = isinstance(sampling_params, SamplingParams)
@@ -131,14 +131,14 @@ class LLM:
         if len(tokens) >= limit:
             raise ValueError(f"the prompt has {len(tokens)} tokens, max_model_len is {limit}")
         logprobs = self._logprobs(tokens)
-        told: list[dict[int, Logprob] | None] | None = None
+        by_position: list[dict[int, Logprob] | None] | None = None
         if settings.prompt_logprobs is not None:
-            told = [None]
+            by_position = [None]
             for row, token in zip(logprobs[:-1], tokens[1:], strict=True):
                 best = int(row.argmax())
                 own = Logprob(float(row[token]), int((row >= row[token]).sum()))
-                told.append({token: own, best: Logprob(float(row[best]), 1)})
-        return RequestOutput(tokens, told, [self._write(tokens, settings, limit)])
+                by_position.append({token: own, best: Logprob(float(row[best]), 1)})
+        return RequestOutput(tokens, by_position, [self._generate(tokens, settings, limit)])
 
     def _logprobs(self, tokens: list[int]) -> Any:
         import torch
@@ -146,36 +146,36 @@ class LLM:
         with torch.inference_mode():
             return self._model(torch.tensor([tokens])).logits[0].float().log_softmax(-1)
 
-    def _write(self, tokens: list[int], settings: SamplingParams, limit: int) -> CompletionOutput:
+    def _generate(self, tokens: list[int], settings: SamplingParams, limit: int) -> CompletionOutput:
         import torch
 
         draw = torch.Generator().manual_seed(settings.seed or 0)
         ends = {self._tokenizer.eos_token_id, *(settings.stop_token_ids or ())}
-        written: list[int] = []
+        generated: list[int] = []
         text = ""
         for _ in range(min(settings.max_tokens or 1, limit - len(tokens))):
-            row = self._logprobs([*tokens, *written])[-1]
+            row = self._logprobs([*tokens, *generated])[-1]
             if settings.temperature == 0:
-                written.append(int(row.argmax()))
+                generated.append(int(row.argmax()))
             else:
                 shares = (row / settings.temperature).softmax(-1)
-                written.append(int(torch.multinomial(shares, 1, generator=draw)))
-            if written[-1] in ends:
-                is_own = written[-1] == self._tokenizer.eos_token_id
-                return CompletionOutput(0, text, written, "stop", None if is_own else written[-1])
+                generated.append(int(torch.multinomial(shares, 1, generator=draw)))
+            if generated[-1] in ends:
+                is_own = generated[-1] == self._tokenizer.eos_token_id
+                return CompletionOutput(0, text, generated, "stop", None if is_own else generated[-1])
             if settings.detokenize:
-                text = self._tokenizer.decode(written, skip_special_tokens=settings.skip_special_tokens)
+                text = self._tokenizer.decode(generated, skip_special_tokens=settings.skip_special_tokens)
                 for stop in settings.stop or ():
                     if stop in text:
-                        return CompletionOutput(0, text.split(stop)[0], written, "stop", stop)
-        return CompletionOutput(0, text, written, "length", None)
+                        return CompletionOutput(0, text.split(stop)[0], generated, "stop", stop)
+        return CompletionOutput(0, text, generated, "length", None)
 
 
 MADE: list[LLM] = []
 
 
 def install(patch: pytest.MonkeyPatch) -> list[LLM]:
-    """Put the stand-in in vLLM's place for one test; return the list of models it makes."""
+    """Replace vLLM by the stand-in for one test; return the list of models that it creates."""
     package, lora, request = ModuleType("vllm"), ModuleType("vllm.lora"), ModuleType("vllm.lora.request")
     package.LLM, package.SamplingParams, package.__version__ = LLM, SamplingParams, "0.0"  # type: ignore[attr-defined]
     request.LoRARequest = LoRARequest  # type: ignore[attr-defined]

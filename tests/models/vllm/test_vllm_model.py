@@ -1,4 +1,4 @@
-"""--model vllm, against a stand-in: the same tokens and, on the same model, the same answers as our own engine."""
+"""--model vllm, with a stand-in: the same tokens and, on the same model, the same answers as our own engine."""
 
 import sys
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from evalstone.models.local.local_model import LocalModel
 from evalstone.models.vllm.arguments import vllm_arguments
 from evalstone.models.vllm.vllm_model import VllmModel
 from evalstone.records import LoglikelihoodQuery, Output
-from tests.models.local.test_generation import STORY, asked, folder, prompts
+from tests.models.local.test_generation import STORY, folder, prompts, text_request
 from tests.models.local.test_generation import answers as texts_of
 from tests.models.local.test_local_model import answers, choices, real_requests, request
 from tests.models.vllm import fake_vllm
@@ -27,7 +27,7 @@ pytest.importorskip("torch")
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[fake_vllm.LLM]:
-    """Return the models that the stand-in makes in this test."""
+    """Return the models that the stand-in creates in this test."""
     return fake_vllm.install(monkeypatch)
 
 
@@ -40,15 +40,15 @@ def by_vllm(**options: Any) -> VllmModel:
 
 @cache
 def by_us() -> LocalModel:
-    """Return the same model under our engine, as long as vLLM lets a scored sequence be."""
-    place = f"pretrained={folder('stories260K')},dtype=float32,device=cpu,max_length=510"
-    model = create_model("hf", place)
+    """Return the same model on our engine, with the maximum length of a scored sequence at vLLM."""
+    model_args = f"pretrained={folder('stories260K')},dtype=float32,device=cpu,max_length=510"
+    model = create_model("hf", model_args)
     assert isinstance(model, LocalModel)
     return model
 
 
-def test_scores_and_tokens_are_our_engines(made: list[fake_vllm.LLM]) -> None:
-    """Log-likelihoods, whole texts, greediness and token counts equal our engine's on real rows, cut prompts too."""
+def test_scores_and_tokens_equal_our_engines(made: list[fake_vllm.LLM]) -> None:
+    """Log-likelihoods, whole texts, greediness and token counts equal our engine's, also for truncated prompts."""
     ours, theirs = answers(by_us(), real_requests()), answers(by_vllm(), real_requests())
     assert theirs.keys() == ours.keys()
     for key, output in ours.items():
@@ -59,50 +59,54 @@ def test_scores_and_tokens_are_our_engines(made: list[fake_vllm.LLM]) -> None:
         counts = (output.n_context_tokens, output.n_tokens, output.n_cut_tokens)
         assert (found.n_context_tokens, found.n_tokens, found.n_cut_tokens) == counts
     assert any(output.n_cut_tokens for output in theirs.values())
-    assert max(len(tokens) for sequences, _ in made[0].calls for tokens in sequences) == 511  # one is left to write
+    assert max(len(tokens) for sequences, _ in made[0].calls for tokens in sequences) == 511  # one is left to generate
 
 
-def test_greedy_texts_are_our_engines(made: list[fake_vllm.LLM]) -> None:
-    """Texts, ends and counts of written answers equal our engine's, with stops and without."""
-    requests = [asked(i, text, max_tokens=16, stop=(". ",)) for i, text in enumerate(prompts()[-4:])]
-    requests += [asked(9, STORY, max_tokens=12), asked(10, STORY, max_tokens=60, stop=("was a", "girl"))]
+def test_greedy_texts_equal_our_engines(made: list[fake_vllm.LLM]) -> None:
+    """Texts, finish reasons and counts equal our engine's, with and without stops."""
+    requests = [text_request(i, text, max_tokens=16, stop=(". ",)) for i, text in enumerate(prompts()[-4:])]
+    requests += [text_request(9, STORY, max_tokens=12), text_request(10, STORY, max_tokens=60, stop=("was a", "girl"))]
     ours, theirs = texts_of(by_us(), requests), texts_of(by_vllm(max_model_len=510), requests)
 
-    def told(outputs: Mapping[tuple[str, int], Output]) -> list[tuple[Any, ...]]:
+    def described(outputs: Mapping[tuple[str, int], Output]) -> list[tuple[Any, ...]]:
         return [(key, o.text, o.finish_reason, o.n_tokens, o.n_context_tokens) for key, o in sorted(outputs.items())]
 
-    assert told(theirs) == told(ours)
+    assert described(theirs) == described(ours)
     assert {output.finish_reason for output in theirs.values()} == {"stop", "length"}
     assert made[0].max_model_len == 510
 
 
-def test_drawn_texts_depend_on_seed_sample_and_repeat(made: list[fake_vllm.LLM]) -> None:
-    """A drawn text is the same in any company; another repeat, seed or prompt has another seed at vLLM."""
+def test_sampled_texts_depend_on_seed_sample_and_repeat(made: list[fake_vllm.LLM]) -> None:
+    """A sampled text does not depend on the batch; another repeat, seed or prompt has another seed at vLLM."""
     drawn: dict[str, Any] = {"max_tokens": 6, "do_sample": True, "temperature": 1.0}
     model = by_vllm()
-    alone = texts_of(model, [asked(0, STORY, repeats=3, **drawn)])
-    together = texts_of(model, [asked(7, "Tim and Ben", repeats=2, **drawn), asked(0, STORY, repeats=3, **drawn)])
+    alone = texts_of(model, [text_request(0, STORY, repeats=3, **drawn)])
+    together = texts_of(
+        model, [text_request(7, "Tim and Ben", repeats=2, **drawn), text_request(0, STORY, repeats=3, **drawn)]
+    )
     assert {key: output.text for key, output in together.items() if key[0] == "task/0/0"} == {
         key: output.text for key, output in alone.items()
     }
-    texts_of(model, [asked(0, STORY, seed=1, top_p=0.9, min_p=0.1, **drawn)])
+    texts_of(model, [text_request(0, STORY, seed=1, top_p=0.9, min_p=0.1, **drawn)])
     settings = [each for _, call in made[0].calls[1:] for each in call]
     assert len({each.seed for each in settings}) == 6
     assert (settings[-1].top_p, settings[-1].min_p, settings[-1].top_k) == (0.9, 0.1, 50)
 
 
-def test_a_thought_is_not_stopped(made: list[fake_vllm.LLM]) -> None:
-    """With a mark for a thought's end, stop texts are applied after it and are not given to vLLM."""
-    free = texts_of(by_vllm(), [asked(0, STORY, max_tokens=40)])["task/0/0", 0].text or ""
+def test_stops_are_ignored_during_reasoning(made: list[fake_vllm.LLM]) -> None:
+    """With a mark for the end of reasoning, stop texts are applied after it and are not passed to vLLM."""
+    free = texts_of(by_vllm(), [text_request(0, STORY, max_tokens=40)])["task/0/0", 0].text or ""
     word = free.split()[4]
-    output = texts_of(by_vllm(think_end_token=word), [asked(0, STORY, max_tokens=40, stop=(".",))])["task/0/0", 0]
+    output = texts_of(by_vllm(think_end_token=word), [text_request(0, STORY, max_tokens=40, stop=(".",))])[
+        "task/0/0", 0
+    ]
     assert made[1].calls[0][1][0].stop == []
     assert output.reasoning is not None
     assert output.text == free[len(output.reasoning) + len(word) :].split(".")[0].lstrip()
 
 
-def test_its_answers_are_its_own(made: list[fake_vllm.LLM]) -> None:
-    """Weights and tokenizer are told as for our engine; kind and numerics differ, so no answer is taken for another."""
+def test_its_outputs_are_not_shared(made: list[fake_vllm.LLM]) -> None:
+    """Weights and tokenizer are identified as for our engine; kind and numerics differ, so no output is shared."""
     theirs, ours = by_vllm().identity, by_us().identity
     assert (theirs.content_hash, theirs.tokenizer_hash) == (ours.content_hash, ours.tokenizer_hash)
     assert (theirs.kind, theirs.numerics) == ("vllm", "vllm")
@@ -115,24 +119,24 @@ def test_its_answers_are_its_own(made: list[fake_vllm.LLM]) -> None:
 
 
 def test_a_run_by_vllm_is_stored(made: list[fake_vllm.LLM]) -> None:
-    """`run --model vllm` goes its whole way; the second time everything comes from the store."""
-    place = {"pretrained": str(demo_model("small")), "tensor_parallel_size": 2, "gpu_memory_utilization": 0.5}
-    run = evaluate("vllm", "demo_letters_nature", model_args=place, limit=4)
+    """`run --model vllm` completes; the second time everything comes from the store."""
+    model_args = {"pretrained": str(demo_model("small")), "tensor_parallel_size": 2, "gpu_memory_utilization": 0.5}
+    run = evaluate("vllm", "demo_letters_nature", model_args=model_args, limit=4)
     assert run.estimates[0].n == 4
     assert (made[0].tensor_parallel_size, made[0].gpu_memory_utilization) == (2, 0.5)
     assert made[0].dtype == run.row.plan.model.dtype
-    again = evaluate("vllm", "demo_letters_nature", model_args=place, limit=4)
+    again = evaluate("vllm", "demo_letters_nature", model_args=model_args, limit=4)
     assert again.result is not None
     assert again.result.was_stored
     assert len(made) == 1
 
 
-def test_what_fails_is_told(made: list[fake_vllm.LLM]) -> None:
-    """A model that vLLM cannot load, settings it has not, and a span too long are errors that say what to do."""
+def test_failures_are_reported(made: list[fake_vllm.LLM]) -> None:
+    """A model that vLLM cannot load, unsupported settings, and a span too long are errors with a remedy."""
     with pytest.raises(ModelUnavailable, match=r"No available memory.*; a smaller max_model_len"):
         answers(by_vllm(gpu_memory_utilization=0.001), [request(0, STORY, *choices(" Lily"))])
-    with pytest.raises(UsageError, match="no_repeat_ngram_size=2 is not offered"):
-        texts_of(by_vllm(), [asked(0, STORY, extra=(("no_repeat_ngram_size", 2),))])
+    with pytest.raises(UsageError, match="no_repeat_ngram_size=2 is not supported"):
+        texts_of(by_vllm(), [text_request(0, STORY, extra=(("no_repeat_ngram_size", 2),))])
     long = LoglikelihoodQuery(0, " dog" * 600)
     assert answers(by_vllm(), [request(0, STORY, long)])["task/0/0", 0].error_kind == "PromptTooLong"
     model = by_vllm()
@@ -140,10 +144,10 @@ def test_what_fails_is_told(made: list[fake_vllm.LLM]) -> None:
     assert len(made) == 1  # neither the refused nor the unused one
 
 
-def test_a_missing_log_probability_may_be_tried_again(
+def test_a_missing_log_probability_may_be_retried(
     made: list[fake_vllm.LLM], monkeypatch: pytest.MonkeyPatch, own_home: Path
 ) -> None:
-    """A token for which vLLM gives nothing fails its answer for now: the same run later asks it again, and is whole."""
+    """A token without a value from vLLM fails retryably: the same run later sends it again, and is complete."""
     answer = fake_vllm.LLM._answer
 
     def without_some(self: fake_vllm.LLM, tokens: list[int], settings: fake_vllm.SamplingParams) -> Any:
@@ -159,7 +163,7 @@ def test_a_missing_log_probability_may_be_tried_again(
     failed = [o for record in run.samples("demo_letters_nature") for o in record.outputs if o.error is not None]
     assert 0 < len(failed) < 32
     assert {output.error_kind for output in failed} == {"MalformedAnswer"}
-    expected = f"{failed[0].request_id} ask {failed[0].ask_index}: vLLM gave no log-probability of token "
+    expected = f"{failed[0].request_id} query {failed[0].ask_index}: vLLM returned no log-probability of token "
     assert (failed[0].error or "").startswith(expected)
     assert run.row.status == "incomplete"
     again = evaluate("vllm", "demo_letters_nature", **options)
@@ -167,15 +171,15 @@ def test_a_missing_log_probability_may_be_tried_again(
     assert made
 
 
-def test_without_vllm_the_error_holds_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where vLLM is not installed nothing is loaded; the message says how to get it."""
+def test_without_vllm_the_error_contains_the_installation_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If vLLM is not installed nothing is loaded, and the message states how to install it."""
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(MissingExtra, match=r"pip install 'evalstone\[vllm\]'"):
         answers(by_vllm(), [request(0, STORY, *choices(" Lily"))])
 
 
-def test_lm_evals_arguments_are_understood() -> None:
-    """Its command lines run as typed: engine settings go to vLLM, the rest says which model and tokens."""
+def test_lm_evals_arguments_are_accepted() -> None:
+    """lm-eval's command lines work unchanged: engine settings go to vLLM, the rest defines model and tokens."""
     found = vllm_arguments(
         {
             "pretrained": "org/model",
@@ -200,29 +204,29 @@ def test_lm_evals_arguments_are_understood() -> None:
     [
         ({"data_parallel_size": 2}, "tensor_parallel_size to spread"),
         ({"workers": 2}, "not --workers"),
-        ({"max_length": 5, "max_model_len": 6}, "two names of one thing"),
+        ({"max_length": 5, "max_model_len": 6}, "two names of one setting"),
         ({"numerics": "model-dtype"}, "--model hf"),
         ({"truncation_side": "middle"}, "only left"),
         ({"tensor_parallel_size": 0}, "number of GPUs"),
         ({"gpu_memory_utilization": 90}, "share of the memory"),
-        ({"pretrained": None}, "no model was named"),
+        ({"pretrained": None}, "no model was given"),
         ({"dtype": "float8"}, "float8"),
     ],
 )
-def test_what_cannot_be_is_refused(given: dict[str, Any], message: str) -> None:
-    """A value that cannot be is refused before anything is loaded, with what to do."""
+def test_invalid_values_are_refused(given: dict[str, Any], message: str) -> None:
+    """An invalid value is refused before anything is loaded, with the remedy."""
     with pytest.raises(UsageError, match=message):
         vllm_arguments({"pretrained": "org/model", **given})
 
 
 def test_a_misspelt_argument_is_named() -> None:
-    """An argument nobody knows is refused with the nearest that is known."""
+    """An unknown argument is refused with the nearest known one."""
     with pytest.raises(UnknownName, match="gpu_memory_utilization"):
         vllm_arguments({"pretrained": "org/model", "gpu_memory_utilisation": 0.5})
 
 
-def test_current_engine_arguments_are_handed_on(made: list[fake_vllm.LLM]) -> None:
-    """What vLLM takes and we do not read goes to it as typed; only what changes answers makes another run."""
+def test_current_engine_arguments_are_passed_on(made: list[fake_vllm.LLM]) -> None:
+    """Arguments of vLLM that we do not read are passed on unchanged; only those that change outputs change the run."""
     given = {"limit_mm_per_prompt": {"image": 0}, "async_scheduling": False, "max_logprobs": 5}
     plain, placed = vllm_arguments({"pretrained": "x"}), vllm_arguments({"pretrained": "x", **given})
     assert dict(placed.engine) == given
@@ -232,8 +236,8 @@ def test_current_engine_arguments_are_handed_on(made: list[fake_vllm.LLM]) -> No
     assert vllm_arguments({"pretrained": "x", "torch_dtype": "bfloat16"}).local.dtype == "bfloat16"
 
 
-def test_an_argument_of_a_newer_vllm_is_taken_where_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that only the installed EngineArgs has is handed on and counts as one that changes answers."""
+def test_an_argument_of_a_newer_vllm_is_accepted_if_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that only the installed EngineArgs has is passed on and counts as one that changes outputs."""
 
     @dataclass
     class EngineArgs:

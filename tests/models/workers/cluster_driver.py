@@ -1,8 +1,8 @@
 """A run on a cluster, for a test that runs it as a process of its own and ends it in the middle of its work.
 
-`python -m tests.models.workers.cluster_driver MODEL_FOLDER ADDRESS keep|lose`: with `lose` it
-evaluates again and again until one of its two workers is lost. It reports as lines of JSON on standard output; at the
-end it generates without end. One that takes far too long reports on standard error where it is, and ends.
+`python -m tests.models.workers.cluster_driver MODEL_FOLDER ADDRESS keep|lose`: with `lose` it answers repeatedly until
+one of its two workers is lost. It prints results as lines of JSON; finally it generates without end. If it takes too
+long it prints its stack to standard error, and ends.
 """
 
 import faulthandler
@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 150.0
 
 
 def requests() -> list[Request]:
-    """Return texts to be scored, then some to be gone on with."""
+    """Return texts to be scored, then some to be continued."""
     texts = [f"Once upon a time there {'was ' * (i % 7)}a dog number {i}, and" for i in range(600)]
     drawn = GenerationSettings(max_tokens=12, do_sample=True, temperature=1.0)
     scored = [Request("scored", i, "", (text,), (LoglikelihoodQuery(0, " the"),)) for i, text in enumerate(texts)]
@@ -33,12 +33,12 @@ def requests() -> list[Request]:
 
 
 def answers(outputs: Iterable[Output]) -> dict[str, list[Any]]:
-    """Return what is compared: log-likelihoods and texts."""
+    """Return the compared values: log-likelihoods and texts."""
     return {output.request_id: [output.total_nats, output.text] for output in outputs}
 
 
-def tell(value: Any) -> None:
-    """Print for the test."""
+def report(value: Any) -> None:
+    """Print a value for the test."""
     print(json.dumps(value), flush=True)  # noqa: T201
 
 
@@ -52,7 +52,7 @@ def opened(folder: Path, address: str, n_workers: int) -> LocalModel:
 
 
 def tell_of_changed_files(folder: Path, address: str) -> None:
-    """Change the model's files after the driver has read them, and tell what a worker says to that."""
+    """Change the model's files after the driver has read them, and print a worker's error."""
     model = opened(folder, address, 1)
     config = folder / "config.json"
     before = config.read_bytes()
@@ -61,29 +61,29 @@ def tell_of_changed_files(folder: Path, address: str) -> None:
     try:
         assert model.engine
     except ModelUnavailable as error:
-        tell(str(error))
+        report(str(error))
     config.write_bytes(before)
 
 
 def main() -> None:
-    """Answer, tell, and then write until ended."""
+    """Answer, report, and then generate until ended."""
     faulthandler.dump_traceback_later(PATIENCE_SECONDS, exit=True)
     folder, address, loses_a_node = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "lose"
     if not loses_a_node:
         tell_of_changed_files(folder, address)
     model = opened(folder, address, 2)
-    next(iter(model.answer(requests())))  # given up: what is still said of it is none of the next one's
+    next(iter(model.answer(requests())))  # abandoned: its late results must not reach the next call
     found = answers(model.answer(requests()))
-    tell({"answers": found, **model.describe()})
+    report({"answers": found, **model.describe()})
     if loses_a_node:
         pool = model.engine
         assert isinstance(pool, EnginePool)
         while len(pool._links.workers) == 2:
             found = answers(model.answer(requests()))
-        tell({"answers": found, **model.describe()})
+        report({"answers": found, **model.describe()})
     endless = GenerationSettings(max_tokens=40, do_sample=True, temperature=2.0, repeats=20000)
     for _ in model.answer([Request("endless", 0, "", ("Once",), (GenerateQuery(0, endless),))]):
-        tell("busy")
+        report("busy")
 
 
 if __name__ == "__main__":

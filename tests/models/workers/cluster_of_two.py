@@ -1,6 +1,6 @@
 """A Ray cluster of two nodes with one processor each, on this machine, for a test that runs it as a process.
 
-It prints the address, takes the second node away at the first line of its standard input, and ends with that input.
+It prints the address, removes the second node at the first line of its standard input, and ends with that input.
 """
 
 import os
@@ -16,7 +16,7 @@ START_SECONDS = 130  # for both nodes: Ray's own limits do not hold for all that
 
 
 def free_ports(n: int) -> list[int]:
-    """Return ports that nobody listens at."""
+    """Return ports on which nothing listens."""
     sockets = [socket.socket() for _ in range(n)]
     for each in sockets:
         each.bind(("", 0))
@@ -27,7 +27,7 @@ def free_ports(n: int) -> list[int]:
 
 
 def node_options() -> dict[str, Any]:
-    """Return a small node; its agents' ports are named, as a busy machine may start them too late to be asked."""
+    """Return a small node; its agents' ports are fixed, as a busy machine may start them too late to be queried."""
     names = ("metrics_agent_port", "dashboard_agent_listen_port", "runtime_env_agent_port", "metrics_export_port")
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     return {"num_cpus": 1, "num_gpus": 0, "object_store_memory": 80 * 2**20, "include_log_monitor": False, **ports}
@@ -61,7 +61,7 @@ def main() -> None:
     """Start the cluster, and keep it until standard input ends."""
     folder = sys.argv[1]
     os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_enable_metrics_collection="0", RAY_TMPDIR=folder)
-    (Path(folder) / "ray").mkdir()  # Ray writes the cluster's address there, and does not make the folder itself
+    (Path(folder) / "ray").mkdir()  # Ray writes the cluster's address there, and does not create the folder
     signal.signal(signal.SIGALRM, lambda *_: sys.exit(TOO_BUSY))
     signal.alarm(START_SECONDS)
     cluster, second = started(folder)

@@ -1,4 +1,4 @@
-"""Workers on a Ray cluster: who sits where, what is told when something lacks, and the same answers as without."""
+"""Workers on a Ray cluster: their placement, errors for missing parts, and the same outputs as without a cluster."""
 
 import json
 import re
@@ -39,8 +39,8 @@ needs_ray = pytest.mark.skipif(
 )
 
 
-def test_workers_take_the_gpus_where_there_are_some() -> None:
-    """Each worker gets a GPU of its own and a share of that machine's processors, spread over the machines."""
+def test_workers_use_the_gpus_if_there_are_any() -> None:
+    """Each worker gets its own GPU and a share of that machine's processors, spread over the machines."""
     nodes = [Node("a", "10.0.0.1", 32, 4), Node("b", "10.0.0.2", 16, 2), Node("c", "10.0.0.3", 8)]
     placed = seats(nodes, 3, "auto")
     assert sorted((seat.node.key, seat.n_cpus, seat.has_gpu) for seat in placed) == [
@@ -51,8 +51,8 @@ def test_workers_take_the_gpus_where_there_are_some() -> None:
     assert len(seats(nodes, 6, "cuda")) == 6
 
 
-def test_workers_share_the_processors_where_there_is_no_gpu() -> None:
-    """Machines with more processors get more workers, and all processors of a used machine are given."""
+def test_workers_share_the_processors_if_there_is_no_gpu() -> None:
+    """Machines with more processors get more workers, and all processors of a used machine are assigned."""
     nodes = [Node("a", "10.0.0.1", 8), Node("b", "10.0.0.2", 4)]
     placed = seats(nodes, 3, "auto")
     assert sorted((seat.node.key, seat.n_cpus) for seat in placed) == [("a", 4), ("a", 4), ("b", 4)]
@@ -68,35 +68,35 @@ def test_a_cluster_that_is_too_small_is_refused() -> None:
 
 
 @pytest.mark.parametrize("address", ["local", "here:", "http://host:6379", "host", "host:many"])
-def test_what_is_no_address_is_refused(address: str) -> None:
-    """An address Ray would take for something else is refused with what was expected."""
+def test_an_invalid_address_is_refused(address: str) -> None:
+    """An address that Ray would misread is refused with what was expected."""
     with pytest.raises(UsageError, match=r"HOST:6379, or ray://HOST:10001"):
         join(address)
 
 
-def test_a_cluster_that_is_not_there_is_one_clear_line() -> None:
-    """Where nobody listens, the line that starts a cluster is told at once."""
+def test_a_missing_cluster_is_one_clear_line() -> None:
+    """If nothing listens, the command that starts a cluster is shown at once."""
     (port,) = free_ports(1)
     with pytest.raises(ModelUnavailable, match=r"no Ray cluster .* refused.*ray start --head"):
         join(f"127.0.0.1:{port}")
 
 
-def test_a_missing_ray_is_told_with_its_install_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the extra, the message holds the line that installs it."""
+def test_a_missing_ray_is_reported_with_its_installation_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the extra, the message contains the command that installs it."""
     monkeypatch.setattr(cluster, "find_spec", lambda _: None)
     with pytest.raises(MissingExtra, match=r"pip install 'evalstone\[cluster\]'"):
         join("auto")
 
 
 def placed(pretrained: str, content_hash: str | None = None, **changed: Any) -> PlacedModel:
-    """Return a model as a node is told of it."""
+    """Return a model as it is sent to a node."""
     arguments = LocalArguments(pretrained)
     return PlacedModel(arguments, content_hash, EngineSettings(), TokenizerSource(Path(pretrained)), **changed)
 
 
 def test_a_machine_without_the_same_model_refuses(tmp_path: Path) -> None:
-    """A missing folder, another content and another version of Evalstone are each told before anything is loaded."""
-    with pytest.raises(ModelUnavailable, match="must lie at the same path on every machine"):
+    """A missing folder, another content and another version of Evalstone are reported before anything is loaded."""
+    with pytest.raises(ModelUnavailable, match="must be at the same path on every machine"):
         placed(str(tmp_path / "nothing")).order()
     with pytest.raises(ModelUnavailable, match=r"another model.*expected sha256:other"):
         placed(str(MODEL), "sha256:other").order()
@@ -104,8 +104,8 @@ def test_a_machine_without_the_same_model_refuses(tmp_path: Path) -> None:
         placed(str(MODEL), version="0.0.1").order()
 
 
-def test_a_relative_folder_is_named_in_full_on_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another machine has another working directory, so it is told the whole path; a Hub id stays one."""
+def test_a_relative_folder_is_made_absolute_for_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another machine has another working directory, so it gets the absolute path; a Hub id is unchanged."""
     monkeypatch.chdir(MODEL.parent)
     source = TokenizerSource(MODEL)
     assert PlacedModel.of(LocalArguments("small"), None, EngineSettings(), source).arguments.pretrained == str(MODEL)
@@ -114,7 +114,7 @@ def test_a_relative_folder_is_named_in_full_on_other_machines(monkeypatch: pytes
 
 
 def test_a_loaded_model_has_no_cluster() -> None:
-    """An object cannot be handed to other machines."""
+    """An object cannot be sent to other machines."""
     with pytest.raises(UsageError, match="workers"):
         LocalModel.from_loaded(object(), object(), cluster="auto")
 
@@ -133,7 +133,7 @@ class TwoNodes:
         self.process.stdin.flush()
 
     def processes(self, name: str) -> list[psutil.Process]:
-        """Return the processes on the nodes whose program is called so."""
+        """Return the processes on the nodes with this program name."""
         found = []
         for child in psutil.Process(self.process.pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess):
@@ -142,13 +142,13 @@ class TwoNodes:
         return found
 
     def workers(self) -> list[psutil.Process]:
-        """Return the processes on the nodes that are workers of ours."""
+        """Return the processes on the nodes that are our workers."""
         return self.processes("ClusterWorker")
 
 
 @pytest.fixture(scope="module")
 def two_nodes() -> Iterator[TwoNodes]:
-    """Yield a cluster of two nodes; nothing of it is left afterwards."""
+    """Yield a cluster of two nodes; nothing of it remains afterwards."""
     with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
         command = [sys.executable, "-m", "tests.models.workers.cluster_of_two", folder]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -187,8 +187,8 @@ def driven(address: str, folder: Path, mode: str) -> Iterator[subprocess.Popen[s
         driver.communicate()
 
 
-def said(driver: subprocess.Popen[str]) -> Any:
-    """Return what a driver says next."""
+def next_message(driver: subprocess.Popen[str]) -> Any:
+    """Return the next message of a driver."""
     assert driver.stdout is not None
     line = driver.stdout.readline()
     assert line, "the driver ended"
@@ -196,7 +196,7 @@ def said(driver: subprocess.Popen[str]) -> Any:
 
 
 def assert_same(found: dict[str, Any], alone: dict[str, Any]) -> None:
-    """Compare log-likelihoods within float32's noise, and texts exactly."""
+    """Compare log-likelihoods up to float32 rounding, and texts exactly."""
     assert found.keys() == alone.keys()
     for key, (nats, text) in alone.items():
         assert found[key][1] == text
@@ -204,8 +204,8 @@ def assert_same(found: dict[str, Any], alone: dict[str, Any]) -> None:
 
 
 def assert_ended_with(driver: subprocess.Popen[str], nodes: TwoNodes, kind: int, n_workers: int) -> None:
-    """End a driver that is answering, and check that its workers, each on a node of its own, end too."""
-    assert said(driver) == "busy"
+    """End a driver in the middle of its work, and check that its workers, each on its own node, end too."""
+    assert next_message(driver) == "busy"
     workers = nodes.workers()
     assert len({worker.ppid() for worker in workers}) == len(workers) == n_workers
     driver.send_signal(kind)
@@ -215,9 +215,9 @@ def assert_ended_with(driver: subprocess.Popen[str], nodes: TwoNodes, kind: int,
 
 
 def assert_noticed(driver: subprocess.Popen[str], alone: dict[str, Any], seconds: float) -> None:
-    """Wait until a driver has lost one of its two workers; check how long that took, its answers and its count."""
+    """Wait until a driver has lost one of its two workers; check the delay, its outputs and its worker count."""
     started = time.monotonic()
-    after = said(driver)
+    after = next_message(driver)
     assert time.monotonic() - started < seconds
     assert_same(after["answers"], alone)
     assert after["n_workers"] == 1
@@ -231,17 +231,17 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def alone(model_folder: Path) -> dict[str, Any]:
-    """Return what one process answers."""
+    """Return the outputs of one process."""
     return answers(create_model("hf", {"pretrained": str(model_folder), "dtype": "float32"}).answer(requests()))
 
 
 @needs_ray
 @pytest.mark.slow
-def test_a_cluster_gives_what_one_process_gives(two_nodes: TwoNodes, model_folder: Path, alone: dict[str, Any]) -> None:
-    """On two nodes answers are those of one process, and no worker outlives its driver."""
+def test_a_clusters_outputs_equal_one_processs(two_nodes: TwoNodes, model_folder: Path, alone: dict[str, Any]) -> None:
+    """On two nodes the outputs equal those of one process, and no worker outlives its driver."""
     with driven(two_nodes.address, model_folder, "keep") as driver:
-        assert re.match(r"on node [\d.]+: .* holds another model than the driver's", said(driver))
-        first = said(driver)
+        assert re.match(r"on node [\d.]+: .* contains another model than on the driver", next_message(driver))
+        first = next_message(driver)
         assert_same(first["answers"], alone)
         assert (first["n_workers"], first["n_threads"]) == (2, 1)
         assert_ended_with(driver, two_nodes, signal.SIGINT, 2)
@@ -250,12 +250,12 @@ def test_a_cluster_gives_what_one_process_gives(two_nodes: TwoNodes, model_folde
 @needs_ray
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "seconds"), [(signal.SIGKILL, 30.0), (signal.SIGSTOP, SILENT_SECONDS + 30.0)])
-def test_a_worker_that_is_lost_is_noticed(
+def test_a_lost_worker_is_detected(
     two_nodes: TwoNodes, model_folder: Path, alone: dict[str, Any], kind: int, seconds: float
 ) -> None:
-    """When a worker's process ends or stops, the other gives its answers, it is not counted, and it does not go on."""
+    """If a worker's process ends or stops, the other computes its part, it is not counted, and it does not continue."""
     with driven(two_nodes.address, model_folder, "lose") as driver:
-        assert_same(said(driver)["answers"], alone)
+        assert_same(next_message(driver)["answers"], alone)
         lost, _ = two_nodes.workers()
         lost.send_signal(kind)
         assert_noticed(driver, alone, seconds)
@@ -266,10 +266,10 @@ def test_a_worker_that_is_lost_is_noticed(
 
 @needs_ray
 @pytest.mark.slow
-def test_a_node_that_is_lost_is_noticed(two_nodes: TwoNodes, model_folder: Path, alone: dict[str, Any]) -> None:
-    """When a node dies, the other one gives its answers, its worker is not counted, and no worker outlives a kill."""
+def test_a_lost_node_is_detected(two_nodes: TwoNodes, model_folder: Path, alone: dict[str, Any]) -> None:
+    """If a node dies, the other one computes its part, its worker is not counted, and no worker outlives a kill."""
     with driven(two_nodes.address, model_folder, "lose") as driver:
-        assert_same(said(driver)["answers"], alone)
+        assert_same(next_message(driver)["answers"], alone)
         two_nodes.lose_one()
         assert_noticed(driver, alone, 30.0)
         assert_ended_with(driver, two_nodes, signal.SIGKILL, 1)

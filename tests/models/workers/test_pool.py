@@ -1,4 +1,4 @@
-"""Workers: ranges that cover everything evenly, and the same results whoever scores them."""
+"""Workers: ranges that cover everything evenly, and the same results with any number of workers."""
 
 import heapq
 import json
@@ -37,7 +37,7 @@ sequences = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=9), min_si
 
 
 def random_spans(n: int, *, n_shots: int = 60, vocabulary: int = 500, seed: int = 0) -> SpanBatch:
-    """Return spans as benchmarks make them: blocks of shots, questions of many lengths, four endings each."""
+    """Return spans like those of benchmarks: blocks of shots, questions of many lengths, four endings each."""
     rng = np.random.default_rng(seed)
     shots = [rng.integers(3, vocabulary, n_shots).tolist() for _ in range(5)]
     lists = []
@@ -55,8 +55,8 @@ def processes_of(pool: EnginePool) -> list[subprocess.Popen[bytes]]:
 
 @settings(max_examples=200, deadline=None)
 @given(sequences, st.integers(1, 9), st.integers(1, 8))
-def test_ranges_hold_every_span_once(lists: list[list[int]], n_workers: int, smallest: int) -> None:
-    """However the line is cut, each span lies in one range, and a range's cost is its trie's size."""
+def test_ranges_contain_every_span_once(lists: list[list[int]], n_workers: int, smallest: int) -> None:
+    """However the work is split, each span is in one range, and a range's cost is its trie's size."""
     spans = SpanBatch.from_lists(lists, [1] * len(lists))
     parts = ranges_of(spans, n_workers, smallest=smallest)
     assert sorted(i for part in parts for i in part.indices.tolist()) == list(range(len(lists)))
@@ -64,8 +64,8 @@ def test_ranges_hold_every_span_once(lists: list[list[int]], n_workers: int, sma
         assert part.n_distinct == build_trie(spans.subset(part.indices)).n_nodes
 
 
-def test_a_range_is_not_too_small_to_be_worth_starting() -> None:
-    """Ranges are counted by the tokens left to compute, not by those asked: shots are asked again and again."""
+def test_a_range_has_a_minimum_size() -> None:
+    """Ranges are measured by the tokens to compute, not by those requested: shots are requested again and again."""
     spans = random_spans(100)
     n_distinct = build_trie(spans).n_nodes
     parts = ranges_of(spans, 64, smallest=1000)
@@ -74,7 +74,7 @@ def test_a_range_is_not_too_small_to_be_worth_starting() -> None:
 
 
 def ended(seconds: Sequence[float], n_workers: int) -> float:
-    """Return when the last worker ends over the mean, where each takes the next range when it is free."""
+    """Return when the last worker ends relative to the mean, if each takes the next range when it is free."""
     ends = [0.0] * n_workers
     for each in seconds:
         heapq.heapreplace(ends, ends[0] + each)
@@ -82,7 +82,7 @@ def ended(seconds: Sequence[float], n_workers: int) -> float:
 
 
 def test_64_workers_are_balanced_within_5_percent() -> None:
-    """Though ranges take up to a tenth more or less than their shape says, the last worker ends within 5%.
+    """Although ranges take up to a tenth more or less than their shape predicts, the last worker ends within 5%.
 
     No more than a tenth of the tokens is computed again where the line is cut.
     """
@@ -96,13 +96,13 @@ def test_64_workers_are_balanced_within_5_percent() -> None:
 
 
 def spent(spans: SpanBatch, costs: TokenCosts) -> float:
-    """Return what these spans cost, counted on their trie."""
+    """Return the cost of these spans, counted on their trie."""
     plan = plan_trie(spans)
     return costs.token * plan.n_distinct + costs.position * plan.attended + costs.row * plan.n_rows
 
 
-def test_deep_tokens_weigh_more() -> None:
-    """Where half of the line stands behind long contexts, ranges there hold fewer tokens and cost the same."""
+def test_deep_tokens_cost_more() -> None:
+    """If half of the work has long contexts, ranges there contain fewer tokens and cost the same."""
     rng = np.random.default_rng(0)
     lists = []
     for shots in (rng.integers(100, 200, 20).tolist(), rng.integers(200, 300, 2000).tolist()):
@@ -115,7 +115,7 @@ def test_deep_tokens_weigh_more() -> None:
     assert parts[0].n_distinct > 1.5 * parts[-1].n_distinct
 
 
-def test_costs_are_told_by_a_models_shape() -> None:
+def test_costs_follow_from_a_models_shape() -> None:
     """Embeddings cost nothing, a tied one is counted once, and an unknown shape makes all tokens equal."""
     shape = {"hidden_size": 8, "num_hidden_layers": 2, "vocab_size": 100}
     assert TokenCosts.of(shape, 1800) == TokenCosts(2000.0, 96.0, 1600.0)
@@ -132,8 +132,8 @@ def two_workers() -> Iterator[LocalModel]:
     model.close()
 
 
-def test_two_workers_give_what_one_process_gives(two_workers: LocalModel) -> None:
-    """Trap 9: every output of a run with two workers equals that of one process within float32's noise."""
+def test_two_workers_outputs_equal_one_processs(two_workers: LocalModel) -> None:
+    """Every output of a run with two workers equals that of one process up to float32 rounding."""
     alone = answers(opened("stories260K"), real_requests())
     together = answers(two_workers, real_requests())
     again = answers(two_workers, real_requests())
@@ -146,8 +146,8 @@ def test_two_workers_give_what_one_process_gives(two_workers: LocalModel) -> Non
 
 
 @pytest.mark.slow
-def test_a_batch_begins_before_the_one_before_it_is_finished(two_workers: LocalModel) -> None:
-    """Each batch but the last is left with ranges under way when the next is wanted, and every span has one result."""
+def test_a_batch_begins_before_the_previous_one_is_finished(two_workers: LocalModel) -> None:
+    """Each batch but the last still has ranges in progress when the next is added, and every span has one result."""
     pool = two_workers.engine
     assert isinstance(pool, EnginePool)
     batches = [random_spans(150, seed=seed) for seed in range(3)]
@@ -161,27 +161,27 @@ def test_a_batch_begins_before_the_one_before_it_is_finished(two_workers: LocalM
 
 
 @pytest.mark.slow
-def test_pieces_that_overlap_are_answered_and_counted_once(
+def test_overlapping_pieces_are_computed_and_counted_once(
     two_workers: LocalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An answer read in many small pieces is that of one process, asks that pieces share are scored once."""
+    """Requests read in many small pieces give the outputs of one process; queries shared by pieces are scored once."""
     alone = answers(opened("stories260K"), real_requests())
     cut = partial(chunks_of, first=500, size=2_000)
     assert len(list(cut(real_requests()))) > 4
     monkeypatch.setattr("evalstone.models.local.local_model.chunks_of", lambda requests, **_: cut(requests))
-    told: list[Progress] = []
+    reported: list[Progress] = []
     twice = [*real_requests(), *(replace(request, task="again") for request in real_requests())]
-    outputs = list(two_workers.answer(twice, observe=told.append))
+    outputs = list(two_workers.answer(twice, observe=reported.append))
     assert len(outputs) == len({(o.request_id, o.ask_index) for o in outputs}) == 2 * len(alone)
     for output in outputs:
         one = alone[output.request_id.replace("again", "task"), output.ask_index]
         assert output.total_nats == pytest.approx(one.total_nats, abs=1e-4, rel=1e-6)
-    assert told[-1].n_outputs_done == told[-1].n_outputs == len(outputs)
-    assert told[-1].n_tokens_done == told[-1].n_tokens_distinct
+    assert reported[-1].n_outputs_done == reported[-1].n_outputs == len(outputs)
+    assert reported[-1].n_tokens_done == reported[-1].n_tokens_distinct
 
 
 def test_a_killed_worker_loses_nothing(two_workers: LocalModel) -> None:
-    """One of two workers is killed in the middle: the other takes its range, and each span has one result."""
+    """If one of two workers is killed in the middle, the other takes its range, and each span has one result."""
     pool = two_workers.engine
     assert isinstance(pool, EnginePool)
     spans = random_spans(600)
@@ -193,11 +193,11 @@ def test_a_killed_worker_loses_nothing(two_workers: LocalModel) -> None:
             processes_of(pool)[0].send_signal(signal.SIGKILL)
     assert sorted(result.index for result in results) == list(range(len(spans)))
     assert all(isinstance(result, SpanScore) for result in results)
-    assert pool.n_workers == two_workers.describe()["n_workers"] == 1  # what is alive is counted
+    assert pool.n_workers == two_workers.describe()["n_workers"] == 1  # only living workers are counted
     assert seen[-1].n_tokens_done == seen[-1].n_tokens
     longer = SpanBatch.from_lists([[1] * 10, [1] * 5000, [1] * 11], [1, 1, 1])
     (failed,) = [result for result in pool.score(longer) if isinstance(result, SpanFailure)]
-    assert (failed.index, failed.kind) == (1, PromptTooLong)  # as the worker said it, under the caller's index
+    assert (failed.index, failed.kind) == (1, PromptTooLong)  # the worker's failure, under the caller's index
     given_up = pool.score(spans)
     next(given_up)
     del given_up  # the worker is still busy with it, and the next call must not see its results
@@ -211,14 +211,14 @@ def test_a_killed_worker_loses_nothing(two_workers: LocalModel) -> None:
 
 
 def test_a_model_that_does_not_load_is_one_clear_line(tmp_path: Path) -> None:
-    """What a worker cannot load is told by the driver, as one process would tell it."""
+    """If a worker cannot load the model, the driver raises the error that one process would raise."""
     (tmp_path / "config.json").write_text('{"model_type": "no such"}')
     with pytest.raises(ModelUnavailable, match=r"cannot be loaded"):
         WorkerLinks(str(tmp_path), SETTINGS, 1, TokenizerSource(tmp_path))
 
 
 def test_a_loaded_model_has_no_workers() -> None:
-    """An object cannot be handed to other processes."""
+    """An object cannot be sent to other processes."""
     with pytest.raises(UsageError, match="workers"):
         LocalModel.from_loaded(object(), object(), workers=2)
 
@@ -232,8 +232,8 @@ from evalstone.records import LoglikelihoodQuery, Request
 if serve_if_launched():
     sys.exit(0)
 model = create_model("hf", {"pretrained": sys.argv[1], "dtype": "float32", "device": "cpu", "n_threads": 1})
-asks = tuple(LoglikelihoodQuery(i, f" dog number {i}") for i in range(400))
-outputs = list(model.answer([Request("t", 0, "s", ("Once upon a time there was a",), asks)]))
+queries = tuple(LoglikelihoodQuery(i, f" dog number {i}") for i in range(400))
+outputs = list(model.answer([Request("t", 0, "s", ("Once upon a time there was a",), queries)]))
 print(json.dumps({"n": len(outputs), "n_workers": model.describe()["n_workers"], "nats": outputs[0].total_nats}))
 model.close()
 """
@@ -249,18 +249,18 @@ sys.exit(max(abs(rank.wait()) for rank in reversed(ranks)))
 
 @pytest.mark.slow
 def test_launched_processes_are_workers_of_one_run(tmp_path: Path, own_home: Path) -> None:
-    """Of two processes that a launcher started, one drives and prints; the other scores for it and ends with it."""
+    """Of two processes started by a launcher, one drives and prints; the other scores for it and ends with it."""
     (tmp_path / "rank.py").write_text(RANK)
     (tmp_path / "launcher.py").write_text(LAUNCHER)
     command = [sys.executable, str(tmp_path / "launcher.py"), str(tmp_path / "rank.py"), folder("stories260K")]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=180)
-    told: list[Any] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert [(each["n"], each["n_workers"]) for each in told] == [(400, 2)]
+    reported: list[Any] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert [(each["n"], each["n_workers"]) for each in reported] == [(400, 2)]
     assert not list(own_home.rglob("invitation.json"))
 
 
 def test_a_rank_without_work_ends_with_its_driver(own_home: Path, tmp_path: Path) -> None:
-    """Where rank 0 needs no model (everything is stored), the other ranks end when it does."""
+    """If rank 0 needs no model (everything is stored), the other ranks end when it does."""
     (tmp_path / "rank.py").write_text(
         "import sys\nfrom evalstone.models.workers.process import serve_if_launched\nserve_if_launched()\n"
     )

@@ -1,1 +1,1 @@
-"""What a model is, from its files and arguments; nothing is loaded."""
+"""Identify a model by its files and arguments, without loading it."""

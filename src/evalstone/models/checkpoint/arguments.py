@@ -1,9 +1,9 @@
-"""What people write after `--model_args`, made into one typed record.
+"""Parse `--model_args` of a local model into one typed record.
 
-The spelling is lm-evaluation-harness's (`pretrained=DIR,dtype=float32`), so that its command lines run as typed.
-What changes nothing here is accepted and left out. An argument that we do not know goes to transformers: it must be
-one of `from_pretrained`'s or a setting of the model's configuration, which `handed_on` checks once the model's files
-are there. Anything else is refused with the nearest names, because a silently ignored argument is a wrong result.
+The spelling is lm-evaluation-harness's (`pretrained=DIR,dtype=float32`), so that its command lines work unchanged.
+Arguments without an effect here are accepted and ignored. Arguments that we do not know are passed to transformers:
+each must be one of `from_pretrained`'s or a setting of the model's configuration, which `passed_arguments` checks once
+the files are there. Anything else is refused with the nearest names: a silently ignored argument is a wrong result.
 """
 
 import json
@@ -30,21 +30,21 @@ DTYPES: Mapping[str, DTypeName] = {
     "bf16": "bfloat16",
 }
 
-# Accepted for the sake of old command lines; none of them can change an answer here.
+# Accepted for compatibility with existing command lines; none of them can change an output here.
 WITHOUT_EFFECT = frozenset(
     {"batch_size", "max_batch_size", "logits_cache", "truncation", "low_cpu_mem_usage", "backend"}
 )
 QUANTISATION = re.compile(r"load_in_[48]bit|llm_int8_\w+|bnb_4bit_\w+")
-MISTYPED = 0.8  # of difflib's ratio: an unknown argument as near to one of ours is one of ours, misspelt
-OF_PLACE = frozenset({  # of `from_pretrained`'s: where and how weights are read and kept, which changes no answer
+MISTYPED = 0.8  # difflib ratio from which an unknown argument counts as a misspelling of one of ours
+PLACEMENT = frozenset({  # arguments of `from_pretrained` on where and how weights are read and stored
     "attn_implementation", "device_map", "disable_mmap", "experts_implementation", "force_download", "max_memory",
     "offload_buffers", "offload_folder", "offload_state_dict", "proxies", "tp_plan", "tp_size", "use_safetensors",
     "weights_only",
 })  # fmt: skip
 GENERATION = (("max_gen_toks", 1), ("n_slots", 1))
 REFUSED: Mapping[str, str] = {
-    "autogptq": "GPTQ checkpoints name their own quantisation; leave autogptq out",
-    "gptqmodel": "GPTQ checkpoints name their own quantisation; leave gptqmodel out",
+    "autogptq": "GPTQ checkpoints name their own quantisation; omit autogptq",
+    "gptqmodel": "GPTQ checkpoints name their own quantisation; omit gptqmodel",
     "delta": "add the delta weights to their base once and save the sum",
     "mixed_precision_dtype": "choose the precision with dtype=",
     "softmax_dtype": "scores are computed in float32 already; model rounding is numerics=model-dtype",
@@ -53,9 +53,9 @@ REFUSED: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class LocalArguments:
-    """A local model, as it was asked for.
+    """The arguments of a local model.
 
-    model_kwargs: for `from_pretrained` and for the model's configuration, whose own values they replace.
+    model_kwargs: arguments of `from_pretrained`, and settings that replace those of the model's configuration.
     """
 
     pretrained: str
@@ -71,31 +71,31 @@ class LocalArguments:
     prefix_token_id: int | None = None
     trust_remote_code: bool = False
     use_fast_tokenizer: bool = True
-    chat_template: str | None = None  # the name of one, where the tokenizer has several
+    chat_template: str | None = None  # name of the template if the tokenizer has several
     chat_template_args: Mapping[str, JsonValue] = field(default_factory=dict)
     enable_thinking: bool | None = None
     think_end_token: str | int | None = None
-    max_gen_toks: int | None = None  # where a task does not say; lm-eval's own is 256
+    max_gen_toks: int | None = None  # for tasks that do not set it; lm-eval's default is 256
     generation_config: Literal["model", "none"] = "model"  # whether the model's own defaults apply
     n_slots: int | None = None
     too_long: Literal["cut", "error"] = "cut"
     window_tokens: int | None = None
     attention: AttentionPath = "auto"
     n_threads: int | None = None
-    token: str | bool | None = field(default=None, repr=False)  # for the Hub; True: the one of the logged-in user
+    token: str | bool | None = field(default=None, repr=False)  # for the Hub; True: the logged-in user's
     cache_dir: str | None = None
     local_files_only: bool = False
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def template_variables(self) -> dict[str, JsonValue]:
-        """What the chat template is given besides the messages."""
+        """The variables of the chat template besides the messages."""
         thinking = {} if self.enable_thinking is None else {"enable_thinking": self.enable_thinking}
         return {**self.chat_template_args, **thinking}
 
     @property
     def options(self) -> tuple[tuple[str, JsonValue], ...]:
-        """The arguments that can change an answer and have no place of their own in the model's identity."""
+        """The arguments that can change an output and are not part of the model's identity otherwise."""
         values: dict[str, JsonValue] = {
             "add_bos_token": self.add_bos_token,
             "prefix_token_id": self.prefix_token_id,
@@ -106,7 +106,7 @@ class LocalArguments:
             "max_gen_toks": self.max_gen_toks,
             "generation_config": None if self.generation_config == "model" else self.generation_config,
             "attention": None if self.attention == "auto" else self.attention,
-            **{name: value for name, value in self.model_kwargs.items() if name not in OF_PLACE},
+            **{name: value for name, value in self.model_kwargs.items() if name not in PLACEMENT},
         }
         return tuple(sorted((name, value) for name, value in values.items() if value is not None))
 
@@ -115,7 +115,7 @@ KNOWN = frozenset(each.name for each in fields(LocalArguments)) - {"model_kwargs
 
 
 def typed_value(text: str) -> JsonValue:
-    """Return the value a text stands for: quoted text, true/false, none, a number, JSON in brackets, else the text."""
+    """Return the value of a text: quoted text, true/false, none, a number, JSON in brackets, else the text itself."""
     text = text.strip()
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
         return text[1:-1]
@@ -139,7 +139,7 @@ def typed_value(text: str) -> JsonValue:
 
 
 def split_outside_brackets(text: str, separator: str = ",") -> list[str]:
-    """Return the parts between separators, those inside brackets or quotes not counted; empty parts are dropped."""
+    """Return the parts between separators outside brackets and quotes; empty parts are dropped."""
     parts, start, depth, quote = [], 0, 0, ""
     for at, char in enumerate(text):
         if quote:
@@ -169,7 +169,7 @@ _EXAMPLES = {
 def parse_arguments(given: str | Mapping[str, Any] | None, option: str = "model_args") -> dict[str, Any]:
     """Return `a=b,c=d`, a JSON object, or a mapping, as a dictionary of typed values.
 
-    Raises: UsageError for a part that is no `name=value`, naming the option.
+    Raises: UsageError for a part that is not `name=value`, with the option's name.
     """
     if given is None:
         return {}
@@ -187,7 +187,7 @@ def parse_arguments(given: str | Mapping[str, Any] | None, option: str = "model_
 
 
 def boolean(name: str, value: Any) -> bool:
-    """Return the value of a model argument that is true or false.
+    """Return the value of a boolean model argument.
 
     Raises: UsageError.
     """
@@ -197,7 +197,7 @@ def boolean(name: str, value: Any) -> bool:
 
 
 def whole_number(name: str, value: Any, least: int = 1) -> int:
-    """Return the value of a model argument that is a whole number from `least`.
+    """Return the value of a model argument that is an integer of at least `least`.
 
     Raises: UsageError.
     """
@@ -207,9 +207,9 @@ def whole_number(name: str, value: Any, least: int = 1) -> int:
 
 
 def _take_model_kwargs(values: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    """Remove from `values` what is not `known` here and goes to transformers, and return it as that takes it today.
+    """Remove the arguments that are not `known` from `values` and return them in transformers' present form.
 
-    Raises: UnknownName for a name that is one of ours, misspelt.
+    Raises: UnknownName for a misspelling of one of our arguments.
     """
     kwargs: dict[str, Any] = {}
     quantisation = {name: values.pop(name) for name in sorted(values) if QUANTISATION.fullmatch(name)}
@@ -221,9 +221,9 @@ def _take_model_kwargs(values: dict[str, Any], known: frozenset[str]) -> dict[st
     if any(spread):
         kwargs.setdefault("device_map", "auto")
         if per_device is not None or on_cpu is not None:
-            raise UsageError("max_memory_per_gpu and max_cpu_memory are not known here; pass max_memory={...} instead")
+            raise UsageError("max_memory_per_gpu and max_cpu_memory are not supported; pass max_memory={...} instead")
     for name in sorted(values.keys() - known):
-        if name not in OF_PLACE and (near := get_close_matches(name, known | OF_PLACE | WITHOUT_EFFECT, 3, MISTYPED)):
+        if name not in PLACEMENT and (near := get_close_matches(name, known | PLACEMENT | WITHOUT_EFFECT, 3, MISTYPED)):
             raise UnknownName("model argument", name, near)
         value = values.pop(name)
         if value is not None:
@@ -232,7 +232,7 @@ def _take_model_kwargs(values: dict[str, Any], known: frozenset[str]) -> dict[st
 
 
 def _refuse(values: dict[str, Any]) -> None:
-    """Remove and refuse what cannot be done here.
+    """Remove and refuse arguments that are not supported.
 
     Raises: UsageError.
     """
@@ -245,11 +245,11 @@ def _refuse(values: dict[str, Any]) -> None:
             f"backend={values['backend']} is not supported; expected a decoder-only model (backend=causal)"
         )
     if values.get("pretrained") is None:
-        raise UsageError("no model was named; expected model_args pretrained=<folder or Hub id>")
+        raise UsageError("no model was given; expected model_args pretrained=<folder or Hub id>")
 
 
 def _check_types(values: Mapping[str, Any]) -> None:
-    """Refuse values of the wrong type.
+    """Check the types and ranges of values.
 
     Raises: UsageError.
     """
@@ -264,27 +264,27 @@ def _check_types(values: Mapping[str, Any]) -> None:
     if values.get("too_long", "cut") not in ("cut", "error"):
         raise UsageError(f"too_long={values['too_long']!r}; expected cut or error")
     if not isinstance(values.get("chat_template_args", {}), Mapping):
-        raise UsageError(f"chat_template_args={values['chat_template_args']!r} is no JSON object")
+        raise UsageError(f"chat_template_args={values['chat_template_args']!r} is not a JSON object")
     if not isinstance(values.get("token", ""), str | bool):
         raise UsageError("token is neither text nor True or False; expected the Hub's token, or set HF_TOKEN")
 
 
 def _rename_dtype(values: dict[str, Any]) -> None:
-    """Put transformers' old name for dtype in its place.
+    """Replace transformers' old name of dtype by the new one.
 
-    Raises: UsageError where both names are there and say different things.
+    Raises: UsageError if both names are given with different values.
     """
     old, new = values.pop("torch_dtype"), values.get("dtype")
     named = {DTYPES.get(str(name).removeprefix("torch."), name) for name in (old, new) if name is not None}
     if len(named) > 1:
-        raise UsageError(f"dtype={new} and torch_dtype={old} are two names of one thing; name one of them")
+        raise UsageError(f"dtype={new} and torch_dtype={old} are two names of one setting; give one of them")
     values["dtype"] = new if old is None else old
 
 
 def local_arguments(given: Mapping[str, Any]) -> LocalArguments:
-    """Return the record of a local model's arguments.
+    """Parse the arguments of a local model.
 
-    Raises: UsageError for a value that cannot be; UnknownName for an argument that is one of ours, misspelt.
+    Raises: UsageError for an invalid value; UnknownName for a misspelling of one of our arguments.
     """
     values = dict(given)
     _refuse(values)

@@ -1,7 +1,7 @@
-"""config.json compared with the weights' files, before transformers allocates what it asks for.
+"""Compare config.json with the weights' files before transformers allocates memory for it.
 
-A configuration with 10^9 layers would build them one by one until memory ends. Shapes are read from the weights'
-headers, which takes milliseconds; bounds are generous, since layers may share weights and files may be quantised.
+A configuration with 10^9 layers would be built layer by layer until memory is exhausted. Shapes are read from the
+weights' headers, which takes milliseconds; limits are generous, since layers may share weights and files be quantised.
 """
 
 import zipfile
@@ -21,27 +21,27 @@ SIZES = (
     *("n_inner", "d_ff", "ffn_hidden_size", "num_attention_heads", "n_head", "num_heads", "num_key_value_heads"),
     *("head_dim", "num_experts", "num_local_experts", "n_routed_experts"),
 )
-MAX_RATIO = 16  # of a configured size to the largest extent of any stored tensor
+MAX_RATIO = 16  # maximum ratio of a configured size to the largest extent of any stored tensor
 LAYERS_PER_TENSOR = 4  # ALBERT has 12 layers on 25 tensors
-UNKNOWN_LAYERS = 10_000  # where the files do not tell how many tensors there are
+UNKNOWN_LAYERS = 10_000  # limit if the files do not show the number of tensors
 
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """What the weights' files say: the number of tensors, and the largest extent of one (None: not told)."""
+    """What the weights' files contain: the number of tensors, and the largest extent of one (None: unknown)."""
 
     n_tensors: int | None
     largest: int | None
 
 
 def check_config(folder: Path, weights: Sequence[Path]) -> None:
-    """Refuse a configuration that is no object, has sizes that are no positive numbers, or far exceeds the weights.
+    """Check that a configuration is an object whose sizes are positive integers and do not far exceed the weights.
 
     Args:
-        folder: the model's, with config.json.
+        folder: the model's folder with config.json.
         weights: its weight files.
 
-    Raises: ModelUnavailable naming the key, its value and what the weights hold.
+    Raises: ModelUnavailable with the key, its value and the contents of the weights.
     """
     path = folder / "config.json"
     if not path.is_file():
@@ -49,7 +49,7 @@ def check_config(folder: Path, weights: Sequence[Path]) -> None:
     config = files.read_json_object(path)
     stored = None
     for name, value in _shape_values(config):
-        least = int(name.rpartition(".")[2] in LAYERS)  # a size may be 0 for what a model does not have (num_experts)
+        least = int(name.rpartition(".")[2] in LAYERS)  # a size may be 0 for a part that the model lacks (num_experts)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise ModelUnavailable(f"{path}: {name} is {value!r:.80}; expected a whole number, {least} or more")
         stored = stored or _stored_shapes(weights)
@@ -57,7 +57,7 @@ def check_config(folder: Path, weights: Sequence[Path]) -> None:
 
 
 def whole_number(config: Mapping[str, Any], *names: str) -> int:
-    """Return the first of some values of a configuration that is a whole number above 0, else 0."""
+    """Return the first of these values in a configuration that is a positive integer, else 0."""
     for name in names:
         value = config.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
@@ -66,7 +66,7 @@ def whole_number(config: Mapping[str, Any], *names: str) -> int:
 
 
 def _shape_values(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield name and value of what decides shapes, of parts such as text_config too; lists (one per layer) are not."""
+    """Yield name and value of each setting that decides shapes, also in parts such as text_config; skip lists."""
     parts = [("", config)]
     parts += [
         (f"{name}.", part) for name, part in config.items() if name.endswith("_config") and isinstance(part, dict)
@@ -88,8 +88,8 @@ def _refuse_excess(path: Path, name: str, value: int, stored: _Stored) -> None:
         most, held = MAX_RATIO * stored.largest, f"no tensor with more than {stored.largest} rows or columns"
     if value > most:
         raise ModelUnavailable(
-            f"{path}: {name} is {value}, but the weights beside it hold {held}; restore config.json from where the "
-            "model came from"
+            f"{path}: {name} is {value}, but the weights beside it have {held}; restore config.json from the "
+            "model's source"
         )
 
 

@@ -1,8 +1,8 @@
-"""Where a model's files lie, and what they hold: found on disk or on the Hub, hashed once.
+"""Find a model's files on disk or on the Hub, and hash their contents once.
 
-A model is known by its content, so that a renamed folder is the same model and an edited one is not. Hashing
-gigabytes takes seconds, so digests are remembered by path, size, modification time and inode; nothing here imports
-torch or transformers.
+A model is identified by its content, so that a renamed folder is the same model and an edited one is not. Hashing
+gigabytes takes seconds, so digests are cached by path, size, modification time and inode. Nothing here imports torch or
+transformers.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ CODE = ("*.py",)
 
 @dataclass(frozen=True, slots=True)
 class HubOptions:
-    """How the Hub is asked for files: whose token, which cache, and whether it may be asked at all."""
+    """Options for accessing the Hub: token, cache folder, and whether to stay offline."""
 
     token: str | bool | None = field(default=None, repr=False)
     cache_dir: str | None = None
@@ -60,9 +60,9 @@ def folder_of(
     weights: bool = True,
     hub: HubOptions = HubOptions(),
 ) -> Path:
-    """Return the folder with a model's files; a name that is no folder is looked up on the Hub, or in its cache.
+    """Return the folder with a model's files; a name that is not a folder is looked up on the Hub, or in its cache.
 
-    Raises: ModelUnavailable, in one line: what, where it was looked for, and what to do.
+    Raises: ModelUnavailable, with the name, the locations searched and the remedy.
     """
     path = Path(name).expanduser()
     if not path.is_dir():
@@ -92,10 +92,10 @@ def _from_hub(name: str, revision: str | None, hub: HubOptions, *, weights: bool
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
-        raise MissingExtra(f"model '{name}' is no folder here; fetching it from the Hub", "hf") from None
+        raise MissingExtra(f"model '{name}' is not a folder here; downloading it from the Hub", "hf") from None
     options: dict[str, Any] = {"revision": revision, "token": hub.token, "cache_dir": hub.cache_dir}
     if revision and re.fullmatch(r"[0-9a-f]{40}", revision):
-        with suppress(Exception):  # a commit never changes, so what was fetched once needs no question to the Hub
+        with suppress(Exception):  # a commit never changes, so a downloaded one needs no request to the Hub
             return Path(snapshot_download(name, local_files_only=True, **options))
     try:
         if hub.local_files_only:
@@ -103,12 +103,12 @@ def _from_hub(name: str, revision: str | None, hub: HubOptions, *, weights: bool
         with hub_or_cache():
             unwanted = _unwanted(name, revision, hub.token, weights=weights)
             return Path(snapshot_download(name, ignore_patterns=unwanted, **options))
-    except Exception as error:  # the Hub client raises many kinds; all of them mean: no model
+    except Exception as error:  # the Hub client raises many kinds of errors; each means that there is no model
         raise ModelUnavailable(_why_not_fetched(name, revision, error)) from error
 
 
 def _why_not_fetched(name: str, revision: str | None, error: Exception) -> str:
-    """Return what to tell of a Hub client's error, with the remedy."""
+    """Return the message for an error of the Hub's client, with the remedy."""
     from huggingface_hub.errors import (
         GatedRepoError,
         HFValidationError,
@@ -127,7 +127,7 @@ def _why_not_fetched(name: str, revision: str | None, error: Exception) -> str:
     if isinstance(error, LocalEntryNotFoundError | OfflineModeIsEnabled):
         return (
             f"model '{name}'{at}: {no_folder}, not in the Hub's local cache, and the Hub cannot be reached (offline?); "
-            "check the spelling, or download it where there is a network"
+            "check the spelling, or download it on a machine with a network"
         )
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return (
@@ -137,7 +137,7 @@ def _why_not_fetched(name: str, revision: str | None, error: Exception) -> str:
 
 
 def _unwanted(name: str, revision: str | None, token: str | bool | None, *, weights: bool) -> list[str]:
-    """Return patterns of files that are not needed; pickled weights are not fetched where safetensors exist."""
+    """Return patterns of files that are not needed; pickled weights are skipped if safetensors exist."""
     unwanted = ["*.h5", "*.msgpack", "*.onnx", "*.ot", "*.tflite", "*.mlmodel", "*.png", "*.jpg", "*.mp4", "original/*"]
     if not weights:
         return [*unwanted, *SAFETENSORS, *PICKLES, "*.gguf", "*.pt", "*.pth"]
@@ -145,7 +145,7 @@ def _unwanted(name: str, revision: str | None, token: str | bool | None, *, weig
 
     try:
         listed = HfApi().list_repo_files(name, revision=revision, token=token)
-    except Exception:  # noqa: BLE001 - only a saving is lost here; the download that follows reports what is wrong
+    except Exception:  # noqa: BLE001 - this only saves time; the download reports the problem
         return unwanted
     if any(each.endswith(".safetensors") for each in listed):
         unwanted += ["*.bin", "*.pt", "*.pth", "*.bin.index.json"]
@@ -153,7 +153,7 @@ def _unwanted(name: str, revision: str | None, token: str | bool | None, *, weig
 
 
 def matching(folder: Path, patterns: Iterable[str]) -> list[Path]:
-    """Return the folder's files whose relative name fits a pattern, sorted by name."""
+    """Return the folder's files whose relative name matches a pattern, sorted by name."""
     nested = [p for p in folder.glob("additional_chat_templates/*") if p.is_file()]
     files = [p for p in folder.iterdir() if p.is_file()] + nested
     wanted = tuple(patterns)
@@ -169,7 +169,7 @@ def weight_files(folder: Path, gguf_file: str | None = None) -> list[Path]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return a JSON object from a file, empty where there is none.
+    """Return a JSON object from a file, empty if there is no file.
 
     Raises: ModelUnavailable if the file is not JSON.
     """
@@ -179,28 +179,26 @@ def read_json(path: Path) -> dict[str, Any]:
         value = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelUnavailable(
-            f"{path} cannot be read as JSON: {error}; restore the file from where the model came from"
+            f"{path} cannot be read as JSON: {error}; restore the file from the model's source"
         ) from error
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """Return the JSON object that a file must hold.
+    """Return the JSON object in a required file.
 
-    Raises: ModelUnavailable if it is absent, not JSON, or another value than an object with keys.
+    Raises: ModelUnavailable if it is missing, not JSON, or not a non-empty object.
     """
     value = read_json(path)
     if not value:
-        raise ModelUnavailable(
-            f"{path} holds no JSON object with keys; restore the file from where the model came from"
-        )
+        raise ModelUnavailable(f"{path} contains no JSON object with keys; restore the file from the model's source")
     return value
 
 
 def safetensors_header(path: Path) -> Mapping[str, Any]:
     """Return name -> {dtype, shape} of a safetensors file.
 
-    Raises: ModelUnavailable if it is none, or cut short.
+    Raises: ModelUnavailable if it is not one, or truncated.
     """
     try:
         with path.open("rb") as file:
@@ -210,12 +208,12 @@ def safetensors_header(path: Path) -> Mapping[str, Any]:
         for extent in (extent for entry in header.values() for extent in entry.get("shape", ())):
             operator.index(extent)
     except (OSError, ValueError, TypeError, AttributeError, struct.error) as error:
-        raise ModelUnavailable(f"{path} is not a readable safetensors file ({error}); fetch the model again") from error
+        raise ModelUnavailable(f"{path} is not a readable safetensors file ({error}); download it again") from error
     return cast("Mapping[str, Any]", header)
 
 
 class Digests:
-    """SHA-256 of files, remembered between processes by path, size, modification time and inode."""
+    """SHA-256 of files, cached between processes by path, size, modification time and inode."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or cache_folder() / "file_digests.json"
@@ -227,7 +225,7 @@ class Digests:
             try:
                 known = json.loads(self._path.read_text(encoding="utf-8"))
                 self._known = known if isinstance(known, dict) else {}
-            except (OSError, ValueError):  # a lost or torn cache is made again
+            except (OSError, ValueError):  # a missing or damaged cache is rebuilt
                 self._known = {}
         return self._known
 
@@ -249,7 +247,7 @@ class Digests:
         return known[key]
 
     def save(self) -> None:
-        """Write what was learnt, all or nothing. A folder that cannot be written costs only time next time."""
+        """Write new digests atomically. If the folder is not writable, only time is lost."""
         if not self._is_changed:
             return
         try:
@@ -263,7 +261,7 @@ class Digests:
 
 
 def combined_digest(parts: Mapping[str, str]) -> str | None:
-    """Return one digest over (name, digest) pairs in the names' order; None where there are none."""
+    """Return one digest over (name, digest) pairs in the names' order; None if there are none."""
     if not parts:
         return None
     whole = hashlib.sha256()

@@ -1,7 +1,7 @@
-"""Which model this is, told from its files: nothing is loaded, neither weights nor torch nor transformers.
+"""Identify a model from its files; neither weights nor torch nor transformers are loaded.
 
-A run that is wholly in the store must be answered in the time it takes to read a few small files, so everything that
-names a run (content, dtype, positions, template) is read from configuration files and remembered digests.
+A run that is complete in the store must take no longer than reading a few small files, so everything that identifies a
+run (content, dtype, positions, template) is read from configuration files and cached digests.
 """
 
 import json
@@ -15,19 +15,19 @@ from evalstone.errors import MissingExtra, ModelUnavailable
 from evalstone.models.checkpoint import files
 from evalstone.models.checkpoint.arguments import DTYPES, LocalArguments
 from evalstone.models.checkpoint.config_check import check_config
-from evalstone.models.checkpoint.passed_arguments import check_handed_on
+from evalstone.models.checkpoint.passed_arguments import check_passed_arguments
 from evalstone.records import ModelIdentity
 from evalstone.settings import cache_folder
 
 LENGTH_NAMES = ("n_positions", "max_position_embeddings", "n_ctx")  # in lm-eval's order
-DEFAULT_MAX_LENGTH = 2048  # lm-eval's, where nothing says otherwise
-UNSET_TOKENIZER_LENGTH = int(1e30)  # what transformers writes where a tokenizer has no limit
+DEFAULT_MAX_LENGTH = 2048  # lm-eval's default if no file states a length
+UNSET_TOKENIZER_LENGTH = int(1e30)  # transformers' value for a tokenizer without a limit
 SAFETENSORS_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFolders:
-    """Where the parts of a local model lie."""
+    """The folders of a local model's parts."""
 
     model: Path
     tokenizer: Path
@@ -49,18 +49,18 @@ def find_folders(arguments: LocalArguments) -> ModelFolders:
 
 
 def name_with_adapter(model: str, adapter: str | None) -> str:
-    """Return the name of a model, with its adapter's after a plus sign; `places_of` takes it apart."""
+    """Return the name of a model, followed by a plus sign and its adapter; `places_of` splits it again."""
     return f"{model}+{adapter}" if adapter else model
 
 
 def places_of(name: str) -> dict[str, str]:
-    """Return the model arguments `pretrained` and, of an adapter's run, `peft` that a name stands for.
+    """Return the model arguments `pretrained` and, for a run with an adapter, `peft` from a model's name.
 
-    A plus sign in the name of a folder that is there is no separator.
+    A plus sign in the name of an existing folder is not a separator.
     """
     if not Path(name).exists():
-        for place in (place for place, character in enumerate(name) if character == "+"):
-            model, adapter = name[:place], name[place + 1 :]
+        for at in (at for at, character in enumerate(name) if character == "+"):
+            model, adapter = name[:at], name[at + 1 :]
             if model and adapter and ("+" not in adapter or Path(model).exists()):
                 return {"pretrained": model, "peft": adapter}
     return {"pretrained": name}
@@ -68,13 +68,13 @@ def places_of(name: str) -> dict[str, str]:
 
 def _tokenizer_length(folder: Path) -> int | None:
     value = files.read_json(folder / "tokenizer_config.json").get("model_max_length")
-    if not isinstance(value, int | float) or not 1 <= value < UNSET_TOKENIZER_LENGTH:  # infinity and NaN are not
+    if not isinstance(value, int | float) or not 1 <= value < UNSET_TOKENIZER_LENGTH:  # excludes infinity and NaN
         return None
     return int(value)
 
 
 def resolve_max_length(folders: ModelFolders, arguments: LocalArguments) -> int:
-    """Return the positions a prompt may have, by lm-eval's rule.
+    """Return the maximum number of positions of a prompt, by lm-eval's rule.
 
     Source: lm-evaluation-harness 0.4.13, models/utils.py resolve_max_length: the argument, else the first of
         n_positions, max_position_embeddings, n_ctx in text_config or config, else the tokenizer's, else 2048.
@@ -90,11 +90,11 @@ def resolve_max_length(folders: ModelFolders, arguments: LocalArguments) -> int:
             if value < 1:
                 raise ModelUnavailable(
                     f"{folders.model / 'config.json'}: {name} is {value}; expected a "
-                    "number of positions, 1 or more: name it with max_length="
+                    "number of positions, 1 or more: set it with max_length="
                 )
             return value
-    # The file is silent: the class may have a default, or keep the length under a name of its own (RWKV's
-    # context_length), so transformers is asked once and its answer kept.
+    # The file has no length: the class may have a default, or use another name for it (RWKV's context_length), so
+    # transformers is queried once and the result is cached.
     if config:
         length = _length_of_class(folders.model, arguments.trust_remote_code)
         if length is not None:
@@ -103,7 +103,7 @@ def resolve_max_length(folders: ModelFolders, arguments: LocalArguments) -> int:
 
 
 def _length_of_class(folder: Path, trust_remote_code: bool) -> int | None:
-    """Return the positions that the configuration's class gives, remembered by content and library version."""
+    """Return the positions in the configuration's class, cached by content and library version."""
     try:
         library = version("transformers")
     except PackageNotFoundError:
@@ -113,28 +113,28 @@ def _length_of_class(folder: Path, trust_remote_code: bool) -> int | None:
     key = f"{digests.of(folder / 'config.json')}|{library}"
     known = files.read_json(remembered)
     if key not in known:
-        known[key] = _ask_transformers(folder, trust_remote_code)
+        known[key] = _length_by_transformers(folder, trust_remote_code)
         try:
             remembered.parent.mkdir(parents=True, exist_ok=True)
             remembered.write_text(json.dumps(known), encoding="utf-8")
-        except OSError:  # only time is lost
+        except OSError:  # only costs time
             pass
     return known[key] if known[key] is None else int(known[key])
 
 
-def _ask_transformers(folder: Path, trust_remote_code: bool) -> int | None:
+def _length_by_transformers(folder: Path, trust_remote_code: bool) -> int | None:
     from transformers import AutoConfig
 
     try:
         config = AutoConfig.from_pretrained(str(folder), trust_remote_code=trust_remote_code)
-    except Exception as error:  # whatever the class raises, the model cannot be loaded with it
+    except Exception as error:  # any error of the class means that the model cannot be loaded
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelUnavailable(f"{folder / 'config.json'} is not accepted by transformers: {first}") from error
     return length_of_config(config)
 
 
 def length_of_config(config: Any) -> int | None:
-    """Return the positions that a loaded configuration names, None where it names none."""
+    """Return the positions in a loaded configuration, None if it has none."""
     chosen = getattr(config, "text_config", None) or config
     for name in LENGTH_NAMES:
         value = getattr(chosen, name, None)
@@ -144,7 +144,7 @@ def length_of_config(config: Any) -> int | None:
 
 
 def resolve_dtype(folders: ModelFolders, arguments: LocalArguments) -> str:
-    """Return the dtype the weights will have: as asked, else the configuration's, else that of the stored weights."""
+    """Return the dtype of the loaded weights: the argument, else the configuration's, else the stored one."""
     if arguments.dtype != "auto":
         return arguments.dtype
     config = files.read_json(folders.model / "config.json")
@@ -168,7 +168,7 @@ def _stored_dtype(folder: Path, arguments: LocalArguments) -> str | None:
 
 
 def count_parameters(folder: Path) -> int | None:
-    """Return the number of stored parameters, from safetensors headers; None where there are none."""
+    """Return the number of stored parameters, from safetensors headers; None if there are none."""
     total = 0
     for path in files.matching(folder, ("*.safetensors",)):
         for entry in files.safetensors_header(path).values():
@@ -180,7 +180,7 @@ def count_parameters(folder: Path) -> int | None:
 
 
 def template_text(folder: Path) -> str | None:
-    """Return a text that decides how chats are rendered: all templates of the tokenizer; None where it has none."""
+    """Return a text with all chat templates of the tokenizer, which decide how chats are rendered, or None."""
     parts = {p.name: p.read_text(encoding="utf-8") for p in files.matching(folder, files.TEMPLATE)}
     configured = files.read_json(folder / "tokenizer_config.json").get("chat_template")
     if configured:
@@ -189,19 +189,19 @@ def template_text(folder: Path) -> str | None:
 
 
 def _revision_of(folder: Path) -> str | None:
-    """Return the commit of a Hub snapshot; a plain folder has none, whatever revision was asked for."""
+    """Return the commit of a Hub snapshot; a plain folder has none, whatever revision was requested."""
     parts = folder.parts
     at = parts.index("snapshots") + 1 if "snapshots" in parts else len(parts)
     return parts[at] if at < len(parts) and re.fullmatch(r"[0-9a-f]{40}", parts[at]) else None
 
 
 def identify(arguments: LocalArguments, folders: ModelFolders, kind: str = "hf") -> ModelIdentity:
-    """Return the identity of a local model; its weights are hashed once, and not again while the files stay.
+    """Return the identity of a local model; weights are hashed again only if the files change.
 
     Raises: ModelUnavailable if files are missing or unreadable; UnknownName for an argument that transformers does not
-        take.
+        accept.
     """
-    check_handed_on(arguments, folders.model)
+    check_passed_arguments(arguments, folders.model)
     digests = files.Digests()
     gguf = arguments.model_kwargs.get("gguf_file")
     weights = files.weight_files(folders.model, gguf)

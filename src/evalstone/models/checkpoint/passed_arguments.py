@@ -1,6 +1,6 @@
-"""Arguments that go to transformers unread: each must be one of `from_pretrained`'s or of the model's configuration.
+"""Check arguments that are passed on to transformers: `from_pretrained`'s and settings of the model's configuration.
 
-Which settings a configuration has is known once the model's files are there, so this is checked when a model is
+The settings of a configuration are known once the model's files are there, so this is checked when a model is
 identified: before anything is evaluated, and before its weights are read.
 """
 
@@ -11,28 +11,28 @@ from typing import Any
 from evalstone.engine.options import FROM_PRETRAINED, ROPE_SETTINGS
 from evalstone.errors import MissingExtra, ModelUnavailable, UnknownName, UsageError
 from evalstone.models.checkpoint import files
-from evalstone.models.checkpoint.arguments import KNOWN, OF_PLACE, LocalArguments
+from evalstone.models.checkpoint.arguments import KNOWN, PLACEMENT, LocalArguments
 from evalstone.registry import nearest
 
-__all__ = ["check_handed_on"]
+__all__ = ["check_passed_arguments"]
 
 
-def check_handed_on(arguments: LocalArguments, folder: Path) -> None:
-    """Refuse an argument that transformers would not take, or would ignore.
+def check_passed_arguments(arguments: LocalArguments, folder: Path) -> None:
+    """Check that transformers accepts each argument and does not ignore it.
 
-    Raises: UnknownName with the nearest names; UsageError for rope_scaling that is no object; ModelUnavailable where
-        the configuration cannot be read.
+    Raises: UnknownName with the nearest names; UsageError if rope_scaling is not an object; ModelUnavailable if the
+        configuration cannot be read.
     """
     scaling = arguments.model_kwargs.get("rope_scaling")
     if scaling is not None and not isinstance(scaling, Mapping):
         raise UsageError(
-            f"rope_scaling={scaling!r} is no object; expected e.g. "
+            f"rope_scaling={scaling!r} is not an object; expected e.g. "
             'rope_scaling={"rope_type": "linear", "factor": 2.0}'
         )
     unknown = [name for name in arguments.model_kwargs if name not in FROM_PRETRAINED]
-    written = files.read_json(folder / "config.json")
-    nested = written.get("text_config")
-    in_file = {*written, *(nested if isinstance(nested, dict) else ())}
+    stored = files.read_json(folder / "config.json")
+    nested = stored.get("text_config")
+    in_file = {*stored, *(nested if isinstance(nested, dict) else ())}
     unknown = [name for name in unknown if name not in in_file]
     if not unknown:
         return
@@ -42,7 +42,7 @@ def check_handed_on(arguments: LocalArguments, folder: Path) -> None:
             raise UnknownName(
                 "model argument",
                 name,
-                nearest(name, KNOWN | FROM_PRETRAINED | OF_PLACE | known),
+                nearest(name, KNOWN | FROM_PRETRAINED | PLACEMENT | known),
                 "it is neither an argument of transformers' from_pretrained nor a setting of this model's config.json",
             )
 
@@ -58,7 +58,7 @@ def _settings_of(folder: Path, arguments: LocalArguments) -> frozenset[str]:
     gguf = {"gguf_file": one} if (one := arguments.model_kwargs.get("gguf_file")) else {}
     try:
         config = AutoConfig.from_pretrained(str(folder), trust_remote_code=arguments.trust_remote_code, **gguf)
-    except Exception as error:  # whatever the class raises, the model cannot be loaded with it
+    except Exception as error:  # any error of the class means that the model cannot be loaded
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelUnavailable(f"{folder / 'config.json'} is not accepted by transformers: {first}") from error
     inner = config.get_text_config()
@@ -68,5 +68,5 @@ def _settings_of(folder: Path, arguments: LocalArguments) -> frozenset[str]:
 
 
 def _named(config: Any) -> Iterable[str]:
-    """Return what a configuration can be given: its values and the old names of them."""
+    """Return the names of a configuration's settings, and their old names."""
     return (*(name for name in vars(config) if not name.startswith("_")), *getattr(config, "attribute_map", {}))

@@ -1,1 +1,1 @@
-"""A model on this machine: its arguments, checks, and requests turned into work for the engine."""
+"""A model on this machine: its requests are turned into work for the engine."""

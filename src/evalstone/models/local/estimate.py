@@ -1,4 +1,4 @@
-"""What answering would take, told before any weight is loaded: tokens, memory, time."""
+"""Estimate the work of answering before any weights are loaded: tokens, memory, time."""
 
 import time
 from collections.abc import Sequence
@@ -11,36 +11,36 @@ from evalstone.engine.trie import plan_trie
 from evalstone.models.checkpoint import files
 from evalstone.models.checkpoint.config_check import whole_number
 from evalstone.models.text.generation_prompts import GenerationInput
-from evalstone.models.text.spans import Asked, Span, span_batch
+from evalstone.models.text.spans import PreparedQuery, Span, span_batch
 from evalstone.records import ModelIdentity, WorkEstimate
 
 BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 GEMM_SIZE = 1024
-REACHED_SHARE = 0.5  # of the matrix rate, assumed of a whole forward pass: attention and small products cost too
+REACHED_SHARE = 0.5  # assumed share of the matrix rate that a whole forward pass reaches
 
 
 def estimate_work(
     n_requests: int,
-    queries: Sequence[Asked],
+    queries: Sequence[PreparedQuery],
     texts: Sequence[GenerationInput],
     identity: ModelIdentity,
     folder: Path | None,
     device: str,
 ) -> WorkEstimate:
-    """Return the work of these asks; memory and seconds are None where they cannot be told.
+    """Return the work of these queries; memory and seconds are None if they cannot be estimated.
 
-    Units: memory_bytes for the weights, the open path's keys and values, and the sequences; seconds on the CPU, from
-        half this machine's present matrix rate: a rough figure, too low where other programs run too. Texts are
-        counted as long as they may become: seldom are they.
+    Units: memory_bytes for the weights, the keys and values of the longest path, and the sequences; seconds on the CPU,
+        from half of this machine's measured matrix rate: a rough figure, too low if other programs run. Texts are
+        counted at their maximum length, which few of them reach.
     """
-    spans: dict[bytes, Span] = {span.key: span for asked in queries for span in asked.spans}
+    spans: dict[bytes, Span] = {span.key: span for prepared in queries for span in prepared.spans}
     plan = plan_trie(span_batch(list(spans.values())))
-    n_asked = sum(span.context.size + span.scored.size - 1 for asked in queries for span in asked.spans)
-    written = _written(texts)
-    n_asked += sum(
+    n_requested = sum(span.context.size + span.scored.size - 1 for prepared in queries for span in prepared.spans)
+    n_generated = _n_generated(texts)
+    n_requested += sum(
         (int(text.tokens.size) + text.max_tokens) * text.settings.repeats for text in texts if not text.error
     )
-    n_distinct = plan.n_distinct + written
+    n_distinct = plan.n_distinct + n_generated
     depth = max([plan.max_depth, *(int(text.tokens.size) + text.max_tokens for text in texts)])
     size = BYTES.get(identity.dtype, 4)
     memory = None
@@ -50,18 +50,18 @@ def estimate_work(
     on_cpu = device == "cpu" or (device == "auto" and not Path("/dev/nvidia0").exists())
     if identity.n_parameters is not None and on_cpu and n_distinct:
         seconds = n_distinct * 2 * identity.n_parameters / (REACHED_SHARE * measured_gemm_rate())
-    every: list[Asked | GenerationInput] = [*queries, *texts]
+    every: list[PreparedQuery | GenerationInput] = [*queries, *texts]
     too_long = dict.fromkeys(a.request_id for a in every if a.n_cut_tokens or a.error_kind == "PromptTooLong")
     n_queries = len(queries) + sum(text.settings.repeats for text in texts)
-    return WorkEstimate(n_requests, n_queries, n_asked, n_distinct, memory, seconds, tuple(too_long))
+    return WorkEstimate(n_requests, n_queries, n_requested, n_distinct, memory, seconds, tuple(too_long))
 
 
-def _written(texts: Sequence[GenerationInput]) -> int:
-    """Return the distinct tokens of writing these: prompts after sharing, and the most that may be written."""
+def _n_generated(texts: Sequence[GenerationInput]) -> int:
+    """Return the distinct tokens of generating these texts: prompts after sharing, plus the maximum of new tokens."""
     firsts = {(text.digest, text.settings.seed): text for text in texts if not text.error}
     if not firsts:
         return 0
-    # Nothing is predicted from a span's last token, so each prompt gets one that is never looked at.
+    # No prediction is made from a span's last token, so each prompt is padded with one that is never evaluated.
     padded = [np.append(text.tokens, np.int32(0)) for text in firsts.values()]
     n_prompt = plan_trie(SpanBatch.from_lists(padded, [1] * len(padded))).n_distinct
     return n_prompt + sum(
@@ -70,7 +70,7 @@ def _written(texts: Sequence[GenerationInput]) -> int:
 
 
 def _cache_bytes(folder: Path | None, depth: int, element_size: int) -> int:
-    """Return the size of keys and values of a path of `depth` tokens, 0 where the shape is not told."""
+    """Return the size of the keys and values of a path of `depth` tokens, 0 if the configuration lacks the shape."""
     config = files.read_json(folder / "config.json") if folder else {}
     layers = whole_number(config, "num_hidden_layers", "n_layer")
     heads = whole_number(config, "num_attention_heads", "n_head") or 1
@@ -81,7 +81,7 @@ def _cache_bytes(folder: Path | None, depth: int, element_size: int) -> int:
 
 
 def measured_gemm_rate() -> float:
-    """Return this machine's float32 matrix rate, measured now in a few hundredths of a second.
+    """Return this machine's float32 matrix rate; measuring it takes a few hundredths of a second.
 
     Units: floating-point operations per second.
     """

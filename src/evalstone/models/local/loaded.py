@@ -1,7 +1,7 @@
-"""A model object that the caller has loaded: what it is, told from its parameters.
+"""Identify a model object that the caller has loaded, by the content of its parameters.
 
-Parameters may have been trained on since they were read, so a folder's name says nothing; their content does.
-torch is not imported: the objects bring their own methods.
+The parameters may have been trained since they were loaded, so the folder's name does not identify the model.
+torch is not imported: the objects' own methods suffice.
 """
 
 import hashlib
@@ -24,11 +24,11 @@ TOO_LATE = (
 def loaded_arguments(model: Any, options: Mapping[str, Any]) -> LocalArguments:
     """Return the arguments of a loaded model.
 
-    Raises: UsageError for an option that only matters while loading.
+    Raises: UsageError for an option that only has an effect while loading.
     """
     late = [name for name in TOO_LATE if options.get(name) is not None]
     if late:
-        raise UsageError(f"{', '.join(late)} cannot be changed on a model that is loaded already; load it that way")
+        raise UsageError(f"{', '.join(late)} cannot be changed on a model that is already loaded; set it when loading")
     name = getattr(model, "name_or_path", "") or type(model).__name__
     arguments = local_arguments({**options, "pretrained": name})
     for unknown in arguments.model_kwargs:
@@ -45,7 +45,7 @@ def _parameter_bytes(tensor: Any) -> tuple[str, bytes]:
 
 
 def parameters_digest(model: Any) -> str:
-    """Return the SHA-256 over every parameter and buffer by name, and the configuration."""
+    """Return the SHA-256 over every parameter and buffer with its name, and the configuration."""
     whole = hashlib.sha256()
     config = getattr(model, "config", None)
     settings: dict[str, JsonValue] = dict(config.to_dict()) if config is not None else {}
@@ -73,7 +73,7 @@ def _tokenizer_hash(tokenizer: Any) -> str:
 def identify_loaded(model: Any, tokenizer: Any, arguments: LocalArguments) -> ModelIdentity:
     """Return the identity of a loaded model and tokenizer.
 
-    Raises: UsageError if they are not what transformers makes.
+    Raises: UsageError if they are not transformers objects.
     """
     if not hasattr(model, "state_dict") or not hasattr(tokenizer, "encode"):
         raise UsageError(

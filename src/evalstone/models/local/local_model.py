@@ -1,8 +1,8 @@
-"""A model on this machine: weights from a folder or the Hub, or an object already loaded, answered by the engine.
+"""A model on this machine, run by the engine: weights from a folder or the Hub, or an object already loaded.
 
-The order of work is what makes a stored run quick and a new one early: the identity reads files only; then tokens,
-then the cache, and only if something is left to score are the weights loaded. While one piece of the requests is
-scored, the next is tokenised in a thread (both the tokenizer and torch let go of Python's lock).
+Work is ordered so that a stored run loads no weights and a new run yields outputs early: the identity reads files only;
+then come the tokens, then the cache, and only if something remains to be computed are the weights loaded. While one
+piece of the requests is scored, the next is tokenised in a thread (both the tokenizer and torch release the GIL).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from evalstone.models.checkpoint.identity import ModelFolders, find_folders, ide
 from evalstone.models.local.estimate import estimate_work
 from evalstone.models.local.generation import (
     Generation,
-    WritingRules,
+    GenerationRules,
     as_window,
     failure_of,
     first_text_query,
@@ -36,7 +36,7 @@ from evalstone.models.model import OutputCache
 from evalstone.models.progress import Observer, ProgressTally
 from evalstone.models.text.generation_prompts import DEFAULT_MAX_TOKENS, TextReader
 from evalstone.models.text.render import ChatRenderer
-from evalstone.models.text.spans import CHUNK, Asked, QueryReader, chunks_of, fingerprint_of
+from evalstone.models.text.spans import CHUNK, PreparedQuery, QueryReader, chunks_of, fingerprint_of
 from evalstone.models.text.tokenizer import TokenizerSource, load_tokenizer
 from evalstone.models.text.tokenizer_facts import tokenizer_facts
 from evalstone.models.text.tokens import Encoder
@@ -59,7 +59,7 @@ from evalstone.records import (
 from evalstone.settings import process_of
 from evalstone.stopping import under_way
 
-MOST_CHUNKS = 4  # in a piece for several workers, who want longer ranges: bounds memory
+MOST_CHUNKS = 4  # per piece for several workers, which need longer ranges; bounds memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,35 +86,35 @@ class LocalModel:
     ) -> None:
         self.arguments = arguments
         self.n_workers = 1 if loaded else max(n_workers, process_of()[1])
-        self._cluster = cluster  # the address of a Ray cluster whose machines answer
+        self._cluster = cluster  # the address of a Ray cluster whose machines run the workers
         self._loaded = loaded
         self._engine: TokenEngine | None = None
         self._last_info: Mapping[str, JsonValue] = {}
 
     @classmethod
     def from_loaded(cls, model: Any, tokenizer: Any, **options: Any) -> "LocalModel":
-        """Return a model around a transformers model and its tokenizer, which stay the caller's.
+        """Return a model around a transformers model and its tokenizer, which the caller still owns.
 
-        Options are those of a local model that concern an object already loaded (max_length, add_bos_token,
-        numerics, too_long, ...). The identity is a digest of the parameters, so a model that was trained on is
-        another model.
+        Options are those of a local model that apply to an object already loaded (max_length, add_bos_token,
+        numerics, too_long, ...). The identity is a digest of the parameters, so further training makes it another
+        model.
 
-        Raises: UsageError for an option that is unknown or comes too late.
+        Raises: UsageError for an option that is unknown or only has an effect while loading.
         """
         from evalstone.models.local.loaded import identify_loaded, loaded_arguments
 
         if (options.pop("workers", None) or 1) > 1 or options.pop("cluster", None):
-            raise UsageError("a model that is loaded already cannot be shared by workers; name its folder instead")
+            raise UsageError("a model that is already loaded cannot be shared by workers; name its folder instead")
         arguments = loaded_arguments(model, options)
         return cls(arguments, loaded=LoadedObjects(model, tokenizer, identify_loaded(model, tokenizer, arguments)))
 
     @property
     def loaded_model(self) -> Any:
-        """The transformers model that the caller has loaded; None for one that is named."""
+        """The transformers model that the caller has loaded; None for a model given by name."""
         return self._loaded.model if self._loaded else None
 
     def lent(self) -> AbstractContextManager[None]:
-        """Hold the caller's model through several answers; it is as it was when this ends, by an exception too."""
+        """Hold the caller's model for several calls of `answer`; its state is restored on exit, also on an error."""
         if self._loaded is None:
             return nullcontext()
         from evalstone.engine.loans import on_loan
@@ -122,7 +122,7 @@ class LocalModel:
         return on_loan(self._loaded.model, is_whole=True)
 
     def identify_again(self) -> None:
-        """Take the digest of the caller's model anew: it may have been trained on since the last time."""
+        """Compute the digest of the caller's model again, since it may have been trained further."""
         if self._loaded is not None:
             from evalstone.models.local.loaded import identify_loaded
 
@@ -138,7 +138,7 @@ class LocalModel:
 
     @cached_property
     def identity(self) -> ModelIdentity:
-        """Which model this is, by content; reads files only.
+        """Which model this is, by content; only reads files.
 
         Raises: ModelUnavailable.
         """
@@ -146,12 +146,12 @@ class LocalModel:
 
     @property
     def is_in_process(self) -> bool:
-        """Whether the engine is our own, in this process: whole next-token distributions can be had of it."""
+        """Whether our own engine runs in this process, so that whole next-token distributions are available."""
         return self.n_workers == 1 and self._cluster is None
 
     @property
     def max_length(self) -> int:
-        """Positions a prompt may have, by lm-eval's rule."""
+        """The maximum number of positions of a prompt, by lm-eval's rule."""
         return self.identity.max_length or 0
 
     @cached_property
@@ -187,16 +187,16 @@ class LocalModel:
 
     @property
     def takes_messages(self) -> bool:
-        """Whether chats are sent as messages: no, they become text here."""
+        """Whether chats are sent as messages: always False, they are rendered as text here."""
         return False
 
     def check(self) -> None:
-        """Find nothing: what is wrong with the weights shows when they are loaded."""
+        """Check nothing: problems with the weights are reported when they are loaded."""
 
     def render(self, messages: Sequence[Message], *, continue_final: bool = False) -> str:
         """Return `messages` as one text under the chat template; see `Model.render`.
 
-        Raises: UsageError where there is no chat template.
+        Raises: UsageError if there is no chat template.
         """
         return self._renderer.render(messages, continue_final=continue_final)
 
@@ -209,7 +209,7 @@ class LocalModel:
         cache: OutputCache | None = None,
         observe: Observer | None = None,
     ) -> Iterator[Output]:
-        """Yield one output per ask, each as soon as it is known; see `Model.answer`."""
+        """Yield one output per query and repeat, each as soon as it is known; see `Model.answer`."""
         self._refuse_thinking(requests)
         tally = ProgressTally(sum(repeats_of(query) for request in requests for query in request.queries), observe)
         scoring = SpanScoring(lambda: self.engine, cache, tally)
@@ -219,30 +219,32 @@ class LocalModel:
             tally.done(output)
             yield output
         for piece in pieces_of(requests):
-            for output in self._write(piece, cache, tally):
+            for output in self._generate(piece, cache, tally):
                 tally.done(output)
                 yield output
 
-    def _write(self, requests: Sequence[Request], cache: OutputCache | None, tally: ProgressTally) -> Iterator[Output]:
-        """Yield the answers to the generate asks of these requests, each as it is finished."""
+    def _generate(
+        self, requests: Sequence[Request], cache: OutputCache | None, tally: ProgressTally
+    ) -> Iterator[Output]:
+        """Yield the outputs of the generate queries of these requests, each as soon as it is finished."""
         queries = self._text_reader().read(requests)
-        tally.read(sum(asked.settings.repeats for asked in queries))
+        tally.read(sum(prepared.settings.repeats for prepared in queries))
         work = sort_out(queries, cache)
         yield from work.known
         if not work.wanted:
             return
         engine = self.engine
-        writing = Generation(work, self._rules, engine.generation_defaults)
-        self._last_info = {**self._last_info, "generation": writing.described()}
+        generation = Generation(work, self._rules, engine.generation_defaults)
+        self._last_info = {**self._last_info, "generation": generation.described()}
         observe = tally.on_window()
-        on_step = None if observe is None else as_window(observe, writing.prompts)
-        with under_way():  # texts are given the whole grace: which of them are begun only the engine knows
-            for result in engine.generate(writing.prompts, writing.stops, on_step=on_step):
-                yield from writing.outputs(result)
+        on_step = None if observe is None else as_window(observe, generation.prompts)
+        with under_way():  # texts get the whole grace period: only the engine knows which have begun
+            for result in engine.generate(generation.prompts, generation.stops, on_step=on_step):
+                yield from generation.outputs(result)
 
     @property
-    def _rules(self) -> WritingRules:
-        return WritingRules(self.tokenizer, self.arguments.think_end_token, self.arguments.generation_config)
+    def _rules(self) -> GenerationRules:
+        return GenerationRules(self.tokenizer, self.arguments.think_end_token, self.arguments.generation_config)
 
     def _text_reader(self) -> TextReader:
         fingerprint = fingerprint_of(self.identity)
@@ -252,8 +254,8 @@ class LocalModel:
         limit = self.arguments.max_gen_toks or DEFAULT_MAX_TOKENS
         return TextReader(self.encoder, self.max_length, self.arguments.too_long, fingerprint, limit)
 
-    def _read_ahead(self, requests: Sequence[Request]) -> Iterator[list[Asked]]:
-        """Yield the asks of one piece of the requests after another; the next is tokenised meanwhile."""
+    def _read_ahead(self, requests: Sequence[Request]) -> Iterator[list[PreparedQuery]]:
+        """Yield the scored queries piece by piece; the next piece is tokenised meanwhile."""
         reader = self._reader()
         pieces = list(chunks_of(requests, size=CHUNK * min(self.n_workers, MOST_CHUNKS)))
         if len(pieces) < 2:
@@ -278,8 +280,8 @@ class LocalModel:
             isinstance(a, LoglikelihoodQuery) for r in requests for a in r.queries
         ):
             raise UsageError(
-                "enable_thinking=True fits only tasks that are answered in writing, as a thought stands before the "
-                "answer; leave it out for log-likelihood tasks"
+                "enable_thinking=True is only for tasks with generated answers, since the reasoning precedes the "
+                "answer; omit it for log-likelihood tasks"
             )
 
     @property
@@ -312,7 +314,7 @@ class LocalModel:
         from evalstone.models.local.own_engine import OwnEngine
 
         source = self._loaded.model if self._loaded else str(self._folders.model)
-        with loading(), _without_bars():  # whether bars are shown is a setting of the whole process
+        with loading(), _without_bars():  # progress bars are a setting of the whole process
             return OwnEngine(Engine.load(source, settings=self._settings()), self.tokenizer)
 
     def _token_costs(self) -> TokenCosts:
@@ -336,10 +338,10 @@ class LocalModel:
         )
 
     def stream(self, request: Request) -> Iterator[str]:
-        """Yield pieces of the text that answers the request's first generate ask, stops and thoughts left out.
+        """Yield pieces of the text generated for the first generate query, without stop texts and reasoning.
 
-        Workers and vLLM write it in one piece.
-        Raises: UsageError if it has none; PromptTooLong or another ModelError where there is no answer.
+        Workers and vLLM yield the text in one piece.
+        Raises: UsageError if there is no such query; PromptTooLong or another ModelError if it fails.
         """
         query = first_text_query(request)
         once = replace(request, queries=(replace(query, settings=replace(query.settings, repeats=1)),))
@@ -349,10 +351,10 @@ class LocalModel:
         engine = self.engine
         yield from stream_pieces(engine, Generation(work, self._rules, engine.generation_defaults))
 
-    # ------------------------------------------------------------------------------------ looking at the work
+    # ------------------------------------------------------------------------------------ inspecting the work
 
     def estimate(self, requests: Sequence[Request]) -> WorkEstimate:
-        """Return what answering would take: tokenises, loads no weights."""
+        """Return the work that answering would take; tokenises, loads no weights."""
         folder = None if self._loaded else self._folders.model
         queries, texts = self._reader().read(requests), self._text_reader().read(requests)
         return estimate_work(len(requests), queries, texts, self.identity, folder, self.arguments.device)
@@ -362,7 +364,7 @@ class LocalModel:
         return self.encoder.token_texts(context, continuation)
 
     def describe(self) -> Mapping[str, JsonValue]:
-        """Return what belongs to an attempt: device, threads, window, attention path, tokenizer; once loaded."""
+        """Return what is recorded with an attempt, once loaded: device, threads, window, attention path, tokenizer."""
         alive = {"n_workers": self._engine.n_workers} if isinstance(self._engine, EnginePool) else {}
         notes = self._renderer.notes if "_renderer" in self.__dict__ else []
         shares = self.encoder.rule is not None if "encoder" in self.__dict__ else None
@@ -379,7 +381,7 @@ class LocalModel:
 
 @contextmanager
 def _without_bars() -> Iterator[None]:
-    """Keep transformers' bar for loading weights from the screen: it would break ours."""
+    """Disable transformers' progress bar for loading weights: it would break ours."""
     from transformers.utils import logging
 
     is_shown = logging.is_progress_bar_enabled()

@@ -25,16 +25,16 @@ class OwnEngine:
 
     @property
     def info(self) -> EngineInfo:
-        """What runs."""
+        """The engine's configuration."""
         return self._engine.info
 
     @property
     def generation_defaults(self) -> GenerationDefaults:
-        """What the model's own generation_config says."""
+        """The defaults in the model's own generation_config."""
         return self._engine.generation_defaults
 
     def queue(self) -> ScoreQueue:
-        """Return a queue that scores one batch after the other."""
+        """Return a queue that scores one batch after another."""
         return SequentialQueue(self._engine.score)
 
     def generate(
@@ -44,7 +44,7 @@ class OwnEngine:
         return self._engine.generate(prompts, stop=stops.check(self._tokenizer), on_step=on_step)
 
     def stream(self, prompt: GenerationPrompt, stops: StopTexts, follow: FollowText) -> Iterator[TextResult | None]:
-        """Yield None after each step and at last the result; a model on the plain path takes one step for all."""
+        """Yield None after each step and finally the result; a model on the plain path takes a single step."""
         has_stopped = stops.check(self._tokenizer)
 
         def followed(index: int, repeat: int, tokens: Sequence[int]) -> bool:
@@ -55,7 +55,7 @@ class OwnEngine:
             yield finished[0] if finished else None
 
     def token_moments(self, tokens: IntArray) -> TokenMoments:
-        """Return what the next-token distributions say of each token of a sequence; see `Engine.token_moments`."""
+        """Return statistics of the next-token distribution at each token; see `Engine.token_moments`."""
         return self._engine.token_moments(tokens)
 
     def close(self) -> None:

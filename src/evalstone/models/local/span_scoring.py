@@ -1,7 +1,7 @@
-"""Scored asks on their way through an engine: pieces of a run's asks go in one after another, outputs come out.
+"""Scored queries on their way through an engine: pieces of queries go in one after another, outputs come out.
 
-One engine scores a piece before it takes the next. A pool of workers begins the next piece while the last ranges of
-the one before are being scored, so an output may belong to an earlier piece than the last one put in.
+One engine scores a piece before it accepts the next. A pool of workers begins the next piece while the last ranges of
+the previous one are being scored, so an output may belong to an earlier piece than the one added last.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from evalstone.engine.spans import SpanScore
 from evalstone.models.model import OutputCache
 from evalstone.models.progress import ProgressTally
-from evalstone.models.text.spans import Asked, Pending, Span, answered_before, span_batch
+from evalstone.models.text.spans import Pending, PreparedQuery, Span, known_outputs, span_batch
 from evalstone.models.token_engine import ScoreQueue, SpanResult, TokenEngine
 from evalstone.records import Output
 from evalstone.stopping import StopAfterReports, under_way
@@ -18,7 +18,7 @@ __all__ = ["SpanScoring"]
 
 
 class SpanScoring:
-    """All scored asks of one call of `answer`; the engine is only asked for when there is something to score."""
+    """All scored queries of one call of `answer`; the engine is only requested when there is something to score."""
 
     def __init__(
         self,
@@ -33,13 +33,13 @@ class SpanScoring:
         self._queue: ScoreQueue | None = None
         self._n_workers = 1
         self._n_batches = 0
-        self._spans: dict[tuple[int, int], Span] = {}  # that lack their result, by batch and place in it
+        self._spans: dict[tuple[int, int], Span] = {}  # spans without a result yet, by batch and position in it
 
-    def take(self, queries: Sequence[Asked]) -> Iterator[Output]:
-        """Take a piece; yield the outputs that are known, until the next piece may come."""
+    def take(self, queries: Sequence[PreparedQuery]) -> Iterator[Output]:
+        """Add a piece; yield the outputs that are known, until the next piece can be added."""
         self._tally.read(len(queries))
-        unknown: list[Asked] = []
-        yield from answered_before(queries, self._cache, unknown)
+        unknown: list[PreparedQuery] = []
+        yield from known_outputs(queries, self._cache, unknown)
         ready, spans = self._pending.add(unknown)
         yield from map(self._pending.answer, ready)
         if not spans:
@@ -47,14 +47,14 @@ class SpanScoring:
         if self._queue is None:
             engine = self._engine()
             self._queue, self._n_workers = engine.queue(), engine.n_workers
-        self._spans |= {(self._n_batches, place): span for place, span in enumerate(spans)}
+        self._spans |= {(self._n_batches, position): span for position, span in enumerate(spans)}
         self._n_batches += 1
         on_window = StopAfterReports(self._tally.on_window(), self._n_workers)
         with under_way():
             yield from self._outputs(self._queue.add(span_batch(spans), on_window=on_window))
 
     def finish(self) -> Iterator[Output]:
-        """Yield the outputs that are still lacking."""
+        """Yield the outputs that are still missing."""
         if self._queue is not None:
             with under_way():
                 yield from self._outputs(self._queue.finish())
@@ -66,4 +66,6 @@ class SpanScoring:
             if isinstance(result, SpanScore):
                 yield from map(self._pending.answer, self._pending.scored(span, result.total_nats, result.is_greedy))
                 continue
-            yield from (asked.failure(result.reason, result.kind.__name__) for asked in self._pending.failed(span))
+            yield from (
+                prepared.failure(result.reason, result.kind.__name__) for prepared in self._pending.failed(span)
+            )

@@ -1,6 +1,6 @@
-"""Token by token log-probabilities of texts, for audits; more than a score needs, so not every model offers them.
+"""Token-by-token log-probabilities of texts, for audits; a score needs less, so not every model offers them.
 
-Only a model in this process has whole next-token distributions to give.
+Only a model in this process has access to whole next-token distributions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,39 +21,39 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class TextMoments:
-    """One text's tokens, as far as they fit into the model's positions.
+    """Token statistics of one text, up to the model's maximum length.
 
     Shapes: each [tokens]. Units: nats.
     """
 
     logprobs: Floats
-    means: Floats  # of log-probabilities, as the model expected them at that place
+    means: Floats  # expected log-probability under the model's distribution at that position
     deviations: Floats
 
 
 def check_token_moments(model: Model) -> LocalModel:
-    """Return the model, if it gives log-probabilities token by token; loads no weights.
+    """Return the model if it provides log-probabilities token by token; loads no weights.
 
-    Raises: UsageError for one that does not.
+    Raises: UsageError if it does not.
     """
     if not isinstance(model, LocalModel) or not model.is_in_process:
         raise UsageError(
-            f"model '{model.identity.name}' ({model.identity.kind}) gives sums of log-probabilities here, and Min-K "
-            "needs them token by token: name a local model, without --workers, --cluster and vLLM"
+            f"model '{model.identity.name}' ({model.identity.kind}) provides only sums of log-probabilities, and Min-K "
+            "needs them token by token: use a local model without --workers, --cluster or vLLM"
         )
     return model
 
 
 def token_moments_of(model: Model, texts: Sequence[str]) -> Iterator[TextMoments]:
-    """Yield each text's token moments, from the model's beginning-of-text token on.
+    """Yield each text's token statistics, starting from the model's beginning-of-text token.
 
-    Raises: UsageError for a model that is not in this process, or whose tokenizer has no beginning token.
+    Raises: UsageError for a model outside this process, or whose tokenizer has no beginning-of-text token.
     """
     local = check_token_moments(model)
     engine: Any = local.engine
     prefix = local.encoder.prefix_token_id
     if prefix is None:
-        raise UsageError("this tokenizer has neither BOS nor EOS to begin a text with; name one: prefix_token_id=")
+        raise UsageError("this tokenizer has neither BOS nor EOS to begin a text with; set prefix_token_id=")
     for tokens in local.encoder.encode_all(list(texts)):
         kept = tokens[: local.max_length]
         sequence = kept if kept.size and int(kept[0]) == prefix else np.concatenate([[prefix], kept])

@@ -1,7 +1,8 @@
-"""What people write after `--model local-completions --model_args`, in lm-evaluation-harness's spelling, as one record.
+"""Parse `--model_args` of a model behind a server, in lm-evaluation-harness's spelling, into one record.
 
-Every argument is known by name: what changes nothing here is accepted and left out, anything else is refused with the
-nearest names. A key is never an argument: what is typed is kept with the run, so it comes from OPENAI_API_KEY.
+Every argument is known by name: those without an effect here are accepted and ignored, unknown ones are refused with
+the nearest names. An API key is never an argument: arguments are stored with the run, so the key comes from
+OPENAI_API_KEY.
 
 Source: lm-evaluation-harness 0.4.13, models/api_models.py (TemplateAPI), models/openai_completions.py.
 """
@@ -23,7 +24,7 @@ __all__ = ["KINDS", "OpenAIArguments", "is_header_value", "openai_arguments"]
 COMPLETIONS = "/completions"
 CHAT = "/chat/completions"
 OPENAI = "https://api.openai.com/v1"
-MODELS_WITH_PROMPT_LOGPROBS = ("babbage-002", "davinci-002")  # of OpenAI's own; of all others it gives none
+MODELS_WITH_PROMPT_LOGPROBS = ("babbage-002", "davinci-002")  # the only OpenAI models with log-probabilities of prompts
 KINDS: Mapping[str, str] = {  # kind -> the end of its URL
     "local-completions": COMPLETIONS,
     "local-chat-completions": CHAT,
@@ -31,20 +32,21 @@ KINDS: Mapping[str, str] = {  # kind -> the end of its URL
     "openai-chat-completions": CHAT,
 }
 SECRET = re.compile(r"auth|key|token|secret|password|cookie", re.IGNORECASE)
-# Accepted for the sake of old command lines. `num_concurrent` does the work of a batch size.
+# Accepted for compatibility with existing command lines. `num_concurrent` replaces a batch size.
 WITHOUT_EFFECT = frozenset({"batch_size", "device", "max_batch_size", "max_images", "truncate"})
 OF_TOKENIZERS = ("tokenizer", "tokenizer_backend", "tokenized_requests", "add_bos_token", "prefix_token_id")
-WHOLE = (("num_concurrent", 1), ("max_retries", 1), ("max_gen_toks", 1), ("max_length", 4), ("prefix_token_id", 0),
+INTEGERS = (("num_concurrent", 1), ("max_retries", 1), ("max_gen_toks", 1), ("max_length", 4), ("prefix_token_id", 0),
          ("seed", 0), ("max_response_mib", 1), ("max_response_depth", 10))  # fmt: skip
-DEEPEST = 500  # of nested JSON: Python's parser recurses once for each level
-TRUTHS = ("tokenized_requests", "add_bos_token", "verify_certificate", "trust_remote_code", "use_fast_tokenizer")
+DEEPEST = 500  # levels of nested JSON: Python's parser recurses once per level
+BOOLEANS = ("tokenized_requests", "add_bos_token", "verify_certificate", "trust_remote_code", "use_fast_tokenizer")
 
 
 @dataclass(frozen=True, slots=True)
 class OpenAIArguments:
-    """A model behind an OpenAI-compatible server, as it was asked for.
+    """The arguments of a model behind an OpenAI-compatible server.
 
-    base_url: what is posted to. tokenizer: a folder or Hub id; None: texts are sent, and the server cuts them.
+    base_url: the URL that requests are posted to. tokenizer: a folder or Hub id; None: texts are sent, and the server
+        tokenises them.
     Units: timeout of one request and retry_budget in seconds.
     """
 
@@ -53,14 +55,14 @@ class OpenAIArguments:
     base_url: str
     tokenizer: str | None = None
     tokenized_requests: bool = False
-    num_concurrent: int = 1  # the most requests under way at once
+    num_concurrent: int = 1  # maximum number of requests in flight
     max_retries: int = 3  # attempts in all, as in lm-eval
-    retry_budget: float = 120.0  # how long nothing may be answered before the rest is not asked
+    retry_budget: float = 120.0  # how long no request may succeed before the rest is not sent
     timeout: float = 300.0
-    max_response_mib: int = 32  # of one response, as received and as decompressed
-    max_response_depth: int = 100  # of the nested arrays and objects of one response
+    max_response_mib: int = 32  # limit of one response, both as received and as decompressed
+    max_response_depth: int = 100  # limit of nested arrays and objects in one response
     max_gen_toks: int | None = None
-    max_length: int = 2048  # lm-eval's; a prompt and what is written after it
+    max_length: int = 2048  # lm-eval's default; tokens of a prompt and the generated text
     seed: int = 1234
     add_bos_token: bool = False
     prefix_token_id: int | None = None
@@ -74,11 +76,11 @@ class OpenAIArguments:
     trust_remote_code: bool = False
     use_fast_tokenizer: bool = True
     too_long: str = "cut"
-    weights: str | None = None  # what the user vouches these weights are; answers are then kept across runs
+    weights: str | None = None  # the user's own name for the weights; outputs are then cached across runs
 
     @property
     def is_chat(self) -> bool:
-        """Whether messages are sent, and the server puts them into the model's template."""
+        """Whether messages are sent, to which the server applies the model's template."""
         return KINDS[self.kind] == CHAT
 
     @property
@@ -88,13 +90,13 @@ class OpenAIArguments:
 
     @property
     def server(self) -> str:
-        """The URL without the end that says what is asked of it."""
+        """The URL without the endpoint's path."""
         parts = urlsplit(self.base_url)
         return urlunsplit((parts.scheme, parts.netloc, parts.path.removesuffix(KINDS[self.kind]), "", ""))
 
     @property
     def options(self) -> tuple[tuple[str, JsonValue], ...]:
-        """The arguments that can change an answer and have no place of their own in the model's identity."""
+        """The arguments that can change an output and are not part of the model's identity otherwise."""
         values: dict[str, JsonValue] = {
             "base_url": self.base_url if self.weights is None else None,
             "weights": self.weights,
@@ -116,21 +118,21 @@ class OpenAIArguments:
 
 
 def openai_arguments(kind: str, given: Mapping[str, Any]) -> OpenAIArguments:
-    """Return the record of the arguments of a model behind HTTP.
+    """Parse the arguments of a model behind a server.
 
-    Raises: UsageError for a value that cannot be; UnknownName for an argument nobody knows.
+    Raises: UsageError for an invalid value; UnknownName for an unknown argument.
     """
     values = {name: value for name, value in given.items() if value is not None and name not in WITHOUT_EFFECT}
     _refuse(values)
     pretrained = values.pop("pretrained", None)
     values["model"] = str(values.get("model") or pretrained or "")
     if not values["model"]:
-        raise UsageError(f"no model was named; expected --model {kind} --model_args model=<name at the server>,...")
+        raise UsageError(f"no model was given; expected --model {kind} --model_args model=<name at the server>,...")
     values["base_url"] = _endpoint(kind, values.get("base_url"))
     if "custom_prefix_token_id" in values:
         values["prefix_token_id"] = values.pop("custom_prefix_token_id")
     _check(values)
-    if KINDS[kind] == CHAT:  # the server does all that a tokenizer would
+    if KINDS[kind] == CHAT:  # the server tokenises
         values = {name: value for name, value in values.items() if name not in OF_TOKENIZERS}
     else:
         _settle_tokenizer(kind, values)
@@ -147,43 +149,45 @@ def openai_arguments(kind: str, given: Mapping[str, Any]) -> OpenAIArguments:
 
 
 def _refuse(values: dict[str, Any]) -> None:
-    """Remove what says the usual, and refuse what cannot be done here.
+    """Remove arguments that only state the default, and refuse those that are not supported.
 
     Raises: UsageError.
     """
     for name in ("api_key", "auth_token"):
         if name in values:
             raise UsageError(
-                f"{name} is no argument here: what is typed is kept with the run; set the key as OPENAI_API_KEY"
+                f"{name} is not accepted: arguments are stored with the run; set the key as OPENAI_API_KEY"
             )
     if values.pop("workers", 1) != 1 or values.pop("cluster", None) is not None:
-        raise UsageError("a server takes several requests at once: name num_concurrent in --model_args, not --workers")
+        raise UsageError("a server takes several requests at once: set num_concurrent in --model_args, not --workers")
     if values.pop("numerics", "float32") != "float32":
-        raise UsageError("numerics other than float32 need --model hf: the numbers of a server are its own")
+        raise UsageError("numerics other than float32 need --model hf: a server decides its own numerics")
     header = values.get("header", {})
     if not isinstance(header, Mapping) or not all(isinstance(value, str) for value in header.values()):
-        raise UsageError('header is no mapping of texts; expected header={"X-Name": "value"}')
+        raise UsageError('header is not a mapping of strings; expected header={"X-Name": "value"}')
     for name, value in header.items():
         if not is_header_value(str(name)) or not is_header_value(value):
-            raise UsageError(f"header {name!r} holds a character that HTTP cannot carry; expected printable ASCII")
+            raise UsageError(f"header {name!r} contains a character that HTTP does not allow; expected printable ASCII")
         if SECRET.search(str(name)):
-            raise UsageError(f"header {name} looks like a secret; what is typed is kept with the run: OPENAI_API_KEY")
+            raise UsageError(
+                f"header {name} looks like a secret; arguments are stored with the run; set the key as OPENAI_API_KEY"
+            )
 
 
 def is_header_value(text: str) -> bool:
-    """Whether a text can be sent as (the name or value of) a header of HTTP."""
+    """Return whether a text can be sent as the name or value of an HTTP header."""
     return text.isascii() and text.isprintable()
 
 
 def _check(values: Mapping[str, Any]) -> None:
-    """Refuse values of the wrong type.
+    """Check the types and ranges of values.
 
     Raises: UsageError.
     """
-    for name in TRUTHS:
+    for name in BOOLEANS:
         if name in values:
             boolean(name, values[name])
-    for name, least in WHOLE:
+    for name, least in INTEGERS:
         if name in values:
             whole_number(name, values[name], least)
     if values.get("max_response_depth", 0) > DEEPEST:
@@ -197,16 +201,16 @@ def _check(values: Mapping[str, Any]) -> None:
 
 
 def _settle_tokenizer(kind: str, values: dict[str, Any]) -> None:
-    """Put in place of lm-eval's `tokenizer_backend` which tokenizer there is, and whether its tokens are sent.
+    """Replace lm-eval's `tokenizer_backend` by the tokenizer itself and whether its tokens are sent.
 
-    OpenAI's own tokenizer is not needed: it answers with the texts of its tokens, which show where a choice begins.
+    OpenAI's own tokenizer is not needed: the server returns the texts of its tokens, which show where a choice begins.
     Raises: UsageError.
     """
     default = "tiktoken" if kind == "openai-completions" and "tokenizer" not in values else "auto"
     backend = str(values.pop("tokenizer_backend", default)).lower()
     if backend == "remote":
         raise UsageError(
-            "tokenizer_backend=remote is not supported: name the same tokenizer here, tokenizer=<folder or Hub id>, "
+            "tokenizer_backend=remote is not supported: set the same tokenizer with tokenizer=<folder or Hub id>, "
             "or send texts with tokenizer_backend=none"
         )
     if backend not in ("auto", "huggingface", "tiktoken", "none"):
@@ -222,20 +226,22 @@ def _settle_tokenizer(kind: str, values: dict[str, Any]) -> None:
 
 
 def _endpoint(kind: str, given: Any) -> str:
-    """Return the URL that is posted to; one that ends before the endpoint is completed.
+    """Return the URL that requests are posted to; a base URL is completed with the endpoint.
 
-    Raises: UsageError for none, one that is no URL, one of another kind, or one that holds a secret.
+    Raises: UsageError if it is missing, not a URL, of another kind, or contains a secret.
     """
     if given is None and kind.startswith("openai-"):
         return OPENAI + KINDS[kind]
     example = f"base_url=http://localhost:8000/v1{KINDS[kind]}"
     if given is None:
-        raise UsageError(f"no server was named; expected {example}")
+        raise UsageError(f"no server was given; expected {example}")
     parts = urlsplit(str(given))
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise UsageError(f"base_url={given} is no URL; expected {example}")
+        raise UsageError(f"base_url={given} is not a URL; expected {example}")
     if parts.username or parts.password or any(SECRET.search(name) for name, _ in parse_qsl(parts.query)):
-        raise UsageError("base_url holds a user, password or key; what is typed is kept with the run: OPENAI_API_KEY")
+        raise UsageError(
+            "base_url contains a user, password or key; arguments are stored with the run; set OPENAI_API_KEY"
+        )
     path = parts.path.rstrip("/")
     if path.endswith(CHAT) != (KINDS[kind] == CHAT) and path.endswith(COMPLETIONS):
         right = next(other for other, end in KINDS.items() if path.endswith(CHAT) == (end == CHAT))

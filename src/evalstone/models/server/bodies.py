@@ -1,8 +1,8 @@
-"""What is sent to an OpenAI-compatible server, and what its answers say.
+"""Build the request bodies for an OpenAI-compatible server and read its answers.
 
-Bodies have lm-eval's fields and values. What is scored is told by its tokens: those that stand for the continuation
-at the end of the echoed prompt. Nothing is taken for granted of an answer; one that lacks what was asked for is a
-failure, never a low score.
+Bodies have lm-eval's fields and values. The scored part is identified by its tokens: those of the continuation at the
+end of the echoed prompt. Every field of an answer is checked; one that lacks the requested values is a failure, never a
+low score.
 
 Source: lm-evaluation-harness 0.4.13, models/openai_completions.py (_create_payload, parse_logprobs,
     parse_generations).
@@ -24,17 +24,17 @@ from evalstone.models.text.generation_prompts import GenerationInput
 __all__ = ["Prompt", "ScoredPart", "ServerScore", "ServerText", "read_score", "read_text", "score_body", "text_body"]
 
 Prompt = str | list[list[int]] | list[dict[str, str]]  # a text, tokens, or messages
-MOST_STOPS = 4  # that a chat endpoint and OpenAI's own take; the others end the text here
-LARGEST_COUNT = 2**31 - 1  # of tokens; what is above is no count, and no database column holds it
-FIXED = re.compile(r"^(o\d|gpt-5)")  # OpenAI's models that take neither stop texts nor a temperature
+MOST_STOPS = 4  # accepted by chat endpoints and OpenAI; the others are applied here
+LARGEST_COUNT = 2**31 - 1  # a larger number of tokens is not a valid count, and no database column can store it
+FIXED = re.compile(r"^(o\d|gpt-5)")  # OpenAI's models that accept neither stop texts nor a temperature
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredPart:
-    """What is scored of a prompt.
+    """The scored part of a prompt.
 
-    n_prompt, n_scored: tokens of the whole prompt and of its scored end; None where only the server cuts the text.
-    text: the scored end. are_sent: tokens were sent, so that the server's must be the same.
+    n_prompt, n_scored: tokens of the whole prompt and of its scored end; None if only the server tokenises the text.
+    text: the scored end. are_sent: tokens were sent, so the server must return the same ones.
     """
 
     text: str
@@ -45,7 +45,7 @@ class ScoredPart:
 
 @dataclass(frozen=True, slots=True)
 class ServerScore:
-    """The log-probability of a scored part. Units: nats; tokens as the server counts them."""
+    """The log-probability of a scored part. Units: nats; token counts are the server's."""
 
     total_nats: float
     is_greedy: bool
@@ -55,7 +55,7 @@ class ServerScore:
 
 @dataclass(frozen=True, slots=True)
 class ServerText:
-    """A written answer as the server gave it; counts are 0 where it says none."""
+    """A generated text as the server returned it; counts are 0 if it states none."""
 
     text: str
     reasoning: str | None
@@ -66,7 +66,7 @@ class ServerText:
 
 
 def score_body(arguments: OpenAIArguments, prompt: Prompt) -> dict[str, Any]:
-    """Return the request for the log-probabilities of a prompt's own tokens. One token must be written after them."""
+    """Return the request for the log-probabilities of a prompt's own tokens, with the minimum of one new token."""
     return {
         "model": arguments.model,
         "prompt": prompt,
@@ -78,19 +78,19 @@ def score_body(arguments: OpenAIArguments, prompt: Prompt) -> dict[str, Any]:
     }
 
 
-def text_body(arguments: OpenAIArguments, prompt: Prompt, asked: GenerationInput, repeat: int) -> dict[str, Any]:
-    """Return the request for a written answer. Each repeat has a seed of its own, the first one lm-eval's.
+def text_body(arguments: OpenAIArguments, prompt: Prompt, prepared: GenerationInput, repeat: int) -> dict[str, Any]:
+    """Return the request for a generated text. Each repeat has its own seed; the first one's is lm-eval's.
 
-    Stop texts are not sent where a thought comes first: they end an answer, not a thought.
+    Stop texts are not sent if reasoning comes first: they end an answer, not the reasoning.
     """
-    settings = asked.settings
+    settings = prepared.settings
     is_own_chat = arguments.is_chat and arguments.is_openai
-    stops = list(asked.stops) if arguments.think_end_token is None else []
+    stops = list(prepared.stops) if arguments.think_end_token is None else []
     body: dict[str, Any] = {
         **dict(settings.extra),
         "model": arguments.model,
         "messages" if arguments.is_chat else "prompt": prompt,
-        "max_completion_tokens" if is_own_chat else "max_tokens": asked.max_tokens,
+        "max_completion_tokens" if is_own_chat else "max_tokens": prepared.max_tokens,
         "temperature": settings.temperature,
         "seed": (settings.seed or arguments.seed) + repeat,
     }
@@ -103,21 +103,21 @@ def text_body(arguments: OpenAIArguments, prompt: Prompt, asked: GenerationInput
 
 
 def read_score(found: Any, part: ScoredPart) -> ServerScore:
-    """Return the score that an answer gives to a part.
+    """Return the score of a part.
 
-    Raises: HttpFailure where it does not say it.
+    Raises: HttpFailure if the answer does not contain it.
     """
     logprobs = _choice(found).get("logprobs")
     if not isinstance(logprobs, Mapping) or not isinstance(logprobs.get("token_logprobs"), list):
-        raise _without_logprobs("the answer holds no log-probabilities of the prompt")
+        raise _without_logprobs("the answer contains no log-probabilities of the prompt")
     nats = logprobs["token_logprobs"]
     n_prompt = part.n_prompt if part.are_sent else _count(found, "prompt_tokens") or len(nats) - 1
     if n_prompt is None or len(nats) < n_prompt or n_prompt < 1:
-        raise _without_logprobs(f"the answer holds log-probabilities of {len(nats)} tokens, the prompt has {n_prompt}")
+        raise _without_logprobs(f"the answer has log-probabilities of {len(nats)} tokens, the prompt has {n_prompt}")
     if part.are_sent and len(nats) > n_prompt + 1:
         raise HttpFailure(
             MalformedAnswer,
-            f"{n_prompt} tokens were sent, and {len(nats) - 1} came back: the server adds tokens of its own; send "
+            f"{n_prompt} tokens were sent and {len(nats) - 1} were returned: the server adds its own tokens; send "
             "texts with tokenized_requests=False",
         )
     first = _first_scored(logprobs, n_prompt, part)
@@ -130,76 +130,76 @@ def read_score(found: Any, part: ScoredPart) -> ServerScore:
 
 
 def _first_scored(logprobs: Mapping[str, Any], n_prompt: int, part: ScoredPart) -> int:
-    """Return the place of the first scored token: by count where tokens agree, else by the texts of the last ones.
+    """Return the position of the first scored token: by count if tokens agree, else by the texts of the last ones.
 
-    Raises: HttpFailure where a token holds the end of the context and the beginning of the continuation.
+    Raises: HttpFailure if one token contains the end of the context and the beginning of the continuation.
     """
     if part.n_scored is not None and part.n_prompt == n_prompt:
         return n_prompt - part.n_scored
     texts = logprobs.get("tokens")
     if not isinstance(texts, Sequence) or len(texts) < n_prompt:
-        raise _without_logprobs("the answer does not say the texts of the prompt's tokens")
+        raise _without_logprobs("the answer lacks the texts of the prompt's tokens")
     left = part.text
-    for place in range(n_prompt - 1, -1, -1):
-        text = str(texts[place])
+    for position in range(n_prompt - 1, -1, -1):
+        text = str(texts[position])
         if not text or not left.endswith(text):
             break
         left = left.removesuffix(text)
         if not left:
-            return place
+            return position
     raise HttpFailure(
         MalformedAnswer,
-        f"the server cuts the prompt into {n_prompt} tokens of which none begins where the choice {part.text!r} does; "
-        "name the model's tokenizer: tokenizer=<folder or Hub id>",
+        f"the server splits the prompt into {n_prompt} tokens, none of which begins where the choice {part.text!r} "
+        "does; set the model's tokenizer with tokenizer=<folder or Hub id>",
     )
 
 
 def _sum(nats: Sequence[Any]) -> float:
-    """Return the sum of some log-probabilities. Raises: HttpFailure where one is none."""
+    """Return the sum of log-probabilities. Raises: HttpFailure if one is missing."""
     if any(not isinstance(each, int | float) for each in nats):
         raise HttpFailure(
             MalformedAnswer,
-            "a scored token has no log-probability: nothing stands before it; name a tokenizer that has a BOS token",
+            "a scored token has no log-probability since no token precedes it; use a tokenizer that has a BOS token",
         )
     total = math.fsum(nats)
     if not math.isfinite(total):
-        raise HttpFailure(NonFiniteLogits, f"the log-probabilities hold {total}")
+        raise HttpFailure(NonFiniteLogits, f"the log-probabilities contain {total}")
     return total
 
 
 def _is_greedy(nats: Sequence[float], tops: Any, scored: slice) -> bool:
     """Return whether each scored token is as probable as the most probable one. Raises: HttpFailure."""
     if not isinstance(tops, list) or len(tops) < scored.stop:
-        raise _without_logprobs("the answer does not say which tokens are most probable (top_logprobs)")
+        raise _without_logprobs("the answer lacks the most probable tokens (top_logprobs)")
     best = tops[scored]
     if not all(isinstance(each, Mapping) and each for each in best):
-        raise HttpFailure(MalformedAnswer, "a scored token comes without the most probable one (top_logprobs)")
+        raise HttpFailure(MalformedAnswer, "a scored token lacks the most probable alternative (top_logprobs)")
     return all(token == max(top.values()) for token, top in zip(nats, best, strict=True))
 
 
 def _without_logprobs(what: str) -> HttpFailure:
-    remedy = "choices need a server that takes echo and logprobs together, as vLLM's /v1/completions does"
+    remedy = "choices need a server that supports echo together with logprobs, such as vLLM's /v1/completions"
     return HttpFailure(MalformedAnswer, f"{what}; {remedy}", shows_all=True)
 
 
 def read_text(found: Any, *, is_chat: bool, keys: KeyHider = NO_KEYS) -> ServerText:
-    """Return what an answer says was written; `keys` are removed from texts that came in parts.
+    """Return the generated text in an answer; `keys` are removed from texts that are joined from parts.
 
-    Raises: HttpFailure where it says nothing, or the server kept it back.
+    Raises: HttpFailure if there is none, or the server withheld it.
     """
     choice = _choice(found)
     message = choice.get("message") if is_chat else choice
     if not isinstance(message, Mapping):
-        raise HttpFailure(MalformedAnswer, "the answer holds no message")
+        raise HttpFailure(MalformedAnswer, "the answer contains no message")
     finish = choice.get("finish_reason")
     if finish == "content_filter":
-        raise HttpFailure(AnswerWithheld, "the server kept the answer back (finish_reason content_filter)")
+        raise HttpFailure(AnswerWithheld, "the server withheld the answer (finish_reason content_filter)")
     content = message.get("content") if is_chat else message.get("text")
-    content = message.get("refusal") if content is None else content  # what the model says in place of an answer
+    content = message.get("refusal") if content is None else content  # a refusal replaces the answer
     calls = message.get("tool_calls") or None
     reasoning = message.get("reasoning_content") or message.get("reasoning") or None
     if content is None and calls is None and reasoning is None and finish != "length":
-        raise HttpFailure(MalformedAnswer, "the answer holds no text")
+        raise HttpFailure(MalformedAnswer, "the answer contains no text")
     return ServerText(
         text=_text(content, keys),
         reasoning=None if reasoning is None else _text(reasoning, keys),
@@ -211,24 +211,24 @@ def read_text(found: Any, *, is_chat: bool, keys: KeyHider = NO_KEYS) -> ServerT
 
 
 def _text(content: Any, keys: KeyHider) -> str:
-    """Return a content as text; one that is a list has its text parts joined, which may make a key whole."""
+    """Return a content as text; the text parts of a list are joined, which may complete a key."""
     if isinstance(content, list):
         return keys.text("".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping)))
     return "" if content is None else str(content)
 
 
 def _choice(found: Any) -> Mapping[str, Any]:
-    """Return the one choice of an answer. Raises: HttpFailure."""
+    """Return the single choice of an answer. Raises: HttpFailure."""
     choices = found.get("choices") if isinstance(found, Mapping) else None
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
         error = found.get("error") if isinstance(found, Mapping) else None
         said = f": {str(error)[:200]}" if error else ""
-        raise HttpFailure(MalformedAnswer, f"the answer holds no choices{said}")
+        raise HttpFailure(MalformedAnswer, f"the answer contains no choices{said}")
     return choices[0]
 
 
 def _count(found: Mapping[str, Any], name: str) -> int:
-    """Return a count of the answer's `usage`, 0 where it says none that can be."""
+    """Return a count from the answer's `usage`, 0 if it is missing or invalid."""
     usage = found.get("usage")
     value = usage.get(name) if isinstance(usage, Mapping) else None
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_COUNT:

@@ -1,9 +1,9 @@
-"""Requests to a server, several at once, each tried within its budget; every one ends in a value or a failure.
+"""Send requests to a server, several at once, each retried within its budget; each ends in a value or a failure.
 
-An event loop in a thread of its own does the asking, so that the caller may be a plain program or a notebook; the
-values come back through a queue in the order in which they are had. When the end is requested (`stopping`) nothing
-more is sent, and what was sent is still received. Leaving the iteration early (a second Ctrl-C, an error) cuts the
-connections, so that the server stops too.
+An event loop in its own thread sends the requests, so that the caller may be a plain program or a notebook; results
+arrive through a queue in the order in which they finish. When a stop is requested (`stopping`), no more requests are
+sent and those in flight are completed. Leaving the iteration early (a second Ctrl-C, an error) closes the connections,
+so that the server stops too.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Server:
-    """Where requests go. What it sends is freed of `keys` first of all. Units: timeout_s of a whole request."""
+    """Where requests are sent. `keys` are removed from every response. Units: timeout_s of a whole request."""
 
     url: str
     headers: Mapping[str, str] = field(repr=False)
@@ -47,17 +47,17 @@ class Server:
 
     @property
     def sent_headers(self) -> dict[str, str]:
-        """The headers of a request: the encodings that can be read within limits, and what the user named."""
+        """The headers of a request: the encodings that can be read within limits, and the user's own."""
         return {"Accept-Encoding": ACCEPT_ENCODING, **self.headers}
 
     def headers_of(self, answer: httpx.Response) -> dict[str, str]:
-        """Return the headers of a response, in small letters and without the keys."""
+        """Return the headers of a response, in lower case and without the keys."""
         return {name.lower(): self.keys.text(value) for name, value in answer.headers.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T, V]):
-    """One request. `read` makes a value of the answer's JSON, and raises HttpFailure where it is not as promised."""
+    """One request. `read` converts the answer's JSON into a value; raises HttpFailure if the answer is malformed."""
 
     about: T
     body: Mapping[str, Any]
@@ -66,7 +66,7 @@ class Call(Generic[T, V]):
 
 @dataclass(frozen=True, slots=True)
 class Answered(Generic[T, V]):
-    """What became of a call: a value, or why there is none."""
+    """The outcome of a call: a value or a failure."""
 
     about: T
     value: V | None
@@ -74,7 +74,7 @@ class Answered(Generic[T, V]):
 
 
 class HttpCaller:
-    """Asks one server. Pace and patience go on from call to call; `reset` forgives what was given up."""
+    """Sends requests to one server. Pace and patience persist between calls; `reset` starts again after giving up."""
 
     def __init__(self, server: Server, n_at_once: int, rules: RetryRules) -> None:
         self.server = server
@@ -82,20 +82,20 @@ class HttpCaller:
         self.pace = Pace(n_at_once)
         self.patience = Patience(rules)
         self.n_sent = 0
-        self.n_with_key = 0  # responses that held the key
+        self.n_with_key = 0  # responses that contained the key
 
     def reset(self) -> None:
-        """Begin a new run with patience as at first."""
+        """Start a new run with full patience."""
         self.patience.reset()
 
-    def ask(self, calls: Iterable[Call[T, V]], on_silence: Callable[[], None]) -> Iterator[Answered[T, V]]:
-        """Yield what became of each call, as it comes; `on_silence` is called every second in which none comes.
+    def send(self, calls: Iterable[Call[T, V]], on_silence: Callable[[], None]) -> Iterator[Answered[T, V]]:
+        """Yield the outcome of each call as it arrives; `on_silence` is called every second without one.
 
-        Raises: ModelUnavailable where an answer shows that no request can be answered.
+        Raises: ModelUnavailable if a response shows that no request can succeed.
         """
         results: queue.SimpleQueue[Answered[T, V] | BaseException | None] = queue.SimpleQueue()
-        asking = _Asking(self, iter(calls), results)
-        thread = threading.Thread(target=asking.run, name="http", daemon=True)
+        sending = _Sending(self, iter(calls), results)
+        thread = threading.Thread(target=sending.run, name="http", daemon=True)
         with stopping.under_way():
             thread.start()
             try:
@@ -103,16 +103,16 @@ class HttpCaller:
                     if isinstance(result, BaseException):
                         raise result
                     yield result
-                stopping.raise_if_requested()  # what was sent is answered; the rest was not sent
+                stopping.raise_if_requested()  # requests in flight are completed, the rest is not sent
             finally:
-                asking.stop()
+                sending.stop()
                 thread.join()
 
     def note(self) -> str:
-        """Return how it goes, in a few words: how many at once, and what was tried again."""
+        """Return a short text on the state: the number of requests at once, and the retries."""
         counts = ", ".join(f"{n:,} {kind}" for kind, n in sorted(self.patience.retried.items()))
-        silent = f", nothing answered for {s:.0f} s" if (s := self.patience.silent_s) >= 1 else ""
-        return f"{self.pace.n_active} at once" + (f", tried again: {counts}" if counts else "") + silent
+        silent = f", no answer for {s:.0f} s" if (s := self.patience.silent_s) >= 1 else ""
+        return f"{self.pace.n_active} at once" + (f", retried: {counts}" if counts else "") + silent
 
 
 def _next_of(results: "queue.SimpleQueue[R]", on_silence: Callable[[], None]) -> R:
@@ -125,11 +125,11 @@ def _next_of(results: "queue.SimpleQueue[R]", on_silence: Callable[[], None]) ->
 
 
 class _NotSent(Exception):
-    """A call that was waiting for its turn when the end was requested."""
+    """A call that had not been sent when a stop was requested."""
 
 
-class _Asking(Generic[T, V]):
-    """The calls of one iteration under way: workers that take the next call until none is left."""
+class _Sending(Generic[T, V]):
+    """The calls of one iteration: workers that each take the next call until none is left."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class _Asking(Generic[T, V]):
         self._cancel: Callable[[], object] = lambda: None
 
     def run(self) -> None:
-        """Ask everything; the thread's whole work."""
+        """Send all calls; the body of the thread."""
         end: BaseException | None = None
         try:
             asyncio.run(self._work())
@@ -152,15 +152,15 @@ class _Asking(Generic[T, V]):
             pass
         except BaseExceptionGroup as group:
             end = group.exceptions[0]
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the thread that iterates must be told
+        except BaseException as error:  # noqa: BLE001 - any error must reach the iterating thread
             end = error
         self._has_begun.set()
         self._results.put(end)
 
     def stop(self) -> None:
-        """End early; the connections are cut."""
+        """End early and close the connections."""
         self._has_begun.wait()
-        with suppress(RuntimeError):  # it has ended by itself
+        with suppress(RuntimeError):  # it has already ended
             self._cancel()
 
     async def _work(self) -> None:
@@ -170,7 +170,7 @@ class _Asking(Generic[T, V]):
         self._has_begun.set()
         server, ceiling = self._caller.server, self._caller.pace.ceiling
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=ceiling)
-        # The whole request has its time in `_once`; httpx's own limits are for each read of it.
+        # `_once` limits the whole request; httpx's own timeouts apply to each read.
         timeout = httpx.Timeout(server.timeout_s, connect=min(server.timeout_s, LONGEST_CONNECT_S), pool=None)
         given: Any = {"headers": server.sent_headers, "timeout": timeout, "limits": limits, "verify": server.verify}
         with server.keys.in_logs():
@@ -179,16 +179,16 @@ class _Asking(Generic[T, V]):
                     group.create_task(self._take_calls(client))
 
     async def _take_calls(self, client: httpx.AsyncClient) -> None:
-        for call in self._calls:  # shared by all workers: each takes the next
+        for call in self._calls:  # shared by all workers
             try:
-                self._results.put(Answered(call.about, await self._query(client, call)))
+                self._results.put(Answered(call.about, await self._send_call(client, call)))
             except _NotSent:
                 return
             except HttpFailure as failure:
                 self._results.put(Answered(call.about, None, failure))
 
-    async def _query(self, client: httpx.AsyncClient, call: Call[T, V]) -> V:
-        """Return the value of one call, tried again while its budget lasts.
+    async def _send_call(self, client: httpx.AsyncClient, call: Call[T, V]) -> V:
+        """Return the value of one call, retried while its budget lasts.
 
         Raises: HttpFailure; ModelUnavailable.
         """
@@ -197,16 +197,16 @@ class _Asking(Generic[T, V]):
             try:
                 return await self._attempt(client, call)
             except HttpFailure as failure:
-                if stopping.is_requested():  # it is asked again by the next command, not now
+                if stopping.is_requested():  # the next command sends it again
                     raise
-                wait, was_taken = tries.wait_after(failure, self._caller.patience), failure.was_taken
-            if was_taken:
+                wait, was_accepted = tries.wait_after(failure, self._caller.patience), failure.was_accepted
+            if was_accepted:
                 await asyncio.sleep(wait)
-            else:  # it is the server that needs the rest
+            else:  # the whole server needs a pause
                 self._caller.pace.pause(wait)
 
     async def _attempt(self, client: httpx.AsyncClient, call: Call[T, V]) -> V:
-        """Return the value of one attempt, and let pace and patience know how it went.
+        """Return the value of one attempt and report the outcome to pace and patience.
 
         Raises: HttpFailure; ModelUnavailable.
         """
@@ -216,7 +216,7 @@ class _Asking(Generic[T, V]):
             if stopping.is_requested():
                 raise _NotSent
             if patience.given_up is not None:
-                raise HttpFailure(Retryable, patience.given_up)  # noqa: TRY301 - as one that was asked and failed
+                raise HttpFailure(Retryable, patience.given_up)  # noqa: TRY301 - handled like a failed request
             value = await self._once(client, call)
         except HttpFailure as failure:
             patience.failed(failure)
@@ -257,5 +257,5 @@ class _Asking(Generic[T, V]):
         try:
             return call.read(found)
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
-            what = f"the answer holds values of an unexpected type ({type(error).__name__}: {error})"
+            what = f"the answer contains values of an unexpected type ({type(error).__name__}: {error})"
             raise HttpFailure(MalformedAnswer, what[:LONGEST_QUOTE]) from None

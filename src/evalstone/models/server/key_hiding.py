@@ -1,9 +1,8 @@
-"""API keys are removed from everything that a server sends, before any of it is cut, stored or shown.
+"""Remove API keys from everything that a server sends, before any of it is truncated, stored or shown.
 
-Servers repeat keys: in errors ("Incorrect API key provided: ..."), in headers, in what a model writes. A key is
-replaced wherever it stands whole. Where only its beginning stands, because the server cut it or a limit did, it is
-replaced from 6 characters on. Text must be hidden before it is cut here: of a key that is cut first, no search for
-the whole finds what is left.
+Servers repeat keys: in errors ("Incorrect API key provided: ..."), in headers, in generated text. A key is replaced
+wherever it occurs in full. A beginning of it, left when the server or a limit truncated the text, is replaced from 6
+characters on. Keys must be removed before our own truncation: a search for the full key cannot find a truncated one.
 """
 
 import json
@@ -19,24 +18,24 @@ __all__ = ["HIDDEN", "NO_KEYS", "KeyHider"]
 
 HIDDEN = "(key)"
 SHORTEST = 6  # characters; shorter "keys" are words like EMPTY or none, for servers that need no key
-# What log response headers and reason phrases at level DEBUG. A logger's filter does not see its children's records.
+# Loggers of response headers and reason phrases at level DEBUG. A logger's filter does not see its children's records.
 LOGGERS = ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.http2", "httpcore.proxy", "httpcore.socks")
 
 
 @dataclass(frozen=True)
 class KeyHider:
-    """Removes some keys. Keys of fewer than 6 characters are no secrets and stay."""
+    """Removes some keys. Keys of fewer than 6 characters are not secrets and stay."""
 
     keys: tuple[str, ...] = field(default=(), repr=False)
 
     @cached_property
     def _keys(self) -> tuple[str, ...]:
-        """The keys to look for: the longest first, as one may be another's beginning."""
+        """The keys to search for, the longest first, since one may be the beginning of another."""
         return tuple(sorted({key for key in self.keys if len(key) >= SHORTEST}, key=len, reverse=True))
 
     @cached_property
     def _signs(self) -> tuple[str, ...]:
-        """What JSON text must hold for one of its strings to hold a key: its beginning, or an escape of ASCII."""
+        """Texts of which JSON must contain one if a string in it contains a key: its beginning, or an ASCII escape."""
         heads = {json.dumps(key[:SHORTEST])[1:-1] for key in self._keys}
         return (*heads, "\\u00", "\\/") if heads else ()
 
@@ -47,7 +46,7 @@ class KeyHider:
         return text
 
     def value(self, found: Any) -> Any:
-        """Return a JSON value whose strings, names too, are without the keys."""
+        """Return a JSON value with the keys removed from all strings, names included."""
         if isinstance(found, str):
             return self.text(found)
         if isinstance(found, list):
@@ -57,12 +56,12 @@ class KeyHider:
         return found
 
     def may_be_in(self, text: str) -> bool:
-        """Whether strings of this JSON text may hold a key: a quick look before `value`, which visits each."""
+        """Return whether strings of this JSON text may contain a key: a quick check before `value`."""
         return any(sign in text for sign in self._signs)
 
     @contextmanager
     def in_logs(self) -> Iterator[None]:
-        """Remove the keys from what the HTTP client logs, which at level DEBUG are the server's headers."""
+        """Remove the keys from the HTTP client's logs, which contain the server's headers at level DEBUG."""
 
         def without_keys(record: logging.LogRecord) -> bool:
             record.msg, record.args = self.text(record.getMessage()), ()
@@ -79,7 +78,7 @@ class KeyHider:
 
 
 def _without(text: str, key: str) -> str:
-    """Return a text in which neither the key stands nor a beginning of it that ends where a word ends."""
+    """Return the text without the key, and without a beginning of it that ends at a word's end."""
     pieces: list[str] = []
     head, done, start = key[:SHORTEST], 0, text.find(key[:SHORTEST])
     while start >= 0:

@@ -1,11 +1,11 @@
 """A model behind an OpenAI-compatible server: vLLM, llama.cpp, SGLang, OpenAI and many others.
 
-Prompts are made as for a local model, sent by `http_calls`, and answers read by `openai_bodies`. Nothing is sent
-before `check` or `answer`: a plan is made without the server. A request that fails is kept as failed, and the same
-run again asks for it; what shows that no request can be answered ends the run with one error.
+Prompts are prepared as for a local model, sent by `http_calls`, and answers are read by `bodies`. Nothing is sent
+before `check` or `answer`: a plan is made without the server. A failed request is stored as failed and sent again when
+the run is repeated; a failure that shows that no request can succeed ends the run with one error.
 
-A server does not say which weights it has, so answers are kept for this run only, unless the user vouches for the
-weights by a name (`weights=`).
+A server does not identify its weights, so outputs are cached for this run only, unless the user names the weights
+(`weights=`).
 """
 
 import logging
@@ -32,7 +32,7 @@ from evalstone.models.server.prompts import PromptMaker
 from evalstone.models.server.reading import ResponseLimits
 from evalstone.models.text.generation_prompts import GenerationInput
 from evalstone.models.text.render import ChatRenderer
-from evalstone.models.text.spans import Asked, Pending, Span, answered_before, chunks_of, fingerprint_of
+from evalstone.models.text.spans import Pending, PreparedQuery, Span, chunks_of, fingerprint_of, known_outputs
 from evalstone.models.text.stops import final_of_text
 from evalstone.models.text.tokenizer import TokenizerSource, load_tokenizer
 from evalstone.models.text.tokenizer_facts import tokenizer_facts
@@ -55,26 +55,26 @@ __all__ = ["OpenAIModel"]
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 V = TypeVar("V")
-Generated = list[tuple[GenerationInput, int]]  # asks and repeats that wait for one text
+Generated = list[tuple[GenerationInput, int]]  # queries and repeats that wait for one text
 
 
 class OpenAIModel:
-    """A model that a server runs."""
+    """A model run by a server."""
 
     def __init__(self, arguments: OpenAIArguments, rules: RetryRules | None = None) -> None:
         self.arguments = arguments
         self._rules = rules or RetryRules(arguments.max_retries, arguments.retry_budget)
         self._is_checked = False
         self._notes: list[str] = []
-        self._takes_tokens = False  # as the server has shown
+        self._takes_tokens = False  # known after the first request
 
     # ----------------------------------------------------------------------------------- what the model is
 
     @cached_property
     def identity(self) -> ModelIdentity:
-        """Which model this is: its name and its server, or the weights that the user vouches for. Sends nothing.
+        """Which model this is: its name and server, or the user's name for the weights. Sends nothing.
 
-        Raises: ModelUnavailable where the tokenizer cannot be found.
+        Raises: ModelUnavailable if the tokenizer cannot be found.
         """
         arguments, folder = self.arguments, self._tokenizer_folder
         vouched = None if arguments.weights is None else content_hash({"vouched for by the user": arguments.weights})
@@ -88,7 +88,7 @@ class OpenAIModel:
             content_hash=vouched,
             tokenizer_hash=files.combined_digest(parts),
             template_hash=files.combined_digest({"template": template}) if template else None,
-            dtype="unknown",  # a server does not tell
+            dtype="unknown",  # a server does not report it
             numerics="numerics unknown",
             max_length=None if arguments.tokenizer is None else arguments.max_length,
             options=(("model", arguments.model), *arguments.options),
@@ -96,7 +96,7 @@ class OpenAIModel:
 
     @property
     def answers(self) -> frozenset[QueryKind]:
-        """The kinds of ask this model can answer: a chat only writes, and whole texts need a tokenizer here."""
+        """The kinds of query this model supports: a chat only generates, and whole texts need a tokenizer here."""
         arguments = self.arguments
         if arguments.is_chat or (arguments.is_openai and arguments.model not in MODELS_WITH_PROMPT_LOGPROBS):
             return frozenset({QueryKind.GENERATE})
@@ -116,7 +116,7 @@ class OpenAIModel:
             return files.folder_of(arguments.tokenizer, arguments.revision, weights=False)
         except ModelUnavailable as error:
             raise ModelUnavailable(
-                f"no tokenizer for {arguments.model}: {error}; name one with tokenizer=<folder or Hub id>, or send "
+                f"no tokenizer for {arguments.model}: {error}; set one with tokenizer=<folder or Hub id>, or send "
                 "texts with tokenizer_backend=none"
             ) from error
 
@@ -143,7 +143,7 @@ class OpenAIModel:
     def _renderer(self) -> ChatRenderer:
         if self._encoder is None:
             raise UsageError(
-                "a chat template needs a tokenizer here: name one with tokenizer=<folder or Hub id>, or let the "
+                "a chat template needs a tokenizer here: set one with tokenizer=<folder or Hub id>, or let the "
                 "server apply its own with --model local-chat-completions"
             )
         return ChatRenderer(self._encoder.tokenizer, {}, self.arguments.chat_template)
@@ -151,7 +151,7 @@ class OpenAIModel:
     def render(self, messages: Sequence[Message], *, continue_final: bool = False) -> str:
         """Return `messages` as one text under the tokenizer's chat template; see `Model.render`.
 
-        Raises: UsageError where there is none.
+        Raises: UsageError if there is none.
         """
         return self._renderer.render(messages, continue_final=continue_final)
 
@@ -161,10 +161,10 @@ class OpenAIModel:
     def _server(self) -> Server:
         arguments, key = self.arguments, (read("OPENAI_API_KEY") or "").strip() or None
         if arguments.is_openai and key is None:
-            raise ModelUnavailable(f"{arguments.server} wants a key; set it as OPENAI_API_KEY")
+            raise ModelUnavailable(f"{arguments.server} requires a key; set it as OPENAI_API_KEY")
         if key is not None and not is_header_value(key):
             raise UsageError(
-                "OPENAI_API_KEY holds a character that an HTTP header cannot carry; expected printable ASCII, one line"
+                "OPENAI_API_KEY contains a character that HTTP headers do not allow; expected printable ASCII, one line"
             )
         headers = {**arguments.header, **({"Authorization": f"Bearer {key}"} if key else {})}
         verify: ssl.SSLContext | bool = arguments.verify_certificate
@@ -181,7 +181,7 @@ class OpenAIModel:
         return HttpCaller(self._server, self.arguments.num_concurrent, self._rules)
 
     def check(self) -> None:
-        """Find out whether the server answers and takes the key; a new run has patience as at first.
+        """Check whether the server responds and accepts the key; restores full patience for a new run.
 
         Raises: ModelUnavailable.
         """
@@ -200,7 +200,7 @@ class OpenAIModel:
         cache: OutputCache | None = None,
         observe: Observer | None = None,
     ) -> Iterator[Output]:
-        """Yield one output per ask and repeat, each as soon as it is known; see `Model.answer`."""
+        """Yield one output per query and repeat, each as soon as it is known; see `Model.answer`."""
         if not self._is_checked:
             self.check()
         total = sum(repeats_of(query) for request in requests for query in request.queries)
@@ -224,45 +224,45 @@ class OpenAIModel:
         pending = Pending()
         scored = [r for r in requests if any(not isinstance(query, GenerateQuery) for query in r.queries)]
         for piece in chunks_of(scored):
-            unknown: list[Asked] = []
-            yield from answered_before(self._prompts.reader.read(piece), cache, unknown)
+            unknown: list[PreparedQuery] = []
+            yield from known_outputs(self._prompts.reader.read(piece), cache, unknown)
             ready, spans = pending.add(unknown)
             yield from map(pending.answer, ready)
-            for answered in self._query(spans, self._score_call, tally) if spans else ():
+            for answered in self._send(spans, self._score_call, tally) if spans else ():
                 yield from self._scored(answered, pending)
         for piece in pieces_of(requests):
             work = sort_out(self._prompts.texts(piece), cache)
             yield from work.known
             wanted = work.wanted.values()
-            for written in self._query(wanted, self._text_call, tally) if wanted else ():
-                yield from self._written(written)
+            for generated in self._send(wanted, self._text_call, tally) if wanted else ():
+                yield from self._generated(generated)
 
-    def _query(
+    def _send(
         self, work: Iterable[T], call_of: Callable[[T], Call[T, V]], tally: AnswerTally
     ) -> Iterator[Answered[T, V]]:
-        """Yield what became of each piece of work; the first of all finds out whether the server takes tokens."""
+        """Yield the outcome of each piece of work; the very first shows whether the server accepts tokens."""
         left = iter(work)
         if self._prompts.sends_tokens and not self._takes_tokens:
             for first in left:
                 yield self._first(first, call_of, tally)
                 break
-        yield from self._caller.ask(map(call_of, left), tally.tell)
+        yield from self._caller.send(map(call_of, left), tally.report)
 
     def _first(self, work: T, call_of: Callable[[T], Call[T, V]], tally: AnswerTally) -> Answered[T, V]:
-        """Return what became of the first request: as tokens, else as a text where the server answers that.
+        """Return the outcome of the first request: as tokens, or as text if the server only accepts that.
 
-        That a server takes no tokens is seen from what it answers, not read from its words, which differ.
+        Whether a server accepts tokens is decided by trying, not by its error messages, which differ.
         """
-        (answered,) = self._caller.ask([call_of(work)], tally.tell)
+        (answered,) = self._caller.send([call_of(work)], tally.report)
         self._takes_tokens = answered.failure is None
         if answered.failure is None or answered.failure.error is not RequestRefused:
             return answered
         by_tokens, self._prompts = self._prompts, replace(self._prompts, sends_texts=True)
-        (as_text,) = self._caller.ask([call_of(work)], tally.tell)
+        (as_text,) = self._caller.send([call_of(work)], tally.report)
         if as_text.failure is not None:
             self._prompts = by_tokens
             return answered
-        note = f"the server takes texts only ({answered.failure.message}); prompts are sent as texts, not as tokens"
+        note = f"the server accepts texts only ({answered.failure.message}); prompts are sent as texts, not as tokens"
         self._notes.append(note)
         logger.warning(note)
         return as_text
@@ -272,32 +272,32 @@ class OpenAIModel:
         return Call(span, score_body(self.arguments, prompt), partial(read_score, part=part))
 
     def _scored(self, answered: Answered[Span, ServerScore], pending: Pending) -> Iterator[Output]:
-        """Yield the outputs that an answer completes, or fails."""
+        """Yield the outputs that an answer completes, or that fail with it."""
         if answered.value is None:
             failure = _failure(answered)
             yield from (a.failure(failure.message, failure.error.__name__) for a in pending.failed(answered.about))
             return
         score = answered.value
-        for asked in pending.scored(answered.about, score.total_nats, score.is_greedy):
-            if self._encoder is None:  # until now it was counted in characters
-                asked.n_context_tokens, asked.n_tokens = score.n_context, score.n_scored
-            yield pending.answer(asked)
+        for prepared in pending.scored(answered.about, score.total_nats, score.is_greedy):
+            if self._encoder is None:  # so far these were counts of characters
+                prepared.n_context_tokens, prepared.n_tokens = score.n_context, score.n_scored
+            yield pending.answer(prepared)
 
     def _text_call(self, waiting: Generated) -> Call[Generated, ServerText]:
-        asked, repeat = waiting[0]
-        body = text_body(self.arguments, self._prompts.prompt_of(asked), asked, repeat)
+        prepared, repeat = waiting[0]
+        body = text_body(self.arguments, self._prompts.prompt_of(prepared), prepared, repeat)
         return Call(waiting, body, partial(read_text, is_chat=self.arguments.is_chat, keys=self._server.keys))
 
-    def _written(self, answered: Answered[Generated, ServerText]) -> Iterator[Output]:
-        """Yield the outputs of all that waited for one text."""
+    def _generated(self, answered: Answered[Generated, ServerText]) -> Iterator[Output]:
+        """Yield the outputs of all queries that waited for one text."""
         if answered.value is None:
             failure = _failure(answered)
             yield from (a.failure(repeat, failure.message, failure.error.__name__) for a, repeat in answered.about)
             return
         found = answered.value
-        for asked, repeat in answered.about:
-            final = final_of_text(found.text, asked.stops, self.arguments.think_end_token)
-            output = asked.output(repeat, final, found.n_tokens, found.finish_reason or "")
+        for prepared, repeat in answered.about:
+            final = final_of_text(found.text, prepared.stops, self.arguments.think_end_token)
+            output = prepared.output(repeat, final, found.n_tokens, found.finish_reason or "")
             thoughts = [each for each in (found.reasoning, final.reasoning) if each]
             yield replace(
                 output,
@@ -308,28 +308,28 @@ class OpenAIModel:
             )
 
     def stream(self, request: Request) -> Iterator[str]:
-        """Yield the text that answers the request's first generate ask, in one piece.
+        """Yield the text generated for the request's first generate query, in one piece.
 
-        Raises: UsageError if it has none; a ModelError where there is no answer.
+        Raises: UsageError if it has none; a ModelError if the request fails.
         """
         query = first_text_query(request)
         once = replace(request, queries=(replace(query, settings=replace(query.settings, repeats=1)),))
         for output in self.answer([once]):
             yield text_of(output)
 
-    # ------------------------------------------------------------------------------------ looking at the work
+    # ------------------------------------------------------------------------------------ inspecting the work
 
     def estimate(self, requests: Sequence[Request]) -> WorkEstimate:
-        """Return what answering would take, without the server; tokens are None where only the server knows them."""
+        """Return the work that answering would take, without the server; tokens are None if only the server knows."""
         queries = self._prompts.reader.read(requests)
         texts = self._prompts.texts(requests)
         n_queries = len(queries) + sum(text.settings.repeats for text in texts)
-        every: list[Asked | GenerationInput] = [*queries, *texts]
+        every: list[PreparedQuery | GenerationInput] = [*queries, *texts]
         too_long = dict.fromkeys(a.request_id for a in every if a.n_cut_tokens or a.error_kind == "PromptTooLong")
         counts = [self._prompts.n_tokens(text) for text in texts]
         if self._encoder is None or None in counts:
             return WorkEstimate(len(requests), n_queries, None, None, too_long=tuple(too_long))
-        spans = [span for asked in queries for span in asked.spans]
+        spans = [span for prepared in queries for span in prepared.spans]
         n_read = sum(_length(span) for span in spans)
         n_sent = sum(_length(span) for span in {span.key: span for span in spans}.values())
         n_texts = sum(
@@ -343,26 +343,26 @@ class OpenAIModel:
         return None if self._encoder is None else self._encoder.token_texts(context, continuation)
 
     def describe(self) -> Mapping[str, JsonValue]:
-        """Return what belongs to an attempt: where the answers came from, how many at once, what was tried again."""
-        told: dict[str, JsonValue] = {"base_url": self.arguments.base_url, "device": "server"}
+        """Return what is recorded with an attempt: the server's URL, concurrency, retries."""
+        facts: dict[str, JsonValue] = {"base_url": self.arguments.base_url, "device": "server"}
         if "_caller" in self.__dict__:
             pace, patience = self._caller.pace, self._caller.patience
-            told |= {
+            facts |= {
                 "num_concurrent": pace.ceiling,
                 "lowest_concurrency": pace.lowest,
                 "n_sent": self._caller.n_sent,
                 "tried_again": dict(patience.retried),
                 "given_up": patience.given_up,
-                "responses_with_key": self._caller.n_with_key,  # where (key) stands for it now
+                "responses_with_key": self._caller.n_with_key,  # which was replaced by (key)
             }
         if "_prompts" in self.__dict__ and self._prompts.sends_texts:
-            told["tokenized_requests"] = False
+            facts["tokenized_requests"] = False
         if self.__dict__.get("_encoder") is not None:
-            told |= tokenizer_facts(self.__dict__["_encoder"].tokenizer, self.arguments.chat_template)
-        return {**told, **({"notes": list(self._notes)} if self._notes else {})}
+            facts |= tokenizer_facts(self.__dict__["_encoder"].tokenizer, self.arguments.chat_template)
+        return {**facts, **({"notes": list(self._notes)} if self._notes else {})}
 
     def close(self) -> None:
-        """Hold nothing: connections last as long as an answer."""
+        """Free nothing: connections are closed at the end of each `answer`."""
 
 
 def _length(span: Span) -> int:
@@ -370,5 +370,5 @@ def _length(span: Span) -> int:
 
 
 def _failure(answered: Answered[Any, Any]) -> HttpFailure:
-    """Return why a call has no value."""
+    """Return the failure of a call without a value."""
     return answered.failure or HttpFailure(ModelUnavailable, "no answer")

@@ -1,4 +1,4 @@
-"""One look at a server before anything is asked of it: is it there, does it take the key, which models does it list."""
+"""Check a server before the first request: whether it responds, accepts the key, and which models it lists."""
 
 import time
 
@@ -15,22 +15,22 @@ LONGEST_NAME = 100  # characters of a model's name that are shown
 
 
 def find_server(server: Server, base: str) -> tuple[str, ...]:
-    """Return the models that a server lists; none where it has no such list, which says nothing against it.
+    """Return the models that a server lists; empty if it has no list, which is not an error.
 
-    Raises: ModelUnavailable where nobody answers, or the key is not taken.
+    Raises: ModelUnavailable if there is no response, or the key is refused.
     """
     try:
         with server.keys.in_logs():
             status, body = _get(server, f"{base}/models")
-    except (httpx.ReadTimeout, HttpFailure):  # it is there, and busy, or its list is not of the promised form
+    except (httpx.ReadTimeout, HttpFailure):  # it exists but is busy, or its list is malformed
         return ()
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         reason = server.keys.text(str(error)) or type(error).__name__
         raise ModelUnavailable(f"no server answers at {base} ({reason}); start it, or correct base_url") from None
     if status in (401, 403):
         said = " ".join(server.keys.text(body.text).split())[:200]
-        has_key = "the key in OPENAI_API_KEY is not taken" if server.keys.keys else "OPENAI_API_KEY is not set"
-        raise ModelUnavailable(f"{base} refuses access ({status}): {has_key}; it says: {said}")
+        has_key = "the key in OPENAI_API_KEY is not accepted" if server.keys.keys else "OPENAI_API_KEY is not set"
+        raise ModelUnavailable(f"{base} refuses access ({status}): {has_key}; its message: {said}")
     if not 200 <= status < 300:
         return ()
     try:
@@ -41,12 +41,12 @@ def find_server(server: Server, base: str) -> tuple[str, ...]:
 
 
 def _get(server: Server, url: str) -> tuple[int, ResponseBody]:
-    """Return status and body of a page, read within the server's limits and in a little more than the time limit.
+    """Return status and body of a page, read within the server's limits and slightly more than the time limit.
 
-    Raises: HttpFailure for a body over a limit; what httpx raises.
+    Raises: HttpFailure for a body over a limit; httpx's errors.
     """
     seconds = min(server.timeout_s, LONGEST_CONNECT_S)
-    deadline = time.monotonic() + seconds  # httpx's own time limit is for each read
+    deadline = time.monotonic() + seconds  # httpx's own timeout applies to each read
     with (
         httpx.Client(headers=server.sent_headers, timeout=seconds, verify=server.verify) as client,
         client.stream("GET", url) as answer,

@@ -1,7 +1,7 @@
-"""Requests made into what an OpenAI-compatible server is sent: tokens, texts or messages.
+"""Turn requests into prompts for an OpenAI-compatible server: tokens, texts or messages.
 
-Tokens are cut to lm-eval's length for servers: one position is kept for the token that must be written, so the
-longest prompt has `max_length - 1` tokens. Texts and messages are not cut here; the server knows its own length.
+Tokens are truncated to lm-eval's length for servers: one position is reserved for the token that must be generated, so
+the longest prompt has `max_length - 1` tokens. Texts and messages are not truncated; the server knows its own length.
 
 Source: lm-evaluation-harness 0.4.13, models/api_models.py (batch_loglikelihood_requests, loglikelihood_rolling,
     generate_until).
@@ -29,24 +29,24 @@ from evalstone.records import GenerateQuery, ImagePart, Request, canonical_json
 
 __all__ = ["PromptMaker"]
 
-UNCUT = 1 << 31  # tokens: longer than anything
+UNCUT = 1 << 31  # tokens: no prompt is longer
 
 
 @dataclass(slots=True)
-class _AskedPrompt(GenerationInput):
-    """A generate ask that is sent as a text or as messages."""
+class _PreparedPrompt(GenerationInput):
+    """A generate query that is sent as a text or as messages."""
 
     prompt: Prompt = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptMaker:
-    """What of a request goes to one server. Without an encoder texts are sent, and the server cuts them into tokens."""
+    """Makes the prompts for one server. Without an encoder texts are sent, and the server tokenises them."""
 
     arguments: OpenAIArguments
     encoder: Encoder | None
-    fingerprint: bytes | None  # what besides the prompt decides an answer; None: answers are not kept across runs
-    sends_texts: bool = False  # in place of tokens, to a server that takes none
+    fingerprint: bytes | None  # what besides the prompt decides an output; None: outputs are not cached across runs
+    sends_texts: bool = False  # instead of tokens, if the server does not accept them
 
     @property
     def sends_tokens(self) -> bool:
@@ -55,13 +55,13 @@ class PromptMaker:
 
     @property
     def reader(self) -> QueryReader:
-        """What reads asks for log-likelihoods."""
+        """The reader of log-likelihood queries."""
         if self.encoder is None:
             return QueryReader(Characters(), UNCUT, "error", self.fingerprint)
         return QueryReader(self.encoder, self.arguments.max_length - 2, self.arguments.too_long, self.fingerprint)
 
     def scored(self, span: Span) -> tuple[Prompt, ScoredPart]:
-        """Return what is sent to have the end of a span scored, and what to look for in the answer."""
+        """Return the prompt that scores the end of a span, and what to read from the answer."""
         n_scored = int(span.scored.size)
         if self.encoder is None:
             characters = Characters()
@@ -75,9 +75,9 @@ class PromptMaker:
         return text, ScoredPart(text[len(context) :], len(tokens), n_scored)
 
     def texts(self, requests: Sequence[Request]) -> list[GenerationInput]:
-        """Return every generate ask of the requests, ready to be sent; one that cannot be carries its error.
+        """Return every generate query of the requests, ready to be sent; an invalid one carries its error.
 
-        Raises: UsageError for settings that contradict themselves, or what cannot be sent.
+        Raises: UsageError for contradictory settings, or content that cannot be sent.
         """
         arguments = self.arguments
         limit = arguments.max_gen_toks or DEFAULT_MAX_TOKENS
@@ -93,31 +93,33 @@ class PromptMaker:
             for query in request.queries:
                 if isinstance(query, GenerateQuery):
                     refuse_contradiction(request.id, query.settings)
-                    asked = _AskedPrompt(request.id, query.index, query.settings, query.settings.max_tokens or limit)
-                    asked.stops = stop_texts(query.settings.stop, eos_text)
-                    asked.prompt = self._prompt(request)
-                    name_by_content(asked, canonical_json(asked.prompt).encode(), self.fingerprint)
-                    found.append(asked)
+                    prepared = _PreparedPrompt(
+                        request.id, query.index, query.settings, query.settings.max_tokens or limit
+                    )
+                    prepared.stops = stop_texts(query.settings.stop, eos_text)
+                    prepared.prompt = self._prompt(request)
+                    name_by_content(prepared, canonical_json(prepared.prompt).encode(), self.fingerprint)
+                    found.append(prepared)
         return found
 
     def _prompt(self, request: Request) -> Prompt:
         if not self.arguments.is_chat:
             return "".join(request.segments)
         if any(isinstance(part, ImagePart) for message in request.messages for part in message.parts):
-            raise UsageError(f"{request.id} holds an image; images are not sent to servers yet")
+            raise UsageError(f"{request.id} contains an image; images are not sent to servers yet")
         if not request.messages:
             raise UsageError(
-                f"{request.id} is plain text, and a chat endpoint takes messages; add --apply_chat_template"
+                f"{request.id} is plain text, but a chat endpoint needs messages; add --apply_chat_template"
             )
         return [{"role": message.role, "content": message.text} for message in request.messages]
 
-    def prompt_of(self, asked: GenerationInput) -> Prompt:
-        """Return what is sent to have an ask answered in writing."""
-        if isinstance(asked, _AskedPrompt):
-            return asked.prompt
-        tokens = asked.tokens.tolist()
+    def prompt_of(self, prepared: GenerationInput) -> Prompt:
+        """Return the prompt of a generate query."""
+        if isinstance(prepared, _PreparedPrompt):
+            return prepared.prompt
+        tokens = prepared.tokens.tolist()
         return [tokens] if self.encoder is None or self.sends_tokens else str(self.encoder.tokenizer.decode(tokens))
 
-    def n_tokens(self, asked: Any) -> int | None:
-        """Return how many tokens the prompt of an ask has; None where only the server knows."""
-        return None if self.encoder is None or isinstance(asked, _AskedPrompt) else int(asked.tokens.size)
+    def n_tokens(self, prepared: Any) -> int | None:
+        """Return the number of tokens in a query's prompt; None if only the server knows."""
+        return None if self.encoder is None or isinstance(prepared, _PreparedPrompt) else int(prepared.tokens.size)

@@ -1,9 +1,9 @@
-"""Response bodies, read as a stream and within limits, so that no server can use up this machine's memory.
+"""Read response bodies as a stream and within limits, so that no server can exhaust this machine's memory.
 
-Three things are bounded: the bytes that arrive, the bytes they decompress to, and how deep the JSON is nested. The
-time of a response is bounded by the caller. httpx would decompress a whole chunk at a time (64 KiB of gzip is 64 MiB
-of zeros), so compressed bytes are decompressed here, never past the limit. Only gzip and deflate are accepted: they
-are what `ACCEPT_ENCODING` asks for.
+Three things are limited: the bytes received, the bytes they decompress to, and the nesting depth of the JSON. The
+caller limits the time of a response. httpx would decompress a whole chunk at a time (64 KiB of gzip may be 64 MiB of
+zeros), so bytes are decompressed here, never past the limit. Only gzip and deflate are accepted, as `ACCEPT_ENCODING`
+states.
 """
 
 import json
@@ -21,25 +21,25 @@ __all__ = ["ACCEPT_ENCODING", "MIB", "ResponseBody", "ResponseLimits", "parse_js
 
 ACCEPT_ENCODING = "gzip, deflate"
 MIB = 1 << 20
-QUOTED_BYTES = 64 * 1024  # of the body of an error, which is only quoted
+QUOTED_BYTES = 64 * 1024  # of an error's body, which is only quoted
 GZIP = zlib.MAX_WBITS | 16
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseLimits:
-    """What one response may take.
+    """Limits of one response.
 
     max_mib: MiB as received, and again as decompressed. max_depth: nested arrays and objects of its JSON.
     """
 
-    max_mib: int = 32  # log-probabilities of a prompt of 128,000 tokens take about 15
+    max_mib: int = 32  # the log-probabilities of 128,000 tokens need about 15
     max_depth: int = 100
 
 
 class ResponseBody:
-    """The body of one response: `add` what arrives while it returns True, then take `content`.
+    """The body of one response: call `add` for each chunk while it returns True, then read `content`.
 
-    With `for_quoting` only the beginning is kept, and a body that is longer is cut there instead of refused.
+    With `for_quoting` only the beginning is stored, and a longer body is truncated instead of refused.
     """
 
     def __init__(self, headers: Mapping[str, str], limits: ResponseLimits, *, for_quoting: bool = False) -> None:
@@ -67,7 +67,7 @@ class ResponseBody:
         return self._content.decode("utf-8", "replace")
 
     def add(self, chunk: bytes) -> bool:
-        """Take bytes as they were received; return whether more are wanted.
+        """Add bytes as received; return whether more are needed.
 
         Raises: HttpFailure for a body that is over a limit or cannot be decompressed.
         """
@@ -88,17 +88,17 @@ class ResponseBody:
         return False
 
     def _decompress(self, chunk: bytes) -> None:
-        """Append what a chunk decompresses to, one byte past the limit at most."""
+        """Append the decompressed chunk, at most one byte past the limit."""
         if self._encoding == "identity":
             self._content += chunk
             return
         if self._decompressor is None:
             self._decompressor = zlib.decompressobj(self._window_bits(chunk))
-        room = self._most + 1 - len(self._content)  # at least 1: 0 would mean no limit to zlib
-        self._content += self._decompressor.decompress(chunk, room)
+        capacity = self._most + 1 - len(self._content)  # at least 1: 0 would mean no limit to zlib
+        self._content += self._decompressor.decompress(chunk, capacity)
 
     def _window_bits(self, chunk: bytes) -> int:
-        """Return zlib's name for the format; "deflate" is sent with and without zlib's header."""
+        """Return zlib's code of the format; "deflate" is sent with and without zlib's header."""
         if self._encoding != "deflate":
             return GZIP
         has_header = len(chunk) < 2 or (chunk[0] & 15 == zlib.DEFLATED and (chunk[0] << 8 | chunk[1]) % 31 == 0)
@@ -107,20 +107,20 @@ class ResponseBody:
     def _too_large(self, state: str) -> HttpFailure:
         return HttpFailure(
             MalformedAnswer,
-            f"the response has more than {self._limits.max_mib} MiB {state}; more is accepted with max_response_mib=",
+            f"the response has more than {self._limits.max_mib} MiB {state}; allow more with max_response_mib=",
         )
 
 
 def parse_json(content: bytes, limits: ResponseLimits, keys: KeyHider = NO_KEYS) -> tuple[Any, bool]:
-    """Return the value of a JSON document without the keys, and whether it held one.
+    """Return the value of a JSON document without the keys, and whether it contained one.
 
-    Raises: HttpFailure for one that is nested deeper than the limit, or is no JSON.
+    Raises: HttpFailure if it is nested deeper than the limit, or is not JSON.
     """
     text = content.decode(json.detect_encoding(content), "replace")
     if is_deeper(text, limits.max_depth):
         raise HttpFailure(
             MalformedAnswer,
-            f"the response is nested deeper than {limits.max_depth} levels; more are accepted with max_response_depth=",
+            f"the response is nested deeper than {limits.max_depth} levels; allow more with max_response_depth=",
         )
     try:
         found = json.loads(text)

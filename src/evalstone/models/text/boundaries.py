@@ -1,15 +1,15 @@
-r"""Where a text may be cut so that encoding the parts gives exactly the tokens of the whole; a proof, not a guess.
+r"""Find positions where a text can be split so that encoding the parts gives exactly the tokens of the whole text.
 
-Prompts repeat themselves: the same shots stand before every question. They need encoding only once if a tokenizer
-provably never lets a token cross a certain kind of place. The place used here is a single space between two visible
-characters (`a| b`, the space going to the right), and the proof reads the tokenizer's own description:
+Prompts repeat themselves: the same shots precede every question. They need encoding only once if a tokenizer provably
+never lets a token cross a certain kind of position. The position used here is a single space between two visible
+characters (`a| b`, the space going to the right). The proof is based on the tokenizer's own description:
 
-- Byte-level BPE: the pre-tokenizer's pattern is taken apart, and no alternative may match a visible character
+- Byte-level BPE: the pre-tokenizer's pattern is parsed, and no alternative may match a visible character
   followed by a space. Then every match ends before the space, with or without the text after it.
 - BPE over the whole text (SentencePiece's): no entry of the vocabulary may hold a visible character followed by the
-  space's symbol. Then no merge crosses the place, and merges on either side do not know of each other.
+  space's symbol. Then no merge crosses the position, and merges on either side are independent of each other.
 
-Whatever is not understood counts as unsafe; then nothing is cut and every text is encoded whole.
+Anything not recognised counts as unsafe; then nothing is split and every text is encoded whole.
 """
 
 import json
@@ -20,7 +20,7 @@ from typing import Any
 
 SPACE = " "
 SPACE_SYMBOL = "▁"
-# One element of a pattern: a class, an escape, a group, an anchor or a character, and how often it may stand.
+# One element of a pattern: a class, an escape, a group, an anchor or a character, and its quantifier.
 ATOM = re.compile(
     r"(?P<look>\(\?!\\S\))"
     r"|(?P<group>\((?:\?i:|\?:)?(?P<inner>[^()\[\]]*)\))"
@@ -34,19 +34,19 @@ PLAIN_PROPERTY = re.compile(r"\\p\{[LNMPS][a-z]?\}")  # letters, numbers, marks,
 
 
 @dataclass(frozen=True, slots=True)
-class CutRule:
-    """Where texts may be cut for one tokenizer.
+class SplitRule:
+    """Where texts may be split for one tokenizer.
 
-    drops_space: the part after a cut is given to the tokenizer without its leading space, because it puts one in
-        front of every text by itself.
+    drops_space: the part after a split is passed to the tokenizer without its leading space, because the tokenizer
+        itself adds one in front of every text.
     """
 
     drops_space: bool
-    not_before: frozenset[str]  # characters that must not stand before the space: ends of added tokens
-    not_after: frozenset[str]  # nor after it: beginnings of added tokens
+    not_before: frozenset[str]  # characters not allowed before the space: last ones of added tokens
+    not_after: frozenset[str]  # characters not allowed after it: first ones of added tokens
 
     def is_safe(self, text: str, at: int) -> bool:
-        """Say whether `text` may be cut before position `at`, which lies inside the text."""
+        """Return whether `text` may be split before position `at`, which lies inside the text."""
         if at < 1 or at + 1 >= len(text) or text[at] != SPACE:
             return False
         before, after = text[at - 1], text[at + 1]
@@ -54,8 +54,8 @@ class CutRule:
             return False
         return before not in self.not_before and after not in self.not_after
 
-    def first_cut(self, text: str) -> int | None:
-        """Return the first position where `text` may be cut, None where there is none."""
+    def first_split(self, text: str) -> int | None:
+        """Return the first position where `text` may be split, or None."""
         at = text.find(SPACE, 1)
         while at > 0:
             if self.is_safe(text, at):
@@ -63,8 +63,8 @@ class CutRule:
             at = text.find(SPACE, at + 1)
         return None
 
-    def last_cut(self, text: str) -> int | None:
-        """Return the last position where `text` may be cut, None where there is none."""
+    def last_split(self, text: str) -> int | None:
+        """Return the last position where `text` may be split, or None."""
         at = text.rfind(SPACE)
         while at > 0:
             if self.is_safe(text, at):
@@ -74,7 +74,7 @@ class CutRule:
 
 
 def _alternatives(pattern: str) -> list[str] | None:
-    """Return the parts of a pattern between `|` outside of brackets and groups; None if the nesting is not plain."""
+    """Return the parts of a pattern between `|` outside brackets and groups; None if brackets are unbalanced."""
     parts, depth, in_class, start, at = [], 0, False, 0, 0
     while at < len(pattern):
         char = pattern[at]
@@ -99,7 +99,7 @@ def _escapes(text: str) -> list[str]:
 
 
 def _matches(kind: str, text: str) -> tuple[bool, bool]:
-    """Return (may match a space, may match something visible) of one element; in doubt both."""
+    """Return (may match a space, may match a visible character) for one element; if in doubt, both are True."""
     if kind == "char":
         return text == SPACE, not text.isspace()
     if kind == "escape":
@@ -119,7 +119,7 @@ def _matches(kind: str, text: str) -> tuple[bool, bool]:
 
 
 def _alternative_is_safe(pattern: str) -> bool:
-    """Say whether no match of one alternative holds a visible character followed by a space."""
+    """Return whether no match of one alternative can contain a visible character followed by a space."""
     at, seen_visible = 0, False
     while at < len(pattern):
         found = ATOM.match(pattern, at)
@@ -128,7 +128,7 @@ def _alternative_is_safe(pattern: str) -> bool:
         repeat = QUANTIFIER.match(pattern, found.end())
         at = repeat.end() if repeat else found.end()
         if found["look"] is not None:
-            if seen_visible:  # it may look past white space only: a part never ends in white space
+            if seen_visible:  # allowed after white space only: a part never ends in white space
                 return False
             continue
         if found["group"] is not None:
@@ -146,7 +146,7 @@ def _alternative_is_safe(pattern: str) -> bool:
 
 
 def pattern_is_safe(pattern: str) -> bool:
-    """Say whether no match of a pre-tokenizer's pattern can hold a visible character followed by a space."""
+    """Return whether no match of a pre-tokenizer's pattern can contain a visible character followed by a space."""
     alternatives = _alternatives(pattern)
     return alternatives is not None and all(_alternative_is_safe(each) for each in alternatives)
 
@@ -158,7 +158,7 @@ def _pre_tokenizer_is_safe(described: Mapping[str, Any]) -> bool:
     if kind == "ByteLevel":
         return True  # GPT-2's own pattern, or none: then it only maps bytes
     if kind == "Digits":
-        return True  # splits by character, whatever stands around it
+        return True  # splits by character, whatever surrounds it
     if kind == "Split":
         keeps = (described["behavior"], described["invert"]) in {("Isolated", False), ("Removed", True)}
         return keeps and pattern_is_safe(described["pattern"].get("Regex") or ".")
@@ -166,7 +166,7 @@ def _pre_tokenizer_is_safe(described: Mapping[str, Any]) -> bool:
 
 
 def _parts_words(described: Mapping[str, Any]) -> bool:
-    """Say whether a pre-tokenizer matches every space, so that what it leaves unmatched holds none."""
+    """Return whether a pre-tokenizer matches every space, so that the unmatched rest contains none."""
     if described.get("type") == "Sequence":
         return any(_parts_words(each) for each in described["pretokenizers"])
     if described.get("type") == "ByteLevel":
@@ -218,8 +218,8 @@ def _whole_text_rule(parts: Mapping[str, Any]) -> bool | None:
     return drops
 
 
-def cut_rule(description: str) -> CutRule | None:
-    """Return where texts may be cut for the tokenizer with this `tokenizer.json`, None where nothing is proved."""
+def split_rule(description: str) -> SplitRule | None:
+    """Return where texts may be split for the tokenizer with this `tokenizer.json`; None if nothing is proved."""
     parts = json.loads(description)
     model = parts.get("model") or {}
     if model.get("type") != "BPE" or any(
@@ -239,5 +239,5 @@ def cut_rule(description: str) -> CutRule | None:
         drops = rule(parts)
         if drops is not None:
             visible = [content.strip() for content, _ in contents if content.strip()]
-            return CutRule(drops, frozenset(c[-1] for c in visible), frozenset(c[0] for c in visible))
+            return SplitRule(drops, frozenset(c[-1] for c in visible), frozenset(c[0] for c in visible))
     return None

@@ -1,4 +1,4 @@
-"""Texts for a model whose tokenizer is not here: each character stands for a token until the server has cut the text.
+"""Encode texts without a tokenizer: each character counts as one token, and the server splits the text itself.
 
 White space at the end of a context belongs to the continuation, as with a tokenizer.
 """
@@ -32,7 +32,7 @@ class Characters:
         return [_points(text) for text in texts]
 
     def decode(self, tokens: IntArray) -> str:
-        """Return the text again."""
+        """Return the text of these characters."""
         return "".join(map(chr, tokens.tolist()))
 
 

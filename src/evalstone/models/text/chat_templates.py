@@ -1,9 +1,9 @@
-"""Chat templates, rendered by transformers within the limits of all templates.
+"""Render chat templates with transformers, within the limits that apply to all templates.
 
-transformers compiles a template and calls its `render`. For the time of a call it is handed another object: the same
-template, compiled in an environment like its own in which loops end and texts stay small (`limits.templates`). So all
-that transformers does around it, and what templates find in their environment, stays as it is. The template is not
-compiled by transformers at all: compiling computes constants, and `"x" * 10**10` is one.
+transformers compiles a template and calls its `render`. During a call it receives another object instead: the same
+template, compiled in an environment like its own but with limits on loops and text sizes (`limits.templates`).
+Everything else that transformers does, and what templates find in their environment, is unchanged. transformers never
+compiles the template itself, because compiling evaluates constants, and `"x" * 10**10` is one.
 """
 
 import threading
@@ -20,13 +20,13 @@ _lock = threading.Lock()  # two threads must not restore each other's function
 
 
 class _Compiled:
-    """What transformers takes for a compiled template."""
+    """Stands in for transformers' compiled template."""
 
     def __init__(self, rendered: Callable[[Any], str]) -> None:
         self._rendered = rendered
 
     def render(self, *args: Any, **kwargs: Any) -> str:
-        """Return the text; variables as in Jinja."""
+        """Return the rendered text; variables are passed as in Jinja."""
         return self._rendered(dict(*args, **kwargs))
 
 
@@ -40,9 +40,9 @@ def _compiled(source: str) -> _Compiled:
 
 @contextmanager
 def within_limits(source: str) -> Iterator[None]:
-    """Bound the template of this source while the block lasts.
+    """Limit the template with this source inside the block.
 
-    Raises: TemplateSyntaxError or TemplateTooLarge for one that does not compile.
+    Raises: TemplateSyntaxError or TemplateTooLarge if it does not compile.
     """
     from transformers.utils import chat_template_utils
 

@@ -1,6 +1,6 @@
-"""Chats as text, under the model's own template and exactly as lm-evaluation-harness renders them.
+"""Render chats as text with the model's own template, exactly as lm-evaluation-harness does.
 
-One thing it does is kept but said aloud: a template that refuses a system message is given the chat without it.
+One rule of lm-eval is applied with a warning: if a template refuses a system message, that message is left out.
 """
 
 import logging
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class ChatRenderer:
-    """A tokenizer's chat template with the variables it is given. The same chat is rendered once."""
+    """A tokenizer's chat template with its variables; each distinct chat is rendered once."""
 
     def __init__(self, tokenizer: Any, variables: Mapping[str, JsonValue], template: str | None = None) -> None:
         self._tokenizer = tokenizer
@@ -29,7 +29,7 @@ class ChatRenderer:
     def render(self, messages: Sequence[Message], *, continue_final: bool) -> str:
         """Return the chat as one text; with `continue_final` the last message is left open.
 
-        Raises: UsageError where there is no template, it refuses the chat, or a message holds an image.
+        Raises: UsageError if there is no template, it refuses the chat, or a message contains an image.
         Source: lm-evaluation-harness 0.4.13, models/huggingface.py apply_chat_template.
         """
         return self._remember(tuple(messages), continue_final)
@@ -38,7 +38,7 @@ class ChatRenderer:
         from jinja2 import TemplateError, TemplateSyntaxError
 
         if any(isinstance(part, ImagePart) for message in messages for part in message.parts):
-            raise UsageError("a message holds an image; local models here take text only")
+            raise UsageError("a message contains an image; local models accept text only")
         chat = [{"role": message.role, "content": message.text} for message in messages]
         try:
             return self._apply(chat, continue_final)
@@ -48,29 +48,29 @@ class ChatRenderer:
             without = [each for each in chat if each["role"] != "system"]
             if len(without) == len(chat):
                 raise self._unfit("refuses this chat", error) from error
-            self._tell(f"the chat template refuses a system message ({error}); it is left out of every prompt")
+            self._note_once(f"the chat template refuses a system message ({error}); it is omitted from every prompt")
             try:
                 return self._apply(without, continue_final)
             except TemplateError as second:
                 raise self._unfit("refuses this chat", second) from second
 
     def _unfit(self, what: str, error: Exception) -> UsageError:
-        """Return the error of a template that cannot be used, with where it comes from and the line."""
+        """Return the error for an unusable template, with its origin and line."""
         line = line_of(error)
-        place = f"the chat template of {self._tokenizer.name_or_path or 'this model'}"
-        return UsageError(f"{place}{'' if line is None else f', line {line},'} {what}: {error}")
+        origin = f"the chat template of {self._tokenizer.name_or_path or 'this model'}"
+        return UsageError(f"{origin}{'' if line is None else f', line {line},'} {what}: {error}")
 
     def _apply(self, chat: list[dict[str, str]], continue_final: bool) -> str:
         """Return a chat as one text.
 
-        Raises: UsageError; jinja2.TemplateError where the template refuses it.
+        Raises: UsageError; jinja2.TemplateError if the template refuses the chat.
         """
         from jinja2 import TemplateError
 
         if getattr(self._tokenizer, "chat_template", None) is None:
             raise UsageError(
                 f"the tokenizer of {self._tokenizer.name_or_path or 'this model'} has no chat template; "
-                "name a tokenizer that has one with tokenizer=, or leave out --apply_chat_template and conversations"
+                "use a tokenizer that has one with tokenizer=, or omit --apply_chat_template and conversations"
             )
         self._check_name()
         given = {"chat_template": self._template} if self._template is not None else {}
@@ -87,24 +87,24 @@ class ChatRenderer:
         except TemplateError:
             raise
         except (TemplateTooLarge, MemoryError, RecursionError, SyntaxError) as error:
-            raise self._unfit("is stopped", error) from error
+            raise self._unfit("exceeds a limit", error) from error
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
-            raise self._unfit("cannot be filled", error) from error
+            raise self._unfit("cannot be rendered", error) from error
         return str(text)
 
     def _check_name(self) -> None:
-        """Refuse the name of a template that the tokenizer does not have; one template alone has no name."""
+        """Raise UsageError for an unknown template name; a tokenizer's only template has no name."""
         templates = self._tokenizer.chat_template
         if self._template is None:
             return
         if not isinstance(templates, Mapping):
-            self._tell(f"the tokenizer has one chat template without a name; it is used for '{self._template}'")
+            self._note_once(f"the tokenizer has one chat template without a name; it is used for '{self._template}'")
             self._template = None
         elif self._template not in templates:
             known = ", ".join(sorted(templates))
             raise UsageError(f"chat template '{self._template}' is unknown; this tokenizer has: {known}")
 
-    def _tell(self, note: str) -> None:
+    def _note_once(self, note: str) -> None:
         if note not in self.notes:
             self.notes.append(note)
             logger.warning(note)

@@ -1,11 +1,10 @@
-"""Where written text ends, found while it is written, and what of it counts as the answer.
+"""Find where a generated text ends while it is being generated, and which part of it is the answer.
 
-A stop is text, tokens are pieces of text, and a stop may lie across several of them. So after each token that could
-complete a stop, the last few are decoded together, as many as a stop can span in the worst spelling. What counts in
-the end follows lm-evaluation-harness: the thought taken off first, then the text before each stop in turn.
+A stop is text, tokens are pieces of text, and a stop may extend over several tokens. So after each token that could
+complete a stop, the last tokens are decoded together, as many as the stop's longest tokenisation can have. The final
+text follows lm-evaluation-harness: first the reasoning is removed, then the text is truncated at each stop in turn.
 
-While a model thinks (think_end_token was named and has not come yet) stops do not count: a blank line ends an answer,
-not a thought.
+Until the reasoning ends (if think_end_token is set) stops are ignored: a blank line ends an answer, not the reasoning.
 
 Source: lm-evaluation-harness 0.4.13, models/huggingface.py (generate_until), models/utils.py
     (postprocess_generated_text, handle_stop_sequences).
@@ -19,19 +18,19 @@ from evalstone.engine.generation import StopCheck
 
 __all__ = ["REPLACEMENT", "FinalText", "StopFinder", "StopTexts", "final_of_text", "final_text", "stop_texts"]
 
-REPLACEMENT = "\ufffd"  # how half a character is decoded
+REPLACEMENT = "\ufffd"  # the result of decoding an incomplete character
 
 
 @dataclass(frozen=True, slots=True)
 class FinalText:
-    """The answer, and the thought that was taken off before it."""
+    """The answer, and the reasoning that preceded it."""
 
     text: str
     reasoning: str | None = None
 
 
 def stop_texts(stops: Sequence[str], eos_text: str | None) -> tuple[str, ...]:
-    """Return the stops in the order in which they cut, the tokenizer's own end last; an empty one cuts nothing."""
+    """Return the stops in the order in which they are applied, the tokenizer's EOS last, without empty ones."""
     own = [] if eos_text is None or eos_text in stops else [eos_text]
     return tuple(stop for stop in (*stops, *own) if stop)
 
@@ -39,7 +38,7 @@ def stop_texts(stops: Sequence[str], eos_text: str | None) -> tuple[str, ...]:
 def final_text(
     tokenizer: Any, tokens: Sequence[int], stops: Sequence[str], think_end: str | int | None = None
 ) -> FinalText:
-    """Return what counts of the written tokens."""
+    """Return the answer and the reasoning in the generated tokens."""
     tokens = list(tokens)
     if not isinstance(think_end, int):
         return final_of_text(str(tokenizer.decode(tokens, skip_special_tokens=True)), stops, think_end)
@@ -53,7 +52,7 @@ def final_text(
 
 
 def final_of_text(text: str, stops: Sequence[str], think_end: str | None = None) -> FinalText:
-    """Return what counts of a written text."""
+    """Return the answer and the reasoning in a generated text."""
     reasoning: str | None = None
     if think_end and think_end in text:
         reasoning, _, text = text.rpartition(think_end)
@@ -70,17 +69,17 @@ def _before(stops: Sequence[str], text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StopTexts:
-    """What ends the text of each of some prompts, and where a thought ends: all that another process must be told."""
+    """The stop texts of several prompts, and where the reasoning ends; small enough to send to another process."""
 
     of_prompts: tuple[tuple[str, ...], ...]
     think_end: str | int | None = None
 
-    def subset(self, places: Sequence[int]) -> "StopTexts":
-        """Return those of these prompts, in the order given."""
-        return StopTexts(tuple(self.of_prompts[place] for place in places), self.think_end)
+    def subset(self, positions: Sequence[int]) -> "StopTexts":
+        """Return the stop texts of these prompts, in the order given."""
+        return StopTexts(tuple(self.of_prompts[position] for position in positions), self.think_end)
 
     def check(self, tokenizer: Any) -> StopCheck:
-        """Return what says after each token whether a prompt's text has ended; equal stops share what they learn."""
+        """Return a function that is called after each token and returns whether that prompt's text has ended."""
         finders = {stops: StopFinder(tokenizer, stops, self.think_end) for stops in dict.fromkeys(self.of_prompts)}
         by_prompt = [finders[stops] for stops in self.of_prompts]
 
@@ -92,14 +91,14 @@ class StopTexts:
 
 
 class StopFinder:
-    """Says after each token whether one of some stops has been written."""
+    """Checks after each token whether one of some stop texts has been generated."""
 
     def __init__(self, tokenizer: Any, stops: Sequence[str], think_end: str | int | None = None) -> None:
         self._tokenizer = tokenizer
         self._stops = tuple(stops)
         self._think_end = think_end
         self._last = frozenset(stop[-1] for stop in stops)
-        # A space at a piece's edge may vanish when it is decoded alone; then every token is looked at.
+        # A space at a token's edge may vanish when the token is decoded alone; then every token is checked.
         self._looks_always = any(last.isspace() and last != "\n" for last in self._last)
         spelled = [len(tokenizer.encode(stop, add_special_tokens=False)) for stop in stops]
         self._n_back = max([*(n + 2 for n in spelled), *(len(stop.encode()) + 1 for stop in stops)], default=0)
@@ -130,17 +129,17 @@ class StopFinder:
         return known
 
     def _thought_ends(self, tokens: Sequence[int], mark: str | int) -> int | None:
-        """Return the place after the thought, None while it lasts."""
+        """Return the position after the reasoning, or None while it continues."""
         if isinstance(mark, int):
             return tokens.index(mark) + 1 if mark in tokens else None
         if mark not in self._text(tokens):
             return None
         low, high = 1, len(tokens)
-        while low < high:  # the shortest beginning that holds the mark
+        while low < high:  # the shortest prefix that contains the mark
             middle = (low + high) // 2
             low, high = (low, middle) if mark in self._text(tokens[:middle]) else (middle + 1, high)
         return low
 
     def _text(self, tokens: Sequence[int]) -> str:
-        # As the final text is decoded: a mark that is a special token is not in it, as in lm-eval.
+        # Decoded like the final text: a mark that is a special token does not appear in it, as in lm-eval.
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))

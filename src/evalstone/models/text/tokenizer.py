@@ -1,6 +1,6 @@
-"""Where a model's tokenizer lies, and the one place where it is loaded.
+"""Load a model's tokenizer from its source.
 
-A source is small and names everything, so that another process can be told it and load the same.
+A source is small and complete, so that another process can load the same tokenizer from it.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ __all__ = ["TokenizerSource", "load_tokenizer"]
 
 @dataclass(frozen=True, slots=True)
 class TokenizerSource:
-    """A tokenizer's folder and what decides how it reads text."""
+    """A tokenizer's folder and the options that decide how it encodes text."""
 
     folder: Path
     use_fast: bool = True
@@ -42,10 +42,10 @@ def load_tokenizer(source: TokenizerSource) -> Any:
         return AutoTokenizer.from_pretrained(
             str(folder), trust_remote_code=source.trust_remote_code, local_files_only=True, **options
         )
-    except Exception as error:  # transformers raises many kinds; each means that there is no tokenizer
+    except Exception as error:  # transformers raises many kinds of errors; each means that the tokenizer is unusable
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model")):
             first = "there is neither tokenizer.json nor tokenizer.model"
         raise ModelUnavailable(
-            f"the tokenizer in {folder} cannot be loaded: {first}; name one with tokenizer=FOLDER"
+            f"the tokenizer in {folder} cannot be loaded: {first}; set another one with tokenizer=FOLDER"
         ) from error

@@ -1,4 +1,4 @@
-"""What a tokenizer says of itself, under the names that lm-eval's results files have for it."""
+"""Describe a tokenizer with the field names of lm-eval's results files."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ __all__ = ["tokenizer_facts"]
 def tokenizer_facts(tokenizer: Any, template_name: str | None = None) -> dict[str, JsonValue]:
     """Return a tokenizer's special tokens and chat template.
 
-    Padding is never used here; where the tokenizer has no such token, the one is named that lm-eval would take.
+    Padding is never used here; if the tokenizer has no padding token, this is the one that lm-eval would use.
     Source: lm-evaluation-harness 0.4.13, `add_tokenizer_info` and `configure_pad_token`.
     """
     facts: dict[str, JsonValue] = {"tokenizer_pad_token": _padding(tokenizer)}

@@ -1,9 +1,9 @@
-"""Text into tokens, exactly as lm-evaluation-harness does it, but each distinct text once and in batches.
+"""Encode text into tokens exactly as lm-evaluation-harness does, but each distinct text once and in batches.
 
-The rules that decide scores: white space at the end of a context belongs to the continuation; context and whole are
-encoded apart and the whole is split after as many tokens as the context has; a text that already starts with the
-prefix token (BOS) gets no second one; an empty context is the prefix token. Where `boundaries` proves that a text may
-be cut, its parts are encoded once however many prompts hold them (shots above all).
+Rules that decide scores: white space at the end of a context belongs to the continuation; context and whole text are
+encoded separately, and the whole is split after as many tokens as the context has; a text that already starts with the
+prefix token (BOS) gets no second one; an empty context is the prefix token. If `boundaries` proves that a text may be
+split, its parts are encoded once however many prompts contain them (mainly shots).
 
 Source: lm-evaluation-harness 0.4.13, api/model.py (TemplateLM._encode_pair, loglikelihood), models/huggingface.py
     (tok_encode), utils.py (get_rolling_token_windows, make_disjoint_window).
@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 
 from evalstone.engine.spans import IntArray
-from evalstone.models.text.boundaries import SPACE_SYMBOL, CutRule, cut_rule
+from evalstone.models.text.boundaries import SPACE_SYMBOL, SplitRule, split_rule
 
-BATCH_TEXTS = 1024  # texts given to the tokenizer at once: bounds the objects alive beside their tokens
-MOST_CUTS = 100_000  # segments whose cuts are remembered from call to call
-PROOF_SAMPLES = 32  # contexts of each call that are encoded both ways, should the proof be wrong
+BATCH_TEXTS = 1024  # texts per call of the tokenizer: bounds the number of live objects
+MOST_SPLITS = 100_000  # segments whose split positions are cached between calls
+PROOF_SAMPLES = 32  # contexts of each call that are encoded both ways, in case the proof is wrong
 EMPTY = np.zeros(0, dtype=np.int32)
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A context, in the pieces it was built from, and what is asked after it."""
+    """A context, in the segments it was built from, and the continuation to score after it."""
 
     segments: tuple[str, ...]
     continuation: str
@@ -42,7 +42,7 @@ class EncodedPair:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """A context ready to be encoded: `parts` are encoded once, `tail` may still join with what follows."""
+    """A context ready to be encoded: `parts` are encoded once, `tail` may still merge with what follows."""
 
     text: str  # without white space at its end
     moved: str  # that white space
@@ -52,7 +52,7 @@ class _Context:
 
 
 class Encoder:
-    """A tokenizer under lm-eval's rules."""
+    """A tokenizer that follows lm-eval's rules."""
 
     def __init__(
         self, tokenizer: Any, *, add_bos_token: bool | None = None, prefix_token_id: int | None = None
@@ -64,13 +64,15 @@ class Encoder:
         self._prefix_text = None if self.prefix_token_id is None else str(tokenizer.decode(self.prefix_token_id))
         self._backend = _plain_backend(tokenizer)
         self._before, self._after, is_plain = self._find_specials()
-        self.rule: CutRule | None = cut_rule(self._backend.to_str()) if self._backend is not None and is_plain else None
-        self._cuts: dict[str, tuple[int, int] | None] = {}
+        self.rule: SplitRule | None = (
+            split_rule(self._backend.to_str()) if self._backend is not None and is_plain else None
+        )
+        self._splits: dict[str, tuple[int, int] | None] = {}
 
     # ---------------------------------------------------------------------------------------- single texts
 
     def has_specials(self, text: str) -> bool:
-        """Say whether `text` is to be encoded with special tokens: not if it starts with the prefix token already."""
+        """Return whether `text` is encoded with special tokens: not if it already starts with the prefix token."""
         if self._prefix_text is not None and text.startswith(self._prefix_text):
             return False
         return True if self.add_bos_token is None else self.add_bos_token
@@ -103,7 +105,7 @@ class Encoder:
         return result
 
     def _take_off_limits(self, backend: Any) -> None:
-        """Make the Rust tokenizer encode as Python's `encode` does; it is changed only where it must be."""
+        """Make the Rust tokenizer encode as Python's `encode` does; change only settings that differ."""
         if backend.truncation is not None:
             backend.no_truncation()
         if backend.padding is not None:
@@ -113,7 +115,7 @@ class Encoder:
             backend.encode_special_tokens = splits
 
     def _find_specials(self) -> tuple[IntArray, IntArray, bool]:
-        """Return the special tokens put before and after a text, and whether that is all that they do."""
+        """Return the special tokens added before and after a text, and whether nothing else changes."""
         probes = ["a", "Question: what is it?\nAnswer:", " x", "0 1"]
         plain = self._encode_batch(probes, specials=False)
         special = self._encode_batch(probes, specials=True)
@@ -130,11 +132,11 @@ class Encoder:
     def encode_pairs(self, pairs: Sequence[Pair]) -> list[EncodedPair]:
         """Return the tokens of each pair; nothing is truncated, and what is scored may be empty.
 
-        An empty context is the prefix token, as in lm-eval. So is one of white space only for a tokenizer that adds
-        no BOS (lm-eval stops there with an assertion).
+        An empty context becomes the prefix token, as in lm-eval; so does a context of white space only if the tokenizer
+        adds no BOS (lm-eval fails there with an assertion).
         """
-        if len(self._cuts) > MOST_CUTS:
-            self._cuts.clear()
+        if len(self._splits) > MOST_SPLITS:
+            self._splits.clear()
         contexts: dict[tuple[str, ...], _Context] = {}
         for pair in pairs:
             if pair.segments not in contexts:
@@ -143,7 +145,7 @@ class Encoder:
             self.rule = None
             contexts = {key: _Context(c.text, c.moved, c.has_specials, (), c.text) for key, c in contexts.items()}
             return self._encode_whole(pairs, contexts)
-        return self._encode_cut(pairs, contexts)
+        return self._encode_split(pairs, contexts)
 
     def _prepare(self, segments: tuple[str, ...]) -> _Context:
         whole = "".join(segments)
@@ -155,23 +157,23 @@ class Encoder:
         for segment in segments:
             kept.append(segment[:left] if len(segment) > left else segment)
             left -= len(kept[-1])
-        parts, tail = self._cut(self.rule, kept)
+        parts, tail = self._split_segments(self.rule, kept)
         return _Context(text, moved, self.has_specials(text), parts, tail)
 
-    def _cut(self, rule: CutRule, segments: Iterable[str]) -> tuple[tuple[str, ...], str]:
-        """Return the texts to encode on their own, and the rest after the last place where a cut is safe."""
+    def _split_segments(self, rule: SplitRule, segments: Iterable[str]) -> tuple[tuple[str, ...], str]:
+        """Return the texts to encode separately, and the rest after the last safe position."""
         parts: list[str] = []
         open_text = ""
         is_first = True
         for segment in segments:
-            if segment not in self._cuts:
-                first, last = rule.first_cut(segment), rule.last_cut(segment)
-                self._cuts[segment] = None if first is None or last is None else (first, last)
-            cuts = self._cuts[segment]
-            if cuts is None:
+            if segment not in self._splits:
+                first, last = rule.first_split(segment), rule.last_split(segment)
+                self._splits[segment] = None if first is None or last is None else (first, last)
+            splits = self._splits[segment]
+            if splits is None:
                 open_text += segment
                 continue
-            begin, end = cuts
+            begin, end = splits
             for text in (open_text + segment[:begin], segment[begin:end]):
                 if text:
                     parts.append(text if is_first else self._alone(rule, text))
@@ -180,12 +182,12 @@ class Encoder:
         return tuple(parts), open_text if is_first else self._alone(rule, open_text)
 
     @staticmethod
-    def _alone(rule: CutRule, text: str) -> str:
-        """Return how the text after a cut is given to the tokenizer."""
+    def _alone(rule: SplitRule, text: str) -> str:
+        """Return the text after a split as it is passed to the tokenizer."""
         return text[1:] if rule.drops_space else text
 
     def _proof_holds(self, contexts: Sequence[_Context]) -> bool:
-        """Encode some contexts both ways; the proof rests on the tokenizer's description, this on the tokenizer."""
+        """Encode some contexts both ways: the proof is based on the tokenizer's description, this on its behaviour."""
         step = max(1, len(contexts) // PROOF_SAMPLES)
         chosen = [context for context in contexts[::step] if context.parts][:PROOF_SAMPLES]
         whole = self._encode_batch([context.text for context in chosen], specials=False)
@@ -219,21 +221,21 @@ class Encoder:
         return result
 
     def _split(self, context: IntArray, whole: IntArray) -> EncodedPair:
-        """Return lm-eval's pair: the context's own tokens, and what the whole has after as many."""
+        """Return lm-eval's pair: the context's tokens, and the whole text's tokens after that many."""
         if context.size == 0:
             return self._from_nothing(whole)
         return EncodedPair(context, whole[context.size :])
 
     def _from_nothing(self, scored: IntArray) -> EncodedPair:
-        """Return the pair of an empty context: the prefix token stands for it, unless the text brings its own."""
+        """Return the pair of an empty context: the prefix token replaces it, unless the text starts with that token."""
         if self.prefix_token_id is None:
             return EncodedPair(EMPTY, scored)
         if scored.size and int(scored[0]) == self.prefix_token_id:
             return EncodedPair(scored[:1], scored[1:])
         return EncodedPair(np.asarray([self.prefix_token_id], dtype=np.int32), scored)
 
-    def _encode_cut(self, pairs: Sequence[Pair], contexts: dict[tuple[str, ...], _Context]) -> list[EncodedPair]:
-        """Encode shared parts once; only the last piece of a context is encoded again with its continuations."""
+    def _encode_split(self, pairs: Sequence[Pair], contexts: dict[tuple[str, ...], _Context]) -> list[EncodedPair]:
+        """Encode shared parts once; only the last part of a context is encoded again with its continuations."""
         joined = [self._join(contexts[pair.segments], pair) for pair in pairs]
         texts = {text for context in contexts.values() for text in (*context.parts, context.tail)}
         texts.update(text for each in joined for text in each)
@@ -260,21 +262,21 @@ class Encoder:
         return result
 
     def _join(self, context: _Context, pair: Pair) -> tuple[str, str]:
-        """Return (continuation on its own, "") where a cut before it is safe, else ("", open end + continuation)."""
+        """Return (continuation alone, "") if splitting before it is safe, else ("", open end + continuation)."""
         rule = self.rule
         if rule is None or not _has_text(pair):
             return pair.continuation, ""
         continuation = context.moved + pair.continuation
-        # Shorter than the prefix token's text, context and whole may differ in whether they start with it.
+        # If the context is shorter than the prefix token's text, only one of context and whole may start with it.
         starts_alike = len(context.text) >= max(1, len(self._prefix_text or ""))
         if starts_alike and rule.is_safe(context.text[-1] + continuation[:2], 1):
             return self._alone(rule, continuation), ""
         return "", context.tail + continuation
 
     def token_texts(self, context: str, continuation: str) -> tuple[list[str], int]:
-        """Return the texts of the tokens of context + continuation, for people, and the first scored one's index.
+        """Return the texts of the tokens of context + continuation, for display, and the first scored one's index.
 
-        Where several tokens stand for one character, each shows it as the tokenizer names it.
+        If several tokens form one character, each is shown by the tokenizer's name for it.
         """
         pair = self.encode_pairs([Pair((context,), continuation)])[0]
         ids = [*pair.context.tolist(), *pair.scored.tolist()]
@@ -293,7 +295,7 @@ def _has_text(pair: Pair) -> bool:
 
 
 def _plain_backend(tokenizer: Any) -> Any | None:
-    """Return the Rust tokenizer if the Python class around it adds nothing to `encode`, else None."""
+    """Return the Rust tokenizer if the Python class around it does not change `encode`, else None."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None or not hasattr(backend, "encode_batch_fast"):
         return None
@@ -309,9 +311,9 @@ def _plain_backend(tokenizer: Any) -> Any | None:
 
 
 def rolling_windows(tokens: IntArray, prefix_token_id: int, max_length: int) -> list[tuple[IntArray, int]]:
-    """Return the windows that score every token of a text once: (sequence, how many of its last are scored).
+    """Return the windows that score every token of a text once: (sequence, number of its last tokens to score).
 
-    The first window starts from the prefix token; each later one scores what is left with as much before it as fits.
+    The first window starts with the prefix token; each later one scores the next tokens after as much context as fits.
     Shapes: tokens int32 [n]; each sequence int32 [at most max_length + 1].
     Source: lm-evaluation-harness 0.4.13, utils.py get_rolling_token_windows with context_len=1, made disjoint.
     """

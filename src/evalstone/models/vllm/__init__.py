@@ -1,1 +1,1 @@
-"""A local model that vLLM runs in place of this package's engine."""
+"""A local model run by vLLM instead of this package's engine."""

@@ -1,7 +1,7 @@
-"""What people write after `--model vllm --model_args`, in lm-evaluation-harness's spelling, made into one record.
+"""Parse `--model vllm --model_args`, in lm-evaluation-harness's spelling, into one record.
 
-Part of it says which model this is and how text becomes tokens, as for every local model; the rest goes to vLLM's
-engine as it is. What changes nothing here is accepted and left out; what vLLM does not take is refused by name.
+Some arguments define the model and its tokenisation, as for every local model; the others are passed to vLLM's engine
+unchanged. Those without an effect here are accepted and ignored; those that vLLM does not know are refused by name.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from evalstone.registry import nearest
 
 __all__ = ["VllmArguments", "vllm_arguments"]
 
-TOLD_OTHERWISE = frozenset({"model", "tokenizer", "max_model_len"})  # of EngineArgs: from pretrained=, max_length=
+SET_ELSEWHERE = frozenset({"model", "tokenizer", "max_model_len"})  # of EngineArgs: from pretrained=, max_length=
 SHARED = frozenset(
     {
         "add_bos_token",
@@ -39,7 +39,7 @@ SHARED = frozenset(
         "trust_remote_code",
     }
 )
-# Of vLLM's EngineArgs, 0.8 to 0.12; a name that is not listed is looked for in the EngineArgs that is installed.
+# Fields of vLLM's EngineArgs, 0.8 to 0.12; other names are looked up in the installed EngineArgs.
 ENGINE = frozenset({
     "additional_config", "aggregate_engine_logging", "allowed_local_media_path", "async_scheduling",
     "attention_backend", "attention_config", "block_size", "calculate_kv_scales", "code_revision",
@@ -68,8 +68,8 @@ ENGINE = frozenset({
     "tokenizer_mode", "tokenizer_pool_size", "use_tqdm_on_load", "use_v2_block_manager", "video_pruning_rate",
     "worker_cls", "worker_extension_cls",
 })  # fmt: skip
-# Of those, the ones that change no answer but for rounding: where, how fast and with how much memory it is computed.
-OF_PLACE = ENGINE - {
+# Those that change outputs only by rounding: where, how fast and with how much memory they are computed.
+PLACEMENT = ENGINE - {
     "additional_config", "attention_config", "calculate_kv_scales", "code_revision", "config_format", "convert",
     "disable_sliding_window",
     "guided_decoding_backend", "hf_config_path", "hf_overrides", "kv_cache_dtype", "load_format", "logits_processors",
@@ -77,28 +77,28 @@ OF_PLACE = ENGINE - {
     "override_attention_dtype", "override_generation_config", "override_neuron_config", "quantization",
     "rope_scaling", "rope_theta", "runner", "speculative_config", "task", "worker_cls", "worker_extension_cls",
 }  # fmt: skip
-# Accepted for the sake of old command lines. As in lm-eval, CUDA_VISIBLE_DEVICES chooses devices.
+# Accepted for compatibility with existing command lines. As in lm-eval, CUDA_VISIBLE_DEVICES selects devices.
 WITHOUT_EFFECT = frozenset({"batch_size", "device", "max_batch_size", "swap_space", "tokenizer_revision"})
 
 
 @dataclass(frozen=True, slots=True)
 class VllmArguments:
-    """A model that vLLM runs, as it was asked for. `engine` goes to `vllm.LLM` as it is."""
+    """The arguments of a model run by vLLM. `engine` is passed to `vllm.LLM` unchanged."""
 
     local: LocalArguments
     engine: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def options(self) -> tuple[tuple[str, JsonValue], ...]:
-        """The arguments that can change an answer and have no place of their own in the model's identity."""
-        own = {name: value for name, value in self.engine.items() if name not in OF_PLACE}
+        """The arguments that can change an output and are not part of the model's identity otherwise."""
+        own = {name: value for name, value in self.engine.items() if name not in PLACEMENT}
         return tuple(sorted({**dict(self.local.options), **own}.items()))
 
 
 def vllm_arguments(given: Mapping[str, Any]) -> VllmArguments:
-    """Return the record of a vLLM model's arguments.
+    """Parse the arguments of a vLLM model.
 
-    Raises: UsageError for a value that cannot be; UnknownName for an argument nobody knows.
+    Raises: UsageError for an invalid value; UnknownName for an unknown argument.
     """
     values = {name: value for name, value in given.items() if value is not None}
     _refuse(values)
@@ -111,7 +111,7 @@ def vllm_arguments(given: Mapping[str, Any]) -> VllmArguments:
     for name in sorted(unlisted - installed):
         known = SHARED | ENGINE | WITHOUT_EFFECT | installed
         known |= {"data_parallel_size", "lora_local_path", "max_model_len", "torch_dtype"}
-        raise UnknownName("argument of vllm", name, nearest(name, known), "vLLM's EngineArgs are handed on to it")
+        raise UnknownName("argument of vllm", name, nearest(name, known), "vLLM's EngineArgs are passed on to it")
     engine = {name: values.pop(name) for name in sorted(values.keys() - SHARED)}
     for name in ("tensor_parallel_size", "pipeline_parallel_size"):
         if name in engine and (not isinstance(engine[name], int) or engine[name] < 1):
@@ -123,21 +123,21 @@ def vllm_arguments(given: Mapping[str, Any]) -> VllmArguments:
 
 
 def _installed_names() -> frozenset[str]:
-    """Return the arguments of the vLLM that is installed; none where it is not, or keeps them elsewhere."""
+    """Return the arguments of the installed vLLM; none if it is not installed or has no EngineArgs."""
     try:
         from vllm import EngineArgs
     except ImportError:
         return frozenset()
-    return frozenset(each.name for each in fields(EngineArgs)) - TOLD_OTHERWISE
+    return frozenset(each.name for each in fields(EngineArgs)) - SET_ELSEWHERE
 
 
 def _refuse(values: dict[str, Any]) -> None:
-    """Remove what says the usual, and refuse what cannot be done here.
+    """Remove arguments that only state the default, and refuse those that are not supported.
 
     Raises: UsageError.
     """
     if "max_length" in values and "max_model_len" in values:
-        raise UsageError("max_length and max_model_len are two names of one thing; name one of them")
+        raise UsageError("max_length and max_model_len are two names of one setting; give one of them")
     if values.pop("data_parallel_size", 1) != 1:
         raise UsageError(
             "data_parallel_size above 1 is not supported: use tensor_parallel_size to spread one model over GPUs, "
@@ -145,9 +145,9 @@ def _refuse(values: dict[str, Any]) -> None:
         )
     if values.pop("workers", 1) != 1 or values.pop("cluster", None) is not None:
         raise UsageError(
-            "vLLM spreads a model itself: name tensor_parallel_size in --model_args, not --workers or --cluster"
+            "vLLM distributes a model itself: set tensor_parallel_size in --model_args, not --workers or --cluster"
         )
     if values.pop("numerics", "float32") != "float32":
         raise UsageError("numerics other than float32 need --model hf: vLLM's log-probabilities are float32")
     if values.pop("truncation_side", "left") != "left":
-        raise UsageError("truncation_side: only left is supported; what stands last in a prompt is what is asked")
+        raise UsageError("truncation_side: only left is supported; the question is at the end of a prompt")

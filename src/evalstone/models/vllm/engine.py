@@ -1,8 +1,8 @@
-"""vLLM behind the face that our own engine has: spans scored, prompts continued, token ids in and out.
+"""vLLM with the interface of our own engine: spans scored, prompts continued, token ids in and out.
 
-It knows no text: tokens come from the same encoder as for every local model, so a choice has the same tokens whoever
-scores it. Log-probabilities are vLLM's own (`prompt_logprobs`); it must write one token for each prompt it reads, so
-the longest sequence is one shorter than its positions. Results come in batches, so that a kill loses one batch.
+It handles no text: tokens come from the same encoder as for every local model, so a choice has the same tokens on every
+engine. Log-probabilities are vLLM's own (`prompt_logprobs`); vLLM must generate one token per prompt, so the longest
+sequence is one shorter than its positions. Results come in batches, so that a kill loses one batch.
 
 Written against vLLM's documented interface (LLM.generate, SamplingParams, RequestOutput of 0.8 and later) and tested
 against a stand-in of it; it has not been run on a real vLLM yet.
@@ -33,11 +33,11 @@ from evalstone.models.token_engine import FollowText, ScoreQueue, SequentialQueu
 from evalstone.models.vllm.arguments import VllmArguments
 from evalstone.records import ModelIdentity
 
-__all__ = ["ROOM_TO_WRITE", "VllmEngine"]
+__all__ = ["RESERVED_POSITIONS", "VllmEngine"]
 
-BATCH = 512  # sequences given to vLLM at once
-ROOM_TO_WRITE = 2  # positions that a scored sequence leaves free, beside its own last token: vLLM writes one
-# Settings that only some libraries know, in vLLM's words.
+BATCH = 512  # sequences passed to vLLM at once
+RESERVED_POSITIONS = 2  # positions that a scored sequence leaves free, besides its own last token: vLLM generates one
+# Settings that only some libraries have, with vLLM's names.
 OTHER_SETTINGS: Mapping[str, str] = {
     "min_new_tokens": "min_tokens",
     "presence_penalty": "presence_penalty",
@@ -64,10 +64,10 @@ class VllmEngine:
         given = _engine_arguments(arguments, identity, folders)
         try:
             self._llm: Any = vllm.LLM(**given)
-        except Exception as error:  # vLLM raises many kinds; each means that there is no model
+        except Exception as error:  # vLLM raises many kinds; each means that the model is unusable
             raise ModelUnavailable(
                 f"vLLM cannot load {identity.name}: {_first_line(error)}; a smaller max_model_len or a larger "
-                "gpu_memory_utilization is often what it wants"
+                "gpu_memory_utilization often helps"
             ) from error
         self._lora = _adapter(folders.adapter)
         self.info = EngineInfo(
@@ -78,7 +78,7 @@ class VllmEngine:
             max_length=identity.max_length,
             vocab_size=int(read_json(folders.model / "config.json").get("vocab_size") or 0),
             attention="vllm",
-            why="asked for",
+            why="requested",
             window_tokens=0,
             n_threads=0,
             versions={"vllm": str(getattr(vllm, "__version__", "unknown"))},
@@ -86,10 +86,10 @@ class VllmEngine:
 
     @property
     def generation_defaults(self) -> GenerationDefaults:
-        """What the model's own generation_config says."""
+        """The defaults in the model's own generation_config."""
         from transformers import GenerationConfig
 
-        from evalstone.engine.writer import defaults_of_config
+        from evalstone.engine.generator import defaults_of_config
 
         if not (self._folder / "generation_config.json").is_file():
             return GenerationDefaults()
@@ -98,7 +98,7 @@ class VllmEngine:
     def score(
         self, spans: SpanBatch, on_window: Callable[[WindowReport], None] | None = None
     ) -> Iterator[SpanScore | SpanFailure]:
-        """Yield the score of each span, or why it has none, batch by batch.
+        """Yield the score or the failure of each span, batch by batch.
 
         Raises: ModelUnavailable if vLLM fails as a whole.
         """
@@ -122,11 +122,11 @@ class VllmEngine:
     ) -> Iterator[GeneratedSequence | GenerationFailure]:
         """Yield each prompt's continuations, batch by batch.
 
-        Raises: ModelUnavailable if vLLM fails as a whole; UsageError for settings it does not have.
+        Raises: ModelUnavailable if vLLM fails as a whole; UsageError for settings it does not support.
         """
         units = [(index, repeat) for index, prompt in enumerate(prompts) for repeat in prompt.repeats]
         n_prompt = sum(int(prompts[index].tokens.size) for index, _ in units)
-        started, read, written = time.perf_counter(), 0, 0
+        started, read, n_generated = time.perf_counter(), 0, 0
         for first in range(0, len(units), BATCH):
             some = units[first : first + BATCH]
             sequences = [prompts[index].tokens.tolist() for index, _ in some]
@@ -134,20 +134,22 @@ class VllmEngine:
             for (index, repeat), output in zip(some, self._run(sequences, settings), strict=True):
                 one = output.outputs[0]
                 yield GeneratedSequence(index, repeat, tuple(one.token_ids), _reason(one))
-                read, written = read + int(prompts[index].tokens.size), written + len(one.token_ids)
+                read, n_generated = read + int(prompts[index].tokens.size), n_generated + len(one.token_ids)
             if on_step is not None:
                 n_done = first + len(some)
                 seconds = time.perf_counter() - started
                 on_step(
-                    GenerationReport(read, n_prompt, written, max(0, written - n_done), n_done, len(units), seconds)
+                    GenerationReport(
+                        read, n_prompt, n_generated, max(0, n_generated - n_done), n_done, len(units), seconds
+                    )
                 )
 
     def queue(self) -> ScoreQueue:
-        """Return a queue that scores one batch after the other."""
+        """Return a queue that scores one batch after another."""
         return SequentialQueue(self.score)
 
     def stream(self, prompt: GenerationPrompt, stops: StopTexts, follow: FollowText) -> Iterator[TextResult]:
-        """Yield the result alone: vLLM's offline interface writes a text in one piece."""
+        """Yield only the result: vLLM's offline interface returns a text in one piece."""
         del follow
         yield from self.generate([prompt], stops)
 
@@ -158,24 +160,24 @@ class VllmEngine:
         """
         if self._llm is None:
             raise ModelUnavailable("the engine is closed; load it again")
-        prompts = [{"prompt_token_ids": tokens} for tokens in sequences]  # what vLLM calls a TokensPrompt
+        prompts = [{"prompt_token_ids": tokens} for tokens in sequences]  # vLLM's TokensPrompt
         adapted = {} if self._lora is None else {"lora_request": self._lora}
         try:
             return list(self._llm.generate(prompts, settings, use_tqdm=False, **adapted))
-        except Exception as error:  # whatever it raises, nothing of this batch was answered
+        except Exception as error:  # any error means that the whole batch failed
             raise ModelUnavailable(f"vLLM failed: {type(error).__name__}: {_first_line(error)}") from error
 
     def _settings(self, prompt: GenerationPrompt, repeat: int, stops: StopTexts, index: int) -> Any:
-        """Return how a prompt is continued, in vLLM's words.
+        """Return vLLM's settings for continuing a prompt.
 
-        While a model may be thinking, a stop text must not end it, and vLLM cannot wait for a thought's end: then
-        only ending tokens stop it, and the text is cut afterwards.
+        While a model reasons, a stop text must not end it, and vLLM cannot wait for the end of the reasoning: then only
+        end tokens stop it, and the text is truncated afterwards.
         """
         unknown = sorted(set(prompt.other) - set(OTHER_SETTINGS))
         if unknown:
             raise UsageError(
-                f"generation setting {unknown[0]}={prompt.other[unknown[0]]} is not offered with --model vllm; leave "
-                "it out, or generation_config=none if the model's own file asks for it"
+                f"generation setting {unknown[0]}={prompt.other[unknown[0]]} is not supported with --model vllm; omit "
+                "it, or set generation_config=none if the model's own file sets it"
             )
         values: dict[str, Any] = {
             "max_tokens": prompt.max_new_tokens,
@@ -195,12 +197,12 @@ class VllmEngine:
         return self._library.SamplingParams(**values)
 
     def close(self) -> None:
-        """Let go of the model and its memory."""
+        """Release the model and its memory."""
         self._llm = None
 
 
 def seed_of(prompt: GenerationPrompt, repeat: int) -> int:
-    """Return the seed of one text: a function of the run's seed, the sample and the repeat alone."""
+    """Return the seed of one text, a function of the run's seed, the sample and the repeat."""
     name = f"{prompt.seed}\x1f{prompt.key}\x1f{repeat}"
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest(), "little") >> 1
 
@@ -218,7 +220,7 @@ def _engine_arguments(arguments: VllmArguments, identity: ModelIdentity, folders
 
 
 def _adapter(folder: Path | None) -> Any:
-    """Return vLLM's name of an adapter, None where there is none."""
+    """Return vLLM's request for an adapter, or None if there is none."""
     if folder is None:
         return None
     from vllm.lora.request import LoRARequest
@@ -227,11 +229,11 @@ def _adapter(folder: Path | None) -> Any:
 
 
 def _score(index: int, scored: Sequence[int], logprobs: Sequence[Mapping[int, Any] | None]) -> SpanScore | SpanFailure:
-    """Return the sum over the scored tokens, the last of the prompt; each position names its token and the best one."""
+    """Return the sum over the scored tokens, the last of the prompt; each position lists its token and the best one."""
     total, is_greedy = 0.0, True
     for token, found in zip(scored, list(logprobs)[-len(scored) :], strict=True):
         if found is None or token not in found:
-            return SpanFailure(index, MalformedAnswer, f"vLLM gave no log-probability of token {token}")
+            return SpanFailure(index, MalformedAnswer, f"vLLM returned no log-probability of token {token}")
         own = float(found[token].logprob)
         total += own
         is_greedy = is_greedy and own >= max(float(each.logprob) for each in found.values())
@@ -242,7 +244,7 @@ def _score(index: int, scored: Sequence[int], logprobs: Sequence[Mapping[int, An
 
 
 def _reason(output: Any) -> FinishReason:
-    """Return why a text ended: vLLM says "stop" of an ending token too, and names the text only of a stop text."""
+    """Return why a text ended: vLLM reports "stop" for end tokens too, and names the text only for stop texts."""
     if output.finish_reason == "length":
         return "length"
     return "stop" if isinstance(output.stop_reason, str) else "eos"

@@ -1,8 +1,8 @@
-"""A model that vLLM runs: everything of a local model but the engine.
+"""A model run by vLLM: everything of a local model except the engine.
 
-Files, identity, tokens, chat templates, the cache and what counts as the answer are those of `local`, so a run with
-vLLM asks exactly what a run with our own engine asks. Its numbers are vLLM's own, so answers are never shared with
-runs of another engine. See `vllm_engine` for what has and has not been tried.
+Files, identity, tokens, chat templates, the cache and the extraction of answers are those of `local`, so a run with
+vLLM sends exactly the queries of a run with our own engine. Its numbers are vLLM's own, so outputs are never shared
+with runs of another engine. See `vllm.engine` for what has been tested.
 """
 
 from dataclasses import replace
@@ -12,7 +12,7 @@ from evalstone.models.checkpoint.identity import identify
 from evalstone.models.local.local_model import LocalModel
 from evalstone.models.text.spans import QueryReader, fingerprint_of
 from evalstone.models.vllm.arguments import VllmArguments
-from evalstone.models.vllm.engine import ROOM_TO_WRITE, VllmEngine
+from evalstone.models.vllm.engine import RESERVED_POSITIONS, VllmEngine
 from evalstone.records import ModelIdentity
 
 __all__ = ["VllmModel"]
@@ -38,11 +38,11 @@ class VllmModel(LocalModel):
 
     @property
     def is_in_process(self) -> bool:
-        """Never: vLLM gives the log-probabilities that were asked for, and no whole distributions."""
+        """Always False: vLLM returns only the requested log-probabilities, not whole distributions."""
         return False
 
     def _reader(self) -> QueryReader:
-        longest = self.max_length - ROOM_TO_WRITE
+        longest = self.max_length - RESERVED_POSITIONS
         return QueryReader(self.encoder, longest, self.arguments.too_long, fingerprint_of(self.identity))
 
     def _started(self) -> VllmEngine:

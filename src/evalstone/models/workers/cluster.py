@@ -1,7 +1,7 @@
-"""A Ray cluster that answers for one run: joining it, and which worker sits on which of its machines.
+"""Join a Ray cluster that computes one run, and assign its machines to workers.
 
-Ray only places workers and carries what they say; what they compute is decided by `workers`, so a run on a cluster is
-the run of one process. We join clusters and never start one: on one machine plain processes do the same with less.
+Ray only places workers and transports messages; what they compute is decided by `workers`, so a run on a cluster equals
+the run of one process. We join clusters and never start one: on one machine plain processes do the same at lower cost.
 """
 
 import socket
@@ -15,7 +15,7 @@ from evalstone.errors import MissingExtra, ModelUnavailable, UsageError
 
 __all__ = ["Node", "Seat", "join", "leave", "nodes_of_cluster", "seats"]
 
-REACH_SECONDS = 10.0  # for an address to take a connection
+REACH_SECONDS = 10.0  # time for an address to accept a connection
 START = (
     "start one with `ray start --head --disable-usage-stats` on one machine and `ray start --address=HOST:6379` on the "
     "others, with the same Python, Ray and Evalstone on each"
@@ -24,7 +24,7 @@ START = (
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One machine of a cluster, and what Ray may give away on it."""
+    """One machine of a cluster, and the resources that Ray may assign on it."""
 
     key: str  # Ray's own name for it
     address: str
@@ -34,7 +34,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """What one worker gets: a part of a machine's processors, and a GPU or none."""
+    """The resources of one worker: a share of a machine's processors, and a GPU or none."""
 
     node: Node
     n_cpus: int
@@ -44,7 +44,7 @@ class Seat:
 def join(address: str) -> bool:
     """Connect this process to the cluster at `address`; return whether it was not connected before.
 
-    Raises: MissingExtra without ray; UsageError for what is no address; ModelUnavailable if there is no such cluster.
+    Raises: MissingExtra without ray; UsageError for an invalid address; ModelUnavailable if there is no such cluster.
     """
     _check_address(address)
     needed = ("ray", "grpc") if "://" in address else ("ray",)
@@ -56,10 +56,10 @@ def join(address: str) -> bool:
         return False
     try:
         ray.init(address=address, log_to_driver=False, logging_level="error")
-    except Exception as error:  # Ray raises many kinds; each means that there is no cluster for us
+    except Exception as error:  # Ray raises many kinds; each means that the cluster cannot be used
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         if address == "auto" and isinstance(error, ConnectionError):
-            reason = "this machine is part of none, or of several: name the address of one then"
+            reason = "this machine is part of no cluster, or of several: in that case give the address of one"
         raise ModelUnavailable(f"no Ray cluster was found at '{address}' ({reason}); {START}") from error
     _print_news(wanted=False)
     return True
@@ -74,14 +74,14 @@ def leave() -> None:
 
 
 def _print_news(*, wanted: bool) -> None:
-    """Say whether Ray prints what befalls its machines: it would do so among our results, on standard output."""
+    """Set whether Ray prints events of its machines: it would do so among our results, on standard output."""
     import ray
 
     ray._private.worker._worker_logs_enabled = wanted  # noqa: SLF001 - there is no public switch
 
 
 def _check_address(address: str) -> None:
-    """Refuse what Ray would take for something else, and what nobody answers: Ray itself waits minutes for that."""
+    """Check an address before Ray does: Ray misreads some, and waits minutes if nothing responds."""
     if address == "auto":
         return
     parts = urlsplit(address if "://" in address else f"//{address}")
@@ -91,8 +91,8 @@ def _check_address(address: str) -> None:
         port = None
     if parts.scheme not in ("", "ray") or not parts.hostname or port is None:
         raise UsageError(
-            f"--cluster '{address}' is no address; expected auto (the cluster this machine is part of), HOST:6379, or "
-            "ray://HOST:10001 (from a machine outside); on one machine alone --workers N needs no cluster"
+            f"--cluster '{address}' is not an address; expected auto (the cluster this machine is part of), HOST:6379, "
+            "or ray://HOST:10001 (from a machine outside); on one machine alone --workers N needs no cluster"
         )
     try:
         socket.create_connection((parts.hostname, port), timeout=REACH_SECONDS).close()
@@ -118,23 +118,23 @@ def nodes_of_cluster() -> list[Node]:
 
 
 def seats(nodes: Sequence[Node], n_workers: int, device: str) -> list[Seat]:
-    """Return a seat for each worker: a GPU each where the cluster has GPUs, else a share of a machine's processors.
+    """Return a seat for each worker: a GPU each if the cluster has GPUs, else a share of a machine's processors.
 
-    Raises: UsageError if the cluster has fewer than that, or `device` is one machine's own name.
+    Raises: UsageError if the cluster has too few, or `device` names a device of one machine.
     """
     if device not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"device='{device}' names a device of one machine; with --cluster say cuda, cpu or nothing")
+        raise UsageError(f"device='{device}' names a device of one machine; with --cluster use cuda, cpu or omit it")
     on_gpus = device == "cuda" or (device == "auto" and any(node.n_gpus for node in nodes))
     kind = "GPU" if on_gpus else "CPU"
-    room = {node: node.n_gpus if on_gpus else node.n_cpus for node in nodes}
-    if n_workers > sum(room.values()):
-        has = ", ".join(f"{node.address}: {n}" for node, n in room.items())
+    capacity = {node: node.n_gpus if on_gpus else node.n_cpus for node in nodes}
+    if n_workers > sum(capacity.values()):
+        has = ", ".join(f"{node.address}: {n}" for node, n in capacity.items())
         raise UsageError(
-            f"--workers {n_workers}: each worker takes a {kind}, and the cluster has {sum(room.values())} ({has}); "
-            "ask for fewer, or add machines with `ray start --address=HOST:6379`"
+            f"--workers {n_workers}: each worker needs a {kind}, and the cluster has {sum(capacity.values())} ({has}); "
+            "use fewer, or add machines with `ray start --address=HOST:6379`"
         )
     taken = dict.fromkeys(nodes, 0)
     for _ in range(n_workers):
-        free = [node for node in nodes if taken[node] < room[node]]
-        taken[max(free, key=lambda node: room[node] / (taken[node] + 1))] += 1
+        free = [node for node in nodes if taken[node] < capacity[node]]
+        taken[max(free, key=lambda node: capacity[node] / (taken[node] + 1))] += 1
     return [Seat(node, node.n_cpus // n, on_gpus) for node, n in taken.items() for _ in range(n)]

@@ -1,7 +1,7 @@
-"""A worker on a machine of a cluster: it finds the model there, and does what a worker of one machine does.
+"""A worker on a machine of a cluster: it finds the model there and then works as on a single machine.
 
-Ray runs it as an actor. The driver tells it orders and fetches what it has said; both calls return at once or within a
-moment, while the work goes on in a thread.
+Ray runs it as an actor. The driver sends it orders and fetches its messages; both calls return at once or within a
+moment, while the work runs in a thread.
 """
 
 import threading
@@ -21,12 +21,12 @@ from evalstone.settings import VERSION
 
 __all__ = ["ClusterWorker", "PlacedModel"]
 
-HEAR_SECONDS = 1.0
+LONG_POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedModel:
-    """The model that every machine must hold: as it was asked for, and its content as the driver sees it."""
+    """The model that every machine must have: the user's arguments, and its content on the driver's machine."""
 
     arguments: LocalArguments
     content_hash: str | None
@@ -38,27 +38,27 @@ class PlacedModel:
     def of(
         cls, arguments: LocalArguments, content_hash: str | None, settings: EngineSettings, tokenizer: TokenizerSource
     ) -> "PlacedModel":
-        """Return it with its folders as full paths, since another machine has another working directory."""
+        """Return the model with absolute folders, since other machines have other working directories."""
         names = {name: getattr(arguments, name) for name in ("pretrained", "tokenizer", "peft")}
         paths = {name: Path(value).expanduser() for name, value in names.items() if value is not None}
         full: dict[str, Any] = {name: str(path.absolute()) for name, path in paths.items() if path.is_dir()}
         return cls(replace(arguments, **full), content_hash, settings, tokenizer)
 
     def order(self) -> tuple[Any, ...]:
-        """Return what tells a worker to load the model from where it lies on this machine.
+        """Return the order to load the model from its folder on this machine.
 
-        Raises: ModelUnavailable if it is not here, or is another.
+        Raises: ModelUnavailable if it is missing or differs.
         """
         if self.version != VERSION:
             raise ModelUnavailable(f"Evalstone {VERSION} is installed here, and the driver is {self.version}")
         try:
             folders = find_folders(self.arguments)
         except ModelUnavailable as error:
-            raise ModelUnavailable(f"{error}; on a cluster it must lie at the same path on every machine") from error
+            raise ModelUnavailable(f"{error}; on a cluster it must be at the same path on every machine") from error
         found = identify(self.arguments, folders).content_hash
         if found != self.content_hash:
             raise ModelUnavailable(
-                f"{folders.model} holds another model than the driver's: its content is {found}, expected "
+                f"{folders.model} contains another model than on the driver: its content hash is {found}, expected "
                 f"{self.content_hash}; copy the driver's files here"
             )
         settings = replace(self.settings, peft=str(folders.adapter) if folders.adapter else None)
@@ -66,7 +66,7 @@ class PlacedModel:
 
 
 class ClusterWorker:
-    """The actor: loads the model when it is made, then answers the orders it is told."""
+    """The actor: loads the model when it is created, then executes the orders it receives."""
 
     def __init__(self, model: PlacedModel) -> None:
         self._own, other = Pipe()
@@ -80,17 +80,17 @@ class ClusterWorker:
                 connection.send(("failed", str(error)))
             serve_orders(connection)
 
-    def tell(self, order: tuple[Any, ...]) -> None:
-        """Hand on an order."""
+    def post(self, order: tuple[Any, ...]) -> None:
+        """Pass an order to the working thread."""
         self._own.send(order)
 
-    def hear(self) -> list[tuple[Any, ...]]:
-        """Return what has been said since the last call; wait a moment for it.
+    def poll(self) -> list[tuple[Any, ...]]:
+        """Return the messages since the last call; wait a moment for the first.
 
-        Raises: EOFError if nobody is at work any more.
+        Raises: EOFError if the working thread has ended.
         """
         said = []
-        if self._own.poll(HEAR_SECONDS):
+        if self._own.poll(LONG_POLL_SECONDS):
             said.append(self._own.recv())
             while self._own.poll():
                 said.append(self._own.recv())

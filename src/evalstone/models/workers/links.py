@@ -1,7 +1,7 @@
-"""The driver's side of its workers: processes started or invited, and what is said to and by them.
+"""The driver's side of its workers: it starts or invites processes and exchanges messages with them.
 
-Processes that torchrun or accelerate started find the driver through an invitation in a folder of this user's; the
-others are children that are told where to connect through their standard input. A worker without its driver ends.
+Processes started by torchrun or accelerate find the driver through an invitation in a folder of this user; the others
+are children that read the address from their standard input. A worker without its driver ends.
 """
 
 import json
@@ -31,24 +31,24 @@ __all__ = ["POLL_SECONDS", "START_SECONDS", "Links", "Worker", "WorkerLinks", "f
 
 POLL_SECONDS = 0.2
 START_SECONDS = 600.0  # for all workers to load the model
-GRACE_SECONDS = 1.0  # for a worker to end by itself: one that is answering does not hear that it should
+GRACE_SECONDS = 1.0  # for a worker to end by itself: a busy one does not read the order to close
 
 
 @dataclass(slots=True, eq=False)
 class Worker(ABC):
-    """One process elsewhere, and what it said of its engine once that was loaded."""
+    """One remote process, and the description of its engine once that is loaded."""
 
     info: EngineInfo | None = None  # None: still loading
     defaults: GenerationDefaults | None = None
 
     @abstractmethod
     def send(self, message: tuple[Any, ...]) -> None:
-        """Tell it something; one that is gone does not hear it, and the next wait says so."""
+        """Send a message; if the worker has ended, the next wait reports it."""
 
     def note_loaded(self, message: tuple[Any, ...]) -> None:
-        """Keep what its first message says of its engine.
+        """Record the description of the engine from the worker's first message.
 
-        Raises: ModelUnavailable if it says that the model cannot be loaded.
+        Raises: ModelUnavailable if the message says that the model cannot be loaded.
         """
         if message[0] == "failed":
             raise ModelUnavailable(str(message[1]))
@@ -56,19 +56,19 @@ class Worker(ABC):
 
 
 class Links(Protocol):
-    """The driver's side of workers, wherever they are."""
+    """The driver's side of workers, on this machine or a cluster."""
 
     n_workers: int
 
     @property
     def workers(self) -> Sequence[Worker]:
-        """Those that are left."""
+        """The workers that are left."""
 
     def messages(self) -> Iterator[tuple[Any, Worker]]:
-        """Yield what workers say within a moment; None from one that is gone."""
+        """Yield messages that arrive within a moment; None from a worker that has ended."""
 
     def lost(self, what: str) -> ModelUnavailable:
-        """Return the error that says so, with the last words of the workers."""
+        """Return the error `what`, with the last message of the workers."""
 
     def close(self) -> None:
         """End all workers."""
@@ -76,18 +76,18 @@ class Links(Protocol):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class _ConnectedWorker(Worker):
-    """A process of this machine at the other end of a connection."""
+    """A process of this machine, reached through a connection."""
 
     connection: Connection
 
     def send(self, message: tuple[Any, ...]) -> None:
-        """Tell it something; one that is gone does not hear it, and the next wait says so."""
+        """Send a message; if the worker has ended, the next wait reports it."""
         with suppress(OSError):
             self.connection.send(message)
 
 
 class WorkerLinks:
-    """Starts workers on this machine, waits until each has loaded the model, and carries messages."""
+    """Starts workers on this machine, waits until each has loaded the model, and transports messages."""
 
     def __init__(self, source: str, settings: EngineSettings, n_workers: int, tokenizer: TokenizerSource) -> None:
         self.n_workers = n_workers
@@ -114,7 +114,7 @@ class WorkerLinks:
             raise
 
     def _start(self) -> None:
-        """Start one process; what it must know goes through its standard input, where no one else can read it."""
+        """Start one process; address and key go through its standard input, which no one else can read."""
         command = [sys.executable, "-m", "evalstone.models.workers.process"]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._log)
         self.processes.append(process)
@@ -123,7 +123,7 @@ class WorkerLinks:
                 process.stdin.write(json.dumps({"address": self._listener.address, "key": self._key.hex()}).encode())
 
     def _accept(self) -> None:
-        """Take connections as they come, until all is closed; who has not the key is turned away."""
+        """Accept connections until all is closed; those without the key are rejected."""
         while not self._is_closing:
             try:
                 self._arrived.append(self._listener.accept())
@@ -131,7 +131,7 @@ class WorkerLinks:
                 continue
 
     def _welcome(self) -> None:
-        """Tell workers that have just connected what to load."""
+        """Send newly connected workers the order to load the model."""
         while self._arrived:
             worker = _ConnectedWorker(connection=self._arrived.pop())
             self.workers.append(worker)
@@ -141,7 +141,7 @@ class WorkerLinks:
     def _wait_for_all(self) -> None:
         """Return once every worker is ready.
 
-        Raises: ModelUnavailable if a worker cannot load the model, dies, or does not come.
+        Raises: ModelUnavailable if a worker cannot load the model, ends, or does not connect in time.
         """
         deadline = time.monotonic() + START_SECONDS
         while True:
@@ -155,17 +155,17 @@ class WorkerLinks:
                 return
             died = [process for process in self.processes if process.poll() is not None]
             if died or time.monotonic() > deadline:
-                raise self.lost(f"{n_ready} of {self.n_workers} workers came")
+                raise self.lost(f"{n_ready} of {self.n_workers} workers became ready")
 
     def lost(self, what: str) -> ModelUnavailable:
-        """Return the error that says so, with the last words of the workers."""
+        """Return the error `what`, with the last line of the workers' log."""
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").strip().splitlines()
-        told = f"; its last words: {lines[-1]}" if lines else ""
-        return ModelUnavailable(f"{what} (model '{self._name}'){told}; run with fewer --workers, or more memory")
+        details = f"; last line of its log: {lines[-1]}" if lines else ""
+        return ModelUnavailable(f"{what} (model '{self._name}'){details}; run with fewer --workers, or more memory")
 
     def messages(self) -> Iterator[tuple[Any, Worker]]:
-        """Yield what workers say within a moment; None from one that is gone."""
+        """Yield messages that arrive within a moment; None from a worker that has ended."""
         by_connection = {worker.connection: worker for worker in self.workers}
         for ready in wait(list(by_connection), timeout=POLL_SECONDS) if by_connection else ():
             worker = by_connection[ready]  # type: ignore[index]
@@ -199,12 +199,12 @@ class WorkerLinks:
 
 
 def folder_of_launch() -> Path:
-    """Return where processes of one launcher meet: they have the same parent, and the folder is this user's."""
+    """Return the folder shared by processes of one launcher: they have the same parent, and it is this user's."""
     return cache_folder() / "launched" / str(os.getppid())
 
 
 def invite(address: Any, key: bytes) -> Path:
-    """Write where the driver listens, for this user's eyes only, and return the file."""
+    """Write the driver's address and key to a file that only this user can read, and return its path."""
     path = folder_of_launch() / "invitation.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".draft")

@@ -1,10 +1,10 @@
-"""Several processes that answer for one run: `--workers N`, on one machine or a cluster, or those of a launcher.
+"""Several processes that compute one run: `--workers N`, on one machine or a cluster, or those of a launcher.
 
-The driver tokenises, looks into the cache and writes the store; only tokens travel. Sorted work is cut into contiguous
-ranges, so that a beginning is computed in one place, and each worker takes the next range when it is free. A range
-does not depend on who answers it, so results do not depend on N beyond float32's noise. A worker that dies gives its
-range back. Where batches follow each other, ranges of the next are given out while the last ones of the former are
-still being answered, so nobody waits between them.
+The driver tokenises, reads the cache and writes the store; only tokens are transported. Sorted work is split into
+contiguous ranges, so that a shared prefix is computed by one worker, and each worker gets the next range when it is
+free. A range does not depend on its worker, so results do not depend on N beyond float32 rounding. The range of a
+worker that died is assigned again. If batches follow each other, ranges of the next are assigned while the last ones of
+the previous batch are still in progress, so no worker waits between them.
 """
 
 import time
@@ -32,21 +32,21 @@ from evalstone.models.workers.token_costs import TokenCosts
 
 __all__ = ["EnginePool", "PoolQueue"]
 
-GENERATION_RANGES = 4  # of texts for each worker: nobody knows how long they will be
-SMALLEST_GENERATION = 128  # texts in a range: fewer leave slots empty while its last texts are written
-ATTEMPTS = 2  # how often a range is given out again after its worker died
-OPEN_BATCHES = 3  # being answered at once: bounds memory where one range takes very long
+GENERATION_RANGES = 4  # ranges of texts per worker: several, since the lengths are unknown
+SMALLEST_GENERATION = 128  # texts in a range: fewer leave slots idle while its last texts are generated
+ATTEMPTS = 2  # how often a range is assigned again after its worker died
+OPEN_BATCHES = 3  # batches in progress at once: bounds memory if one range takes very long
 
 
 class EnginePool:
-    """Several engines behind the face of one: `score`, `generate`, `info`, `generation_defaults`, `close`."""
+    """Several engines behind the interface of one: `score`, `generate`, `info`, `generation_defaults`, `close`."""
 
     def __init__(self, links: Links, costs: TokenCosts | None = None) -> None:
         self._links = links
         self._costs = costs
-        self._n_workers = links.n_workers  # work is cut for these even after one died, so that the cuts stay the same
-        self._jobs: list[RangeJob] = []  # that lack results, in the order in which they came
-        self._given: dict[Worker, RangeTask] = {}
+        self._n_workers = links.n_workers  # ranges are made for this number even after one died
+        self._jobs: list[RangeJob] = []  # jobs without all their results, in order of arrival
+        self._assigned: dict[Worker, RangeTask] = {}
 
     @property
     def n_workers(self) -> int:
@@ -55,7 +55,7 @@ class EnginePool:
 
     @property
     def info(self) -> EngineInfo:
-        """What runs at each worker; they are alike.
+        """The configuration of the workers' engines, which are alike.
 
         Raises: ModelUnavailable if no worker is left.
         """
@@ -66,7 +66,7 @@ class EnginePool:
 
     @property
     def generation_defaults(self) -> GenerationDefaults:
-        """What the model's own generation_config says.
+        """The defaults in the model's own generation_config.
 
         Raises: ModelUnavailable if no worker is left.
         """
@@ -78,16 +78,16 @@ class EnginePool:
     def score(
         self, spans: SpanBatch, on_window: Callable[[WindowReport], None] | None = None
     ) -> Iterator[SpanScore | SpanFailure]:
-        """Yield the score of each span, or why it has none, as any worker knows it.
+        """Yield the score or the failure of each span, in order of arrival.
 
-        Raises: ModelUnavailable if no worker is left, or a range kills its workers again and again.
+        Raises: ModelUnavailable if no worker is left, or a range repeatedly kills its workers.
         """
         queue = self.queue()
         for _, result in chain(queue.add(spans, on_window), queue.finish()):
             yield result
 
     def queue(self) -> "PoolQueue":
-        """Return what takes batches of spans in a row; what an earlier call left unanswered is given up."""
+        """Return a queue for consecutive batches of spans; unfinished work of an earlier call is dropped."""
         self._jobs.clear()
         return PoolQueue(self)
 
@@ -97,7 +97,7 @@ class EnginePool:
         stops: StopTexts,
         on_step: Callable[[GenerationReport], None] | None = None,
     ) -> Iterator[GeneratedSequence | GenerationFailure]:
-        """Yield each prompt's continuations, or why there is none, as any worker has finished them.
+        """Yield each prompt's continuations or failures, in order of arrival.
 
         Raises: ModelUnavailable as `score`.
         """
@@ -109,26 +109,26 @@ class EnginePool:
 
         def order(left: IntArray) -> tuple[Any, ...]:
             wanted = units.grouped(left)
-            chosen = [replace(prompts[place], repeats=repeats) for place, repeats in wanted.items()]
-            return "write", chosen, stops.subset(list(wanted))
+            chosen = [replace(prompts[position], repeats=repeats) for position, repeats in wanted.items()]
+            return "generate", chosen, stops.subset(list(wanted))
 
-        def tell(so_far: RangeReport) -> None:
+        def notify(so_far: RangeReport) -> None:
             if on_step is not None:
                 counts = (so_far.n_generated, so_far.n_slot_steps, so_far.n_sequences_done)
                 seconds = time.perf_counter() - started
                 on_step(GenerationReport(so_far.n_distinct, n_prompt, *counts, len(units), seconds))
 
-        self._jobs = [RangeJob(parts, order, tell)]
+        self._jobs = [RangeJob(parts, order, notify)]
         for _, unit, result in self.results():
-            yield replace(result, index=int(units.places[unit]))
+            yield replace(result, index=int(units.positions[unit]))
 
     def stream(self, prompt: GenerationPrompt, stops: StopTexts, follow: FollowText) -> Iterator[TextResult]:
-        """Yield the result alone: what workers write comes in one piece."""
+        """Yield only the result: workers return a text in one piece."""
         del follow
         yield from self.generate([prompt], stops)
 
     def begin(self, spans: SpanBatch, on_window: Callable[[WindowReport], None] | None, number: int) -> None:
-        """Take a batch behind those that are open."""
+        """Add a batch after those in progress."""
         n_tokens = int(spans.tokens.size) - len(spans)
         parts = ranges_of(spans, self._n_workers, self._costs)
         n_distinct = sum(part.n_distinct for part in parts)
@@ -138,89 +138,89 @@ class EnginePool:
             part = spans.subset(left)
             return "score", part.tokens, part.offsets, part.n_scored
 
-        def tell(so_far: RangeReport) -> None:
+        def notify(so_far: RangeReport) -> None:
             if on_window is not None:
                 seconds = time.perf_counter() - started
                 on_window(WindowReport(so_far.n_tokens, n_tokens, so_far.n_distinct, n_distinct, seconds))
 
-        self._jobs.append(RangeJob(parts, order, tell, number))
+        self._jobs.append(RangeJob(parts, order, notify, number))
 
-    def results(self, *, until_hungry: bool = False) -> Iterator[tuple[RangeJob, int, Any]]:
-        """Yield (job, unit, result) until nothing lacks one, or until there is little left to give to workers.
+    def results(self, *, until_low: bool = False) -> Iterator[tuple[RangeJob, int, Any]]:
+        """Yield (job, unit, result) until all results are there, or until little work is left to assign.
 
-        Raises: ModelUnavailable if no worker is left, a range kills its workers, or one reports a failure.
+        Raises: ModelUnavailable if no worker is left, a range kills its workers, or a worker reports a failure.
         """
         while True:
             self._jobs = [job for job in self._jobs if not job.is_done]
-            self._give_out()
-            if not self._jobs or (until_hungry and self._is_hungry()):
+            self._assign_ranges()
+            if not self._jobs or (until_low and self._is_low()):
                 return
             for message, worker in self._links.messages():
                 if message is None:
-                    self._take_back(worker)
+                    self._reassign(worker)
                 else:
                     yield from self._receive(message, worker)
 
-    def _is_hungry(self) -> bool:
-        """Say whether there is less left to give out than one range for each worker."""
+    def _is_low(self) -> bool:
+        """Return whether less than one range per worker is left to assign."""
         return len(self._jobs) < OPEN_BATCHES and sum(len(job.todo) for job in self._jobs) < self.n_workers
 
-    def _give_out(self) -> None:
-        """Give the next range to each worker that is free."""
+    def _assign_ranges(self) -> None:
+        """Assign the next range to each free worker."""
         if self._jobs and not self._links.workers:
             raise self._links.lost("no worker is left")
         for worker in self._links.workers:
             job = next((job for job in self._jobs if job.todo), None)
             if job is None:
                 return
-            if worker not in self._given and worker.info is not None:
-                task = self._given[worker] = job.todo.popleft()
+            if worker not in self._assigned and worker.info is not None:
+                task = self._assigned[worker] = job.todo.popleft()
                 task.sent = task.left()
                 worker.send(job.order(task.sent))
 
-    def _take_back(self, worker: Worker) -> None:
-        """Put a dead worker's range back."""
-        task = self._given.pop(worker, None)
+    def _reassign(self, worker: Worker) -> None:
+        """Return a dead worker's range to the queue."""
+        task = self._assigned.pop(worker, None)
         if task is None or task.job not in self._jobs:
             return
         task.attempts += 1
         if task.attempts > ATTEMPTS:
             n_units = task.part.indices.size
-            raise self._links.lost(f"{task.attempts} workers ended while they answered the same {n_units} asks")
+            raise self._links.lost(f"{task.attempts} workers ended while computing the same {n_units} queries")
         task.job.todo.appendleft(task)
 
     def _receive(self, message: tuple[Any, ...], worker: Worker) -> Iterator[tuple[RangeJob, int, Any]]:
-        """Yield the results in a worker's message, and tell how far their job is.
+        """Yield the results in a worker's message, and report the progress of their job.
 
-        Raises: ModelUnavailable if the worker reports that answering as a whole failed.
+        Raises: ModelUnavailable if the worker reports a failure as a whole.
         """
         if message[0] == "failed":
             raise ModelUnavailable(str(message[1]))
-        task = self._given.get(worker)
+        task = self._assigned.get(worker)
         if message[0] != "results" or task is None:
             return
         _, results, report, is_last = message
         if is_last:
-            del self._given[worker]
-            self._give_out()  # before its results are taken in: what becomes of them may take a while
-        if task.job not in self._jobs:  # of an earlier call that was given up
+            del self._assigned[worker]
+            self._assign_ranges()  # before yielding its results, since the caller may take a while
+        if task.job not in self._jobs:  # it belongs to an earlier call that was abandoned
             return
-        task.heard(report, is_last=is_last)
+        task.record(report, is_last=is_last)
         for local, result in results:
             unit = int(task.sent[local])
             task.done.add(unit)
             yield task.job, unit, result
-        task.job.tell()
+        task.job.report()
 
     def close(self) -> None:
         """End all workers."""
         self._jobs.clear()
-        self._given.clear()
+        self._assigned.clear()
         self._links.close()
 
 
 class PoolQueue:
-    """Batches of spans in a row, scored by a pool: the next one is begun before the last one is finished."""
+    """Consecutive batches of spans, scored by a pool: the next one begins before the last one is finished."""
 
     def __init__(self, pool: EnginePool) -> None:
         self._pool = pool
@@ -229,21 +229,21 @@ class PoolQueue:
     def add(
         self, spans: SpanBatch, on_window: Callable[[WindowReport], None] | None = None
     ) -> Iterator[tuple[int, SpanScore | SpanFailure]]:
-        """Take a batch; yield (number of a batch, result) as results are known, until the next batch may come.
+        """Add a batch; yield (number of a batch, result) as results arrive, until the next batch can be added.
 
         Raises: ModelUnavailable as `EnginePool.score`.
         """
         self._pool.begin(spans, on_window, self._n_batches)
         self._n_batches += 1
-        yield from self._results(until_hungry=True)
+        yield from self._results(until_low=True)
 
     def finish(self) -> Iterator[tuple[int, SpanScore | SpanFailure]]:
-        """Yield the results that batches still lack.
+        """Yield the results that are still missing.
 
         Raises: ModelUnavailable as `EnginePool.score`.
         """
-        yield from self._results(until_hungry=False)
+        yield from self._results(until_low=False)
 
-    def _results(self, *, until_hungry: bool) -> Iterator[tuple[int, SpanScore | SpanFailure]]:
-        for job, index, result in self._pool.results(until_hungry=until_hungry):
+    def _results(self, *, until_low: bool) -> Iterator[tuple[int, SpanScore | SpanFailure]]:
+        for job, index, result in self._pool.results(until_low=until_low):
             yield job.number, replace(result, index=index)

@@ -1,7 +1,7 @@
-"""The other end of `workers`: a process that loads the model it is told and answers the ranges it is sent.
+"""The worker's side of `workers`: a process that loads a model and computes the ranges it receives.
 
 Started by the driver (`python -m evalstone.models.workers.process`), or by torchrun or accelerate as one of several
-equal processes: then rank 0 drives the one run, and the others come here. Without its driver a worker ends.
+equal processes: then rank 0 drives the run, and the others become its workers. Without its driver a worker ends.
 """
 
 import json
@@ -32,17 +32,17 @@ __all__ = ["main", "serve", "serve_if_launched", "serve_orders"]
 
 
 class _Server:
-    """What one worker does: load a model, then answer the ranges it is sent."""
+    """One worker: loads a model, then computes the ranges it receives."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._engine: Any = None
         self._source: TokenizerSource | None = None
-        self._tokenizer: Any = None  # only writing needs it
+        self._tokenizer: Any = None  # only needed to generate
 
     def serve(self) -> None:
-        """Do what the driver says until it says close or is gone."""
-        orders: dict[str, Callable[..., None]] = {"load": self._load, "score": self._score, "write": self._write}
+        """Execute the driver's orders until it sends "close" or ends."""
+        orders: dict[str, Callable[..., None]] = {"load": self._load, "score": self._score, "generate": self._generate}
         with suppress(EOFError, OSError):
             while True:
                 order, *content = self._connection.recv()
@@ -54,11 +54,11 @@ class _Server:
                     self._connection.send(("failed", str(error)))
                 except (OSError, EOFError):
                     raise
-                except Exception as error:  # noqa: BLE001 - the driver must hear of it, whatever it is
+                except Exception as error:  # noqa: BLE001 - every error must reach the driver
                     self._connection.send(("failed", f"a worker failed with {type(error).__name__}: {error}"))
 
     def _load(self, source: str, settings: EngineSettings, tokenizer: TokenizerSource, number: int) -> None:
-        """Load the engine, on a device of this worker's own where there are several."""
+        """Load the engine, on this worker's own device if there are several."""
         from evalstone.engine.engine import Engine
 
         if settings.device in ("auto", "cuda"):
@@ -71,32 +71,32 @@ class _Server:
         """Send scores after each window."""
         sender = _Sender(self._connection)
 
-        def told(window: WindowReport) -> None:
+        def report_progress(window: WindowReport) -> None:
             sender.send(RangeReport(window.n_tokens_done, window.n_distinct_done))
 
-        for result in self._engine.score(SpanBatch(tokens, offsets, n_scored), on_window=told):
+        for result in self._engine.score(SpanBatch(tokens, offsets, n_scored), on_window=report_progress):
             sender.results.append((result.index, result))
         sender.send(sender.report, is_last=True)
 
-    def _write(self, prompts: Sequence[GenerationPrompt], stops: StopTexts) -> None:
-        """Send texts as they end, and word of how far they are a few times a second."""
+    def _generate(self, prompts: Sequence[GenerationPrompt], stops: StopTexts) -> None:
+        """Send texts as they finish, and the progress a few times a second."""
         if self._tokenizer is None and self._source is not None:
             self._tokenizer = load_tokenizer(self._source)
         sender = _Sender(self._connection)
         units = [(index, repeat) for index, prompt in enumerate(prompts) for repeat in prompt.repeats]
-        places = {unit: place for place, unit in enumerate(units)}
+        positions = {unit: position for position, unit in enumerate(units)}
 
-        def told(report: GenerationReport) -> None:
+        def report_progress(report: GenerationReport) -> None:
             counts = (report.n_generated, report.n_slot_steps, report.n_sequences_done)
             sender.send_now_and_then(RangeReport(0, report.n_prompt_done, *counts))
 
-        for result in self._engine.generate(prompts, stop=stops.check(self._tokenizer), on_step=told):
-            sender.results.append((places[result.index, result.repeat], result))
+        for result in self._engine.generate(prompts, stop=stops.check(self._tokenizer), on_step=report_progress):
+            sender.results.append((positions[result.index, result.repeat], result))
         sender.send(sender.report, is_last=True)
 
 
 class _Sender:
-    """Results that wait to be sent with the next report."""
+    """Collects results to send with the next report."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -105,26 +105,26 @@ class _Sender:
         self.report = RangeReport()
 
     def send(self, report: RangeReport, *, is_last: bool = False) -> None:
-        """Send what waits, and how far the range is."""
+        """Send the collected results and the progress of the range."""
         self.report, self._sent = report, time.monotonic()
         self._connection.send(("results", list(self.results), report, is_last))
         self.results.clear()
 
     def send_now_and_then(self, report: RangeReport) -> None:
-        """Send if there is something to send or it was long ago."""
+        """Send if results have been collected or the last report is old."""
         self.report = report
         if self.results or time.monotonic() - self._sent > POLL_SECONDS:
             self.send(report)
 
 
 def serve(connection: Connection) -> None:
-    """Do what the driver says until it says close or is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle; it tells us, or vanishes
+    """Execute the driver's orders until it sends "close" or ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles Ctrl-C and then sends an order or ends
     serve_orders(connection)
 
 
 def serve_orders(connection: Connection) -> None:
-    """Do what comes through a connection until it says close or is gone; in any thread of any process."""
+    """Execute the orders from a connection until "close" or its end; works in any thread of any process."""
     _Server(connection).serve()
 
 
@@ -136,17 +136,17 @@ def _device_of(number: int, wanted: str) -> str:
 
 
 def _end_with(parent: int) -> None:
-    """End this process when its parent is gone, whatever it is computing then."""
+    """End this process when its parent has ended, even in the middle of a computation."""
     while os.getppid() == parent:
         time.sleep(POLL_SECONDS)
     os._exit(1)
 
 
 def serve_if_launched() -> bool:
-    """Say whether this process was one of several started by a launcher and has served as a worker until the end.
+    """Return whether this process was started as one of several by a launcher and has served as a worker to the end.
 
-    To be called first by every command that answers: rank 0 gets False at once and drives the run; any other rank
-    returns True when rank 0 is gone, and should then leave without doing anything.
+    Every command that computes calls it first: rank 0 gets False at once and drives the run; any other rank returns
+    True when rank 0 has ended, and should then exit.
 
     Raises: ModelUnavailable if there is no rank 0 on this machine.
     """
@@ -177,7 +177,7 @@ def serve_if_launched() -> bool:
 
 
 def _is_fresh(path: Path) -> bool:
-    """Say whether a file was written since our launcher started; process numbers come again."""
+    """Return whether a file was written since our launcher started; process ids are reused."""
     with suppress(OSError):
         launcher = Path(f"/proc/{os.getppid()}")
         started = launcher.stat().st_ctime if launcher.exists() else 0.0
@@ -203,18 +203,18 @@ def _read(path: Path) -> Mapping[str, Any] | None:
 
 
 def _connect(invitation: Mapping[str, Any] | None) -> Connection | None:
-    """Return a connection to the driver, None where nobody listens (an old invitation)."""
+    """Return a connection to the driver, or None if nothing listens there (an old invitation)."""
     if invitation is None:
         return None
     address = invitation["address"]
     with suppress(OSError, EOFError, AuthenticationError):
-        place = tuple(address) if isinstance(address, list) else address
-        return Client(place, authkey=bytes.fromhex(invitation["key"]))
+        target = tuple(address) if isinstance(address, list) else address
+        return Client(target, authkey=bytes.fromhex(invitation["key"]))
     return None
 
 
 def main() -> int:
-    """Read where the driver listens from standard input, and serve it."""
+    """Read the driver's address from standard input, and serve it."""
     connection = _connect(json.loads(sys.stdin.read()))
     threading.Thread(target=_end_with, args=(os.getppid(),), name="parent", daemon=True).start()
     if connection is None:

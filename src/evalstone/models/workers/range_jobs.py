@@ -1,4 +1,4 @@
-"""What workers are answering: batches cut into ranges, who has which, and what still lacks a result."""
+"""The work in progress: batches split into ranges, the worker of each, and the missing results."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,12 +15,12 @@ __all__ = ["RangeJob", "RangeTask"]
 
 @dataclass(slots=True, eq=False)
 class RangeTask:
-    """One range on its way: which of its units have results, and its last report."""
+    """One range in progress: which of its units have results, and its last report."""
 
     part: WorkRange
     job: "RangeJob"
     done: set[int] = field(default_factory=set)
-    sent: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # as the worker counts them
+    sent: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # in the worker's order
     report: RangeReport = field(default_factory=RangeReport)
     attempts: int = 0
 
@@ -28,28 +28,28 @@ class RangeTask:
         """Return the units that still need a result."""
         return np.asarray([i for i in self.part.indices.tolist() if i not in self.done], dtype=np.int64)
 
-    def heard(self, report: RangeReport, *, is_last: bool) -> None:
-        """Keep how far the worker says it is; one that took over from another has counted only what was left."""
+    def record(self, report: RangeReport, *, is_last: bool) -> None:
+        """Record the worker's progress; after a takeover it counts only the units that were left."""
         whole = replace(report, n_tokens=self.part.n_tokens, n_distinct=self.part.n_distinct)
         self.report = whole if is_last else report
 
 
 class RangeJob:
-    """One batch on its way.
+    """One batch in progress.
 
-    `order` says what a worker is told to have these units answered; `tell` hears how far all ranges are together.
+    `order` returns the message that makes a worker compute these units; `on_progress` receives the total progress.
     """
 
     def __init__(
         self,
         parts: Sequence[WorkRange],
         order: Callable[[IntArray], tuple[Any, ...]],
-        tell: Callable[[RangeReport], None],
+        on_progress: Callable[[RangeReport], None],
         number: int = 0,
     ) -> None:
         self.number = number
         self.order = order
-        self._tell = tell
+        self._on_progress = on_progress
         self._tasks = [RangeTask(part, self) for part in parts]
         self.todo = deque(self._tasks)
 
@@ -58,6 +58,6 @@ class RangeJob:
         """Whether every unit has its result."""
         return all(len(task.done) == task.part.indices.size for task in self._tasks)
 
-    def tell(self) -> None:
-        """Tell how far it is."""
-        self._tell(total([task.report for task in self._tasks]))
+    def report(self) -> None:
+        """Report the progress."""
+        self._on_progress(total([task.report for task in self._tasks]))

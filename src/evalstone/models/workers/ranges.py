@@ -1,8 +1,8 @@
-"""Work cut into ranges for several workers: sorted, so that what shares a beginning stays in one place.
+"""Split work into ranges for several workers: sorted, so that sequences with a common prefix stay together.
 
-Neighbours in sorted order share most, so a range is a contiguous part of that order. A cut makes the path above it be
-computed twice; each is put where neighbours share least, near its ideal place. So ranges are few: a long one for each
-worker, then rounds of ever shorter ones, which even out what the first did not take as long as was thought.
+Neighbours in sorted order share most, so a range is a contiguous part of that order. The path above a split is computed
+twice, so each split is placed where neighbours share least, near its ideal position. For the same reason ranges are
+few: a long one for each worker, then rounds of ever shorter ones, which compensate for errors in the estimated costs.
 """
 
 from collections.abc import Sequence
@@ -21,18 +21,18 @@ __all__ = ["GeneratedUnits", "RangeReport", "WorkRange", "ranges_of", "ranges_of
 
 FloatArray = npt.NDArray[np.float64]
 
-SEARCH = 0.02  # share of a range around its ideal end in which the cheapest place to cut is looked for
-ROUND = 0.2  # length of a round's ranges beside those of the round before
-SMALLEST = 256  # tokens that a range must be worth: a window of fewer goes through a model more slowly
-PATHS = 1.5  # what a range must be worth beside the path above it, which it computes again
-HALVINGS = 30  # of the interval in which the length of the first ranges is looked for
+SEARCH = 0.02  # share of a range around its ideal end that is searched for the cheapest position to split
+ROUND = 0.2  # length of a round's ranges relative to the previous round's
+SMALLEST = 256  # minimum cost of a range in tokens: smaller windows are less efficient
+PATHS = 1.5  # minimum cost of a range relative to the path above it, which it computes again
+HALVINGS = 30  # steps of the bisection for the length of the first ranges
 
 
 @dataclass(frozen=True, slots=True)
 class WorkRange:
     """A contiguous part of the sorted work.
 
-    Shapes: indices int64 [n], the units of it. Units: tokens of model input, as asked and as computed.
+    Shapes: indices int64 [n], its units. Units: tokens of model input, as requested and as computed.
     """
 
     indices: IntArray
@@ -42,9 +42,9 @@ class WorkRange:
 
 @dataclass(frozen=True, slots=True)
 class RangeReport:
-    """How far a range is.
+    """The progress of a range.
 
-    Units: tokens of model input as asked and as computed, then those written; see `GenerationReport`.
+    Units: tokens of model input as requested and as computed, then generated tokens; see `GenerationReport`.
     """
 
     n_tokens: int = 0
@@ -55,7 +55,7 @@ class RangeReport:
 
 
 def total(reports: Sequence[RangeReport]) -> RangeReport:
-    """Return how far all ranges are together."""
+    """Return the total progress of all ranges."""
     return RangeReport(
         n_tokens=sum(each.n_tokens for each in reports),
         n_distinct=sum(each.n_distinct for each in reports),
@@ -68,10 +68,10 @@ def total(reports: Sequence[RangeReport]) -> RangeReport:
 def ranges_of(
     spans: SpanBatch, n_workers: int, costs: TokenCosts | None = None, *, smallest: int = SMALLEST
 ) -> list[WorkRange]:
-    """Return the spans in rounds of `n_workers` ranges of nearly equal cost, the longest first.
+    """Return the spans as rounds of `n_workers` ranges of nearly equal cost, the longest first.
 
-    A range is worth `smallest` tokens or more, and more than the path above it, if the work is; `costs` say what deep
-    tokens and rows cost beside others.
+    A range costs at least `smallest` tokens, and more than the path above it, if there is enough work; `costs` are the
+    relative costs of deep tokens and of rows.
     """
     if not len(spans):
         return []
@@ -84,10 +84,10 @@ def ranges_of(
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """What the sorted units cost.
+    """The costs of the sorted units.
 
-    Shapes: done float [n], the cost of all units up to each, shared tokens once; paths float [n], what a cut before
-    each costs again.
+    Shapes: done float [n], the cost of all units up to each, shared tokens counted once; paths float [n], the repeated
+    cost of a split before each.
     """
 
     done: FloatArray
@@ -96,7 +96,7 @@ class _Line:
 
     @classmethod
     def of(cls, lengths: IntArray, shared: IntArray, n_scored: IntArray, costs: TokenCosts) -> "_Line":
-        """Return the line of units of these lengths, of which the first tokens are shared with the one before."""
+        """Return the line for units of these lengths, whose first `shared` tokens equal those of the unit before."""
 
         def up_to(depth: IntArray) -> FloatArray:
             return costs.token * depth + costs.position * depth * (depth + 1.0) / 2
@@ -106,7 +106,7 @@ class _Line:
         return cls(np.cumsum(new), up_to(shared), costs.token)
 
     def edges(self, n_workers: int, smallest: int) -> list[int]:
-        """Return where the line is cut, both ends included, so that ranges of a round cost the same, paths included."""
+        """Return the split positions, both ends included, that make the ranges of a round cost the same with paths."""
         least = max(smallest * self.token, PATHS * float(self.paths.mean()))
         share = float(self.done[-1]) / n_workers
         if share < least:
@@ -114,7 +114,7 @@ class _Line:
         else:
             n_rounds = 1 + int(np.log(least / share) / np.log(ROUND))
             sizes = [ROUND**number for number in range(n_rounds) for _ in range(n_workers)]
-        low, high = 0.0, float(self.done[-1] + self.paths.max())  # the first range alone could hold all
+        low, high = 0.0, float(self.done[-1] + self.paths.max())  # the first range alone could contain all
         for _ in range(HALVINGS):
             middle = (low + high) / 2
             if self._filled(sizes, middle)[-1] < self.done.size:
@@ -133,7 +133,7 @@ class _Line:
             before = (self.done[begin - 1] if begin else 0.0) - self.paths[begin]
             ends = before + first * size * np.asarray([1 - SEARCH, 1.0])
             near, far = np.maximum(np.searchsorted(self.done, ends, side="right"), begin + 1).tolist()
-            if far < self.done.size:  # of equally cheap places the last
+            if far < self.done.size:  # of equally cheap positions the last
                 far -= int(np.argmin(self.paths[near : far + 1][::-1]))
             edges.append(far)
         return edges
@@ -141,51 +141,51 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedUnits:
-    """Texts to be written, each prompt and repeat one of them: unit k is repeat repeats[k] of prompt places[k]."""
+    """Texts to generate, one per prompt and repeat: unit k is repeat repeats[k] of prompt positions[k]."""
 
     prompts: Sequence[GenerationPrompt]
-    places: IntArray
+    positions: IntArray
     repeats: IntArray
 
     @classmethod
     def of(cls, prompts: Sequence[GenerationPrompt]) -> "GeneratedUnits":
-        """Return the units of these prompts, the repeats of a prompt side by side."""
+        """Return the units of these prompts, with the repeats of a prompt adjacent."""
         counts = [len(prompt.repeats) for prompt in prompts]
         repeats = [repeat for prompt in prompts for repeat in prompt.repeats]
         return cls(prompts, np.repeat(np.arange(len(prompts)), counts), np.asarray(repeats, dtype=np.int64))
 
     def __len__(self) -> int:
-        return int(self.places.size)
+        return int(self.positions.size)
 
     def grouped(self, units: IntArray) -> dict[int, tuple[int, ...]]:
-        """Return the repeats of each prompt that these units are, in their order: side by side they are the units."""
+        """Return the repeats of each prompt among these units, in order; concatenated they are the units again."""
         found: dict[int, list[int]] = {}
-        for place, repeat in zip(self.places[units].tolist(), self.repeats[units].tolist(), strict=True):
-            found.setdefault(place, []).append(repeat)
-        return {place: tuple(repeats) for place, repeats in found.items()}
+        for position, repeat in zip(self.positions[units].tolist(), self.repeats[units].tolist(), strict=True):
+            found.setdefault(position, []).append(repeat)
+        return {position: tuple(repeats) for position, repeats in found.items()}
 
 
 def ranges_of_texts(units: GeneratedUnits, n_ranges: int) -> list[WorkRange]:
-    """Return the units in at most `n_ranges` parts of nearly equal cost: prompt tokens to read, tokens to write.
+    """Return the units in at most `n_ranges` parts of nearly equal cost: prompt tokens plus tokens to generate.
 
-    How long an answer becomes is not known; each is taken to be as long as it may. n_tokens and n_distinct are those
-    of prompts alone.
+    The length of an answer is unknown; each is assumed to have the maximum length. n_tokens and n_distinct count only
+    prompts.
     """
     if not len(units):
         return []
-    tokens = [units.prompts[place].tokens for place in units.places.tolist()]
+    tokens = [units.prompts[position].tokens for position in units.positions.tolist()]
     padded = [np.append(each, np.int32(0)) for each in tokens]  # a span's last token is a target, never an input
     spans = SpanBatch.from_lists(padded, [1] * len(padded))
     order = sorted_order(spans)
     lengths = np.diff(spans.offsets)[order] - 1
     shared = common_prefixes(spans.tokens, spans.offsets[:-1][order], lengths)
-    limits = np.asarray([units.prompts[place].max_new_tokens for place in units.places[order].tolist()])
+    limits = np.asarray([units.prompts[position].max_new_tokens for position in units.positions[order].tolist()])
     edges = _edges(lengths - shared + limits, shared, n_ranges)
     return _parts(order, lengths, shared, edges)
 
 
 def _edges(costs: IntArray, shared: IntArray, n_ranges: int) -> list[int]:
-    """Return where the sorted units are cut, both ends included."""
+    """Return the positions where the sorted units are split, both ends included."""
     done = np.cumsum(costs)
     total = int(done[-1])
     edges = {0, int(costs.size)}

@@ -1,4 +1,4 @@
-"""What tokens cost a model, told from its shape alone: for cutting work evenly before anything is computed."""
+"""Estimate what tokens cost a model from its shape alone, to split work evenly before anything is computed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from evalstone.models.checkpoint.config_check import whole_number
 
 __all__ = ["TokenCosts"]
 
-ATTENTION = 1.5  # time of an operation of attention beside one of the products (measured: benchmarks/RESULTS.md)
+ATTENTION = 1.5  # time per operation of attention relative to matrix products (measured: benchmarks/RESULTS.md)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenCosts:
-    """What a token costs, each position it attends to, and a row over the vocabulary, in operations of the products.
+    """The cost of a token, of each position it attends to, and of a row over the vocabulary, in matrix operations.
 
-    Only their proportions matter. Where a model's shape is not known, a token costs the same wherever it stands.
+    Only their ratios matter. If a model's shape is unknown, a token costs the same at every position.
     """
 
     token: float = 1.0
@@ -24,7 +24,7 @@ class TokenCosts:
 
     @classmethod
     def of(cls, config: Mapping[str, Any], n_parameters: int | None) -> "TokenCosts":
-        """Return the costs of a model by its config.json; embeddings are looked up and cost nothing."""
+        """Return the costs of a model from its config.json; embedding look-ups cost nothing."""
         layers = whole_number(config, "num_hidden_layers", "n_layer")
         width = whole_number(config, "hidden_size", "n_embd")
         words = width * whole_number(config, "vocab_size")
