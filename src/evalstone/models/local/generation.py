@@ -42,11 +42,6 @@ class Work:
     wanted: dict[str, list[tuple[GenerationInput, int]]] = field(default_factory=dict)
 
 
-def repeats_of(query: object) -> int:
-    """Return how many outputs an ask has."""
-    return query.settings.repeats if isinstance(query, GenerateQuery) else 1
-
-
 def sort_out(queries: Sequence[GenerationInput], cache: OutputCache | None) -> Work:
     """Return what is known already, what cannot be asked, and what must be written."""
     work = Work()
