@@ -6,7 +6,7 @@ a model answers each ask, each repeat, with one output; outputs become scores; a
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal
@@ -53,6 +53,10 @@ class Message:
     def text(self) -> str:
         """The text parts, joined."""
         return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+
+Render = Callable[[Sequence[Message], bool], str]
+"""Returns a conversation as text; True leaves the last message open, to be continued."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,11 @@ class GenerateQuery:
 Query = LoglikelihoodQuery | RollingQuery | GenerateQuery
 
 
+def n_outputs_of(query: Query) -> int:
+    """Return how many outputs answer an ask: one, of a written answer one for each repeat."""
+    return query.settings.repeats if isinstance(query, GenerateQuery) else 1
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One sample at one turn, with all its asks.
@@ -144,6 +153,11 @@ class Request:
     def id(self) -> str:
         """Unique within a run."""
         return f"{self.task}/{self.sample_index}/{self.turn}"
+
+    @property
+    def n_outputs(self) -> int:
+        """How many outputs make its response complete."""
+        return sum(n_outputs_of(query) for query in self.queries)
 
     @property
     def prompt(self) -> str:
@@ -206,40 +220,18 @@ class Score:
 
 
 FIRST_FIELDS: Mapping[str, frozenset[str]] = {
-    "RunPlan": frozenset(
-        [
-            "model",
-            "profile",
-            "tasks",
-            "seed",
-            "limit",
-            "apply_chat_template",
-            "fewshot_as_multiturn",
-            "system_instruction",
-            "too_long",
-            "environment",
-            "extra",
-        ]
-    ),
-    "ModelIdentity": frozenset(
-        [
-            "name",
-            "kind",
-            "content_hash",
-            "tokenizer_hash",
-            "template_hash",
-            "dtype",
-            "numerics",
-            "max_length",
-            "n_parameters",
-            "revision",
-            "options",
-        ]
-    ),
-    "TaskPlan": frozenset(
-        ["name", "version", "spec_hash", "dataset_hash", "num_fewshot", "n_samples", "sample_indices", "generation"]
-    ),
-}
+    "RunPlan": frozenset({
+        "model", "profile", "tasks", "seed", "limit", "apply_chat_template", "fewshot_as_multiturn",
+        "system_instruction", "too_long", "environment", "extra",
+    }),
+    "ModelIdentity": frozenset({
+        "name", "kind", "content_hash", "tokenizer_hash", "template_hash", "dtype", "numerics", "max_length",
+        "n_parameters", "revision", "options",
+    }),
+    "TaskPlan": frozenset({
+        "name", "version", "spec_hash", "dataset_hash", "num_fewshot", "n_samples", "sample_indices", "generation",
+    }),
+}  # fmt: skip
 """The fields of plans that are written, and hashed, whatever their value. Never add to them: see `plan_content`."""
 
 

@@ -15,7 +15,7 @@ from evalstone.api.run import Run
 from evalstone.cli.main import main
 from evalstone.errors import UsageError
 from evalstone.report.evidence.from_store import label_of
-from evalstone.runner.execute import SCORING_HASH
+from evalstone.runner.score_responses import SCORING_HASH
 from tests.tasks.folders import task_spec, write_task
 
 TASKS = ["demo_who", "demo_truth"]

@@ -16,7 +16,7 @@ from evalstone.cli.main import main
 from evalstone.errors import PlanError, RunBusy, UnknownName, UsageError
 from evalstone.models.fake import FakeModel
 from evalstone.records import GenerateQuery, Output, Request
-from evalstone.runner.execute import score_request
+from evalstone.runner.score_responses import score_request
 from evalstone.scoring.run_code import find_sandbox
 from tests.conftest import ROOT
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import evalstone
 from evalstone.audit.items import Item, items_of, without_question
-from evalstone.tasks.bound import BindOptions, bind
+from evalstone.tasks.bind import bind
+from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
 from tests.tasks.folders import task_spec, write_rows, write_task
 

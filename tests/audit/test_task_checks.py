@@ -8,7 +8,8 @@ import pytest
 from evalstone.api.task_check import check_task
 from evalstone.audit.task_checks import Checked, check_requests, check_tokens
 from evalstone.models.fake import FakeModel
-from evalstone.tasks.bound import BindOptions, bind
+from evalstone.tasks.bind import bind
+from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
 from tests.tasks.folders import task_spec, write_rows, write_task
 

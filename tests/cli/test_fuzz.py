@@ -21,13 +21,15 @@ from evalstone.errors import EvalstoneError
 from evalstone.models.checkpoint.arguments import local_arguments
 from evalstone.models.checkpoint.identity import find_folders, identify
 from evalstone.prompts.templates import compile_template
-from evalstone.tasks.bound import BindOptions, bind
+from evalstone.tasks.bind import bind
+from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
 from evalstone.tasks.dialect import _FEWSHOT_KEYS, _KEYS
 from evalstone.tasks.prompt_presets import find_preset
 from evalstone.tasks.rescoring import read_item
+from evalstone.tasks.suite_files import read_suite
 from evalstone.tasks.suites import _KEYS as SUITE_KEYS
-from evalstone.tasks.suites import _MEMBER_KEYS, read_suite
+from evalstone.tasks.suites import _MEMBER_KEYS
 from tests.tasks.folders import task_spec, write_rows
 
 N_EXAMPLES = 120

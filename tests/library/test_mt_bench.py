@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from evalstone.records import GenerateQuery, Output
-from evalstone.tasks.bound import BindOptions, bind
+from evalstone.tasks.bind import bind
+from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
 from tests.library.test_library import module
 

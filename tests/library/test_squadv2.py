@@ -10,7 +10,8 @@ from evalstone.datasets.load import load_dataset
 from evalstone.errors import DataError
 from evalstone.records import Output
 from evalstone.scoring.reading_rows import drop_results, drop_rows, squad_results
-from evalstone.tasks.bound import BindOptions, BoundTask, bind
+from evalstone.tasks.bind import bind
+from evalstone.tasks.bound import BindOptions, BoundTask
 from evalstone.tasks.catalog import Catalog
 from evalstone.tasks.dialect import task_from_spec
 from evalstone.tasks.reading_metrics import best_score

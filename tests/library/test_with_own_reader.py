@@ -10,7 +10,8 @@ import pytest
 
 from evalstone.records import LoglikelihoodQuery, Request
 from evalstone.scoring.run_code import find_sandbox
-from evalstone.tasks.bound import BindOptions, bind
+from evalstone.tasks.bind import bind
+from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
 from evalstone.tasks.describe import made_up_outputs
 from evalstone.tasks.task import Task

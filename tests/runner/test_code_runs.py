@@ -16,7 +16,7 @@ from evalstone.runner.plan import PreparedRun, RunOptions, prepare
 from evalstone.scoring.run_code import Unprotected, find_sandbox
 from evalstone.settings import home_folder
 from evalstone.statistics.pass_at_k import pass_at_k
-from evalstone.store import ScoreRow, Store
+from evalstone.store import Store, StoredScore
 from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
 from tests.conftest import ROOT
@@ -45,7 +45,7 @@ def prepared(name: str, data: Path, **options: Any) -> PreparedRun:
     return prepare(selection, FakeModel(), RunOptions(bind=BindOptions(data_dir=data, **options)))
 
 
-def scores(name: str, data: Path, write: Writer, **options: Any) -> list[ScoreRow]:
+def scores(name: str, data: Path, write: Writer, **options: Any) -> list[StoredScore]:
     """Run one task with a model that writes `write(row)`, and return the stored scores."""
     plan = prepared(name, data, **options)
     (bound,) = plan.bound

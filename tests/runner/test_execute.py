@@ -14,8 +14,9 @@ import pytest
 from evalstone.errors import StoreError
 from evalstone.models.fake import FakeModel
 from evalstone.records import Output, Request
+from evalstone.runner.chunks import chunks_of
 from evalstone.runner.execute import RunProgress, execute
-from evalstone.runner.plan import PreparedRun, RunOptions, chunks_of, prepare
+from evalstone.runner.plan import PreparedRun, RunOptions, prepare
 from evalstone.store import Store
 from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog

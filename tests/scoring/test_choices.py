@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from evalstone.errors import MalformedSample, NonFiniteLogits, UnknownName
-from evalstone.scoring.choices import METRICS, chance_of, mass_on_true, score_choices, softmax
+from evalstone.scoring.choices import chance_of, mass_on_true, score_choices, softmax
+from evalstone.scoring.metrics import METRICS, MULTIPLE_CHOICE
 from evalstone.scoring.values import aggregation_item
 
 CHOICES = ["cat", "a dog", "é"]
@@ -126,7 +127,7 @@ def _lm_eval(answers: list[tuple[float, bool]], choices: list[str], gold: Any, n
 def test_every_metric_equals_lm_eval_on_random_samples() -> None:
     """On 300 random samples, ties and gold outside the range included, each metric is lm-eval's."""
     rng = np.random.default_rng(0)
-    names = [m for m in METRICS if m not in {"bypass", "acc_tokens"}]  # the latter is not in lm-eval
+    names = [m.name for m in METRICS if MULTIPLE_CHOICE in m.output_types and m.in_lm_eval and m.name != "bypass"]
     for _ in range(300):
         k = int(rng.integers(2, 6))
         choices = ["".join(rng.choice(list("ab é"), size=rng.integers(1, 6))) for _ in range(k)]

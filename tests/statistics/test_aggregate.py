@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evalstone.errors import DataError, UnknownName
-from evalstone.statistics.aggregate import AGGREGATIONS, METRIC_AGGREGATION, aggregate
+from evalstone.statistics.aggregate import AGGREGATIONS, aggregate, traits_of
 
 
 def test_worked_values() -> None:
@@ -81,14 +81,19 @@ def test_every_aggregation_equals_lm_eval(name: str) -> None:
 
 
 @pytest.mark.oracle
-def test_every_lm_eval_aggregation_and_metric_name_is_known() -> None:
-    """No aggregation of lm-eval's registry is missing, and each metric has the one it has there."""
+def test_every_lm_eval_aggregation_is_known() -> None:
+    """No aggregation of lm-eval's registry is missing."""
     pytest.importorskip("lm_eval.api.metrics")
     registry = pytest.importorskip("lm_eval.api.registry")
     assert set(registry.aggregation_registry) <= set(AGGREGATIONS)
-    for metric, name in METRIC_AGGREGATION.items():
-        if metric != "acc_all":  # registered as "mean", but the function aggregates by itself
-            assert registry.get_metric_aggregation(metric) is registry.get_aggregation(name), metric
+
+
+def test_nothing_follows_from_a_function_of_a_task_file() -> None:
+    """A callable, or a name that nobody knows, is neither a mean nor comparable sample by sample."""
+    for unknown in (len, "best_score", None):
+        traits = traits_of(unknown)
+        assert not any((traits.is_mean, traits.is_per_sample, traits.is_of_labels, traits.is_bootstrapped))
+    assert traits_of("mean").is_mean
 
 
 @pytest.mark.oracle

@@ -6,7 +6,8 @@ from typing import Any
 
 import yaml
 
-from evalstone.tasks.bound import BindOptions, BoundTask, bind
+from evalstone.tasks.bind import bind
+from evalstone.tasks.bound import BindOptions, BoundTask
 from evalstone.tasks.catalog import Catalog
 
 ROWS = [

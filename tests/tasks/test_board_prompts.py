@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from evalstone.tasks.bound import BindOptions, bind
+from evalstone.tasks.bind import bind
+from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
 from evalstone.tasks.profiles import find_profile
-from evalstone.tasks.suites import read_suite
+from evalstone.tasks.suite_files import read_suite
 from tests.library.test_with_own_reader import NOUS
 from tests.tasks import golden
 from tests.tasks.test_golden_prompts import FIXTURES, rows_of

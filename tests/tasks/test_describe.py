@@ -7,7 +7,8 @@ import pytest
 
 from evalstone.errors import DataError
 from evalstone.records import RollingQuery
-from evalstone.tasks.bound import BindOptions, bind
+from evalstone.tasks.bind import bind
+from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
 from evalstone.tasks.describe import made_up_outputs, outline_task, work_sample
 from tests.tasks.folders import task_spec, write_task

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from evalstone.errors import DataError, MissingExtra, PlanError, UsageError
-from evalstone.tasks.bound import BindOptions, bind
+from evalstone.tasks.bind import bind
+from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
 from tests.tasks.folders import ROWS, bound, task_spec, write_task
 

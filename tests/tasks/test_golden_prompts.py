@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from evalstone.records import Message
-from evalstone.tasks.bound import BindOptions, bind
+from evalstone.tasks.bind import bind
+from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
 from evalstone.tasks.task import Task
 from tests.tasks import golden

@@ -7,7 +7,8 @@ import pytest
 
 from evalstone.errors import DataError
 from evalstone.records import GenerateQuery, LoglikelihoodQuery, RollingQuery
-from evalstone.tasks.bound import BindOptions, BoundTask, bind
+from evalstone.tasks.bind import bind
+from evalstone.tasks.bound import BindOptions, BoundTask
 from evalstone.tasks.catalog import Catalog
 
 

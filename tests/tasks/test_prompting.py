@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from evalstone.prompts.prompting import PROMPTINGS, Prompting
-from evalstone.tasks.bound import BindOptions, BoundTask, bind
+from evalstone.tasks.bind import bind
+from evalstone.tasks.bound import BindOptions, BoundTask
 from evalstone.tasks.catalog import Catalog
 from evalstone.tasks.prompting import put_selection, put_task
 from evalstone.tasks.task import Task

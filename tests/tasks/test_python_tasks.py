@@ -6,7 +6,8 @@ import pytest
 
 from evalstone.errors import DataError, MissingExtra, PlanError
 from evalstone.records import GenerateQuery, LoglikelihoodQuery, Output, ScoreStatus
-from evalstone.tasks.bound import BindOptions, bind
+from evalstone.tasks.bind import bind
+from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
 from evalstone.tasks.task import Task
 
@@ -117,3 +118,17 @@ def test_a_class_that_fails_is_named(tmp_path: Path) -> None:
     strange = bind(capitals(other, CODE.replace('"loglikelihood"', '"conversation"')), BindOptions())
     with pytest.raises(PlanError, match="asks for conversation, which is not supported"):
         next(strange.requests())
+
+
+def test_a_class_has_no_shots_to_show_and_no_second_turn(tmp_path: Path) -> None:
+    """What only the class knows is refused by name, and nothing follows its answers."""
+    pytest.importorskip("lm_eval")
+    task = bind(capitals(tmp_path), BindOptions(limit=1))
+    (sample,) = task.samples()
+    (request,) = task.requests()
+    assert task.next(request, sample, []) is None
+    assert (task.is_conversation, task.sandbox, task.shots_of(sample)) == (False, None, ())
+    with pytest.raises(PlanError, match="pool of shots has no row 0"):
+        task.shot(0)
+    with pytest.raises(PlanError, match="no prompt of a row alone"):
+        task.alone(sample)

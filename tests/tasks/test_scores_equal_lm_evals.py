@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from evalstone.records import GenerateQuery, Output, Request, Score
-from evalstone.tasks.bound import BindOptions, bind
+from evalstone.tasks.bind import bind
+from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
 from tests.tasks import oracle
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.tasks.bound import BindOptions, bind
+from evalstone.tasks.bind import bind
+from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
 from tests.tasks import oracle
 

@@ -12,8 +12,9 @@ import yaml
 from evalstone.errors import DataError, PlanError, UnknownName, UsageError
 from evalstone.statistics.board_scores import Part
 from evalstone.tasks.catalog import LIBRARY, Catalog
+from evalstone.tasks.suite_files import read_suite
 from evalstone.tasks.suite_scores import MemberScore, column_parts, combine_columns, score_suite
-from evalstone.tasks.suites import Suite, read_suite, suite_from
+from evalstone.tasks.suites import Suite, suite_from
 from tests.tasks.folders import task_spec, write_task
 
 

@@ -9,7 +9,8 @@ from evalstone.errors import DataError, MissingExtra, PlanError, UsageError
 from evalstone.models.create import create_model
 from evalstone.records import JsonValue, LoglikelihoodQuery, Output, Request
 from evalstone.settings import data_folder
-from evalstone.tasks.bound import BindOptions, bind
+from evalstone.tasks.bind import bind
+from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
 from evalstone.tasks.describe import TaskOutline, WorkedSample, outline_task, work_sample
 

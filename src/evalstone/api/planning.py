@@ -9,7 +9,8 @@ from evalstone.api.lending import gives_back
 from evalstone.api.options import EvaluateOptions
 from evalstone.api.power import PowerLine, WantedPower, power_of_plan
 from evalstone.records import RunPlan, WorkEstimate
-from evalstone.runner.plan import chunks_of, render_of
+from evalstone.runner.chunks import chunks_of
+from evalstone.runner.plan import render_of
 from evalstone.tasks.task import Group
 
 TaskNames = tuple[str, ...]

@@ -11,8 +11,8 @@ from evalstone.api.stored import existing_store, run_in
 from evalstone.errors import PlanError, UnknownName, UsageError
 from evalstone.records import Estimate, JsonValue
 from evalstone.registry import nearest
-from evalstone.runner.execute import SCORING_HASH
 from evalstone.runner.rescore import RescoredTask, rescore
+from evalstone.runner.score_responses import SCORING_HASH
 from evalstone.store import RunRow
 from evalstone.tasks.catalog import Catalog
 from evalstone.tasks.prompting import find_prompting, put_task

@@ -10,7 +10,8 @@ from evalstone.errors import EvalstoneError
 from evalstone.models.create import create_model
 from evalstone.records import JsonValue
 from evalstone.settings import data_folder
-from evalstone.tasks.bound import BindOptions, bind
+from evalstone.tasks.bind import bind
+from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
 
 CHECKED_SAMPLES = 2000

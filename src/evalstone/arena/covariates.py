@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evalstone.arena.votes import Votes
+from evalstone.statistics.arrays import Floats
 
 __all__ = ["Covariates", "covariates_of"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

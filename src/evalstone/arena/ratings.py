@@ -11,6 +11,7 @@ from evalstone.arena.covariates import covariates_of
 from evalstone.arena.votes import ORDER, By, Votes
 from evalstone.errors import DataError, UnknownName, UsageError
 from evalstone.registry import nearest
+from evalstone.statistics.arrays import Floats, Ints
 from evalstone.statistics.battles import Standing, average_win_rates, joined_groups, standing_of
 from evalstone.statistics.bradley_terry import ELO_SCALE, BradleyTerry, expected_win_rates, fit_bradley_terry
 from evalstone.statistics.elo import online_elo
@@ -20,8 +21,6 @@ from evalstone.statistics.rating_ranks import ranks_by_upper_bound, rating_rank_
 
 __all__ = ["INITIAL", "ApartModel", "ArenaRatings", "Effect", "Rating", "RatingSettings", "rate"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Labels = NDArray[Any]
 
 INITIAL = 1000.0

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evalstone.datasets.rows import Rows
+from evalstone.statistics.arrays import Floats
 
 __all__ = ["STYLES", "styles_in"]
 
-Floats = NDArray[np.float64]
 
 STYLES = ("length", "headers", "lists", "bold")
 

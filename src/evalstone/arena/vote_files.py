@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evalstone.arena.style import styles_in
 from evalstone.arena.vote_columns import VoteColumns, find_columns, outcome_of, verdicts_in
@@ -17,11 +16,10 @@ from evalstone.datasets.files import read_files
 from evalstone.datasets.rows import Rows
 from evalstone.errors import DataError, UnknownName
 from evalstone.registry import nearest
+from evalstone.statistics.arrays import Ints
 from evalstone.statistics.battles import Battles
 
 __all__ = ["read_votes", "votes_in"]
-
-Ints = NDArray[np.int64]
 
 
 def read_votes(

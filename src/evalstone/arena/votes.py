@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from evalstone.arena.vote_columns import VoteColumns
 from evalstone.errors import UsageError
+from evalstone.statistics.arrays import Floats
 from evalstone.statistics.battles import Battles
 
 __all__ = ["ORDER", "By", "Votes"]
 
-Floats = NDArray[np.float64]
 By = Literal["prompt", "judge", "vote"]
 
 ORDER: tuple[By, ...] = ("prompt", "judge", "vote")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from evalstone.errors import DataError
 from evalstone.records import ScoreStatus
+from evalstone.scoring.metrics import CONFIDENCE
 from evalstone.statistics.calibration import (
     BrierSplit,
     CalibrationError,
@@ -74,7 +75,7 @@ def _pairs(store: Store, run_id: str, task: str) -> list[tuple[float, float]]:
     return [
         (float(score.parts[0]), float(score.parts[1]))
         for score in store.scores(run_id, task, details=False)
-        if score.metric == "confidence" and score.status is not ScoreStatus.FAILED and score.parts is not None
+        if score.metric == CONFIDENCE and score.status is not ScoreStatus.FAILED and score.parts is not None
     ]
 
 

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evalstone.prompts.prompter import Render
 from evalstone.prompts.questions import blanked, question_in
-from evalstone.records import LoglikelihoodQuery, Request, RollingQuery, Sample
+from evalstone.records import LoglikelihoodQuery, Render, Request, RollingQuery, Sample
 from evalstone.tasks.bound import BoundTask
 from evalstone.tasks.gold import choice_queries, gold_choices
 

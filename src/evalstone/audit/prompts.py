@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evalstone.audit.forms import FORMS, Form, put
 from evalstone.audit.items import Item, items_of, with_shots
 from evalstone.audit.likelihoods import Likelihoods
 from evalstone.audit.option_orders import OptionOrders, option_orders, rotated
 from evalstone.errors import DataError
-from evalstone.prompts.prompter import Render
-from evalstone.records import LoglikelihoodQuery, Request
+from evalstone.records import LoglikelihoodQuery, Render, Request
 from evalstone.scoring.choices import score_choices
+from evalstone.scoring.metrics import accuracies_over_choices
+from evalstone.statistics.arrays import Floats
 from evalstone.statistics.intervals import wilson
 from evalstone.statistics.prompt_spread import PromptSpread, RankAgreement, prompt_spread, rank_agreement
 from evalstone.tasks.bound import BoundTask
@@ -30,7 +30,7 @@ ORDERS = "option orders"
 BETWEEN_SHOTS = "\n\n"
 FEWEST = 2
 ROTATED_FORM = next(form for form in FORMS if form.name == "letters: A.")
-Floats = NDArray[np.float64]
+TOLD_BY_TEXTS = accuracies_over_choices(without=("unconditional", "token counts"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class FormScore:
     value: float
     low: float
     high: float
-    metric: str  # acc or acc_norm
+    metric: str  # one of TOLD_BY_TEXTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,8 @@ def audit_prompts(
         shots that are not known.
     """
     items, usable = askable_items(bound)
-    metric = "acc_norm" if any(each.name == "acc_norm" for each in bound.metrics) else "acc"
+    own = {each.name for each in bound.metrics}
+    metric = next((name for name in TOLD_BY_TEXTS if name in own), "acc")
     asking = _Asked(asked, usable, metric, told)
     columns = {OWN: asking.own({item.index: item.request for item in usable})}
     columns |= {form.name: column for form in FORMS if (column := asking.form(form)) is not None}

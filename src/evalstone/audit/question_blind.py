@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from evalstone.audit.items import items_of, without_question
 from evalstone.errors import DataError
 from evalstone.models.model import Model
-from evalstone.prompts.prompter import Render
-from evalstone.records import JsonValue, Output, Request
+from evalstone.records import JsonValue, Output, Render, Request
+from evalstone.scoring.metrics import accuracies_over_choices
 from evalstone.statistics.intervals import wilson
 from evalstone.tasks.bound import BoundTask
 
 __all__ = ["question_blind_baseline"]
 
-METRICS = ("acc_norm", "acc")
 FEWEST_SHARE = 0.9  # of the samples: a floor of a part would be another task's
 
 
@@ -28,7 +27,7 @@ def question_blind_baseline(
 
     Raises: DataError where the task has no choices, or its questions cannot be told from its prompts.
     """
-    metrics = [metric.name for metric in bound.metrics if metric.name in METRICS]
+    metrics = [metric.name for metric in bound.metrics if metric.name in accuracies_over_choices()]
     items = items_of(bound, render)
     made = {item.index: without_question(bound, item, render) for item in items}
     requests = [request for request in made.values() if request is not None]

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type
 
 from evalstone.models.model import Model
 from evalstone.records import AUDIT, JsonValue, Output, Request, RollingQuery, RunPlan, content_hash
-from evalstone.runner.asking import Asking, attempted
+from evalstone.runner.attempt import Attempt
 from evalstone.runner.opening import RunOpener
 from evalstone.runner.plan import environment
 from evalstone.store import OpenRun, RunRow
@@ -45,17 +45,17 @@ def audit_plan(plan: RunPlan, kind: str, settings: Mapping[str, JsonValue]) -> R
 class StoredAudit:
     """One audit of one model, under way or ended."""
 
-    def __init__(self, asking: Asking, opened: OpenRun) -> None:
-        self._asking = asking
-        self._store, self.run_id = asking.store, opened.run_id
+    def __init__(self, attempt: Attempt, opened: OpenRun) -> None:
+        self._attempt = attempt
+        self._store, self.run_id = attempt.store, opened.run_id
         self.is_complete = opened.is_complete
         self._parts = _parts_of(self._store.run(self.run_id))
 
     def answer(self, requests: Sequence[Request]) -> Iterable[Output]:
         """Return the answers to requests: those that are stored, and the others asked and stored now."""
         real = {request.id: request for request in requests}
-        pending = self._asking.put([_kept(request) for request in requests])
-        for _ in self._asking.ask([_only(real[one.id], {query.index for query in one.queries}) for one in pending]):
+        pending = self._attempt.unanswered([_kept(request) for request in requests])
+        for _ in self._attempt.answer([_only(real[one.id], {query.index for query in one.queries}) for one in pending]):
             pass  # written, and read below with those of earlier attempts
         found = self._store.outputs_of(self.run_id, list(real))
         return [output for outputs in found.values() for output in outputs]
@@ -69,9 +69,9 @@ class StoredAudit:
         if name in self._parts:
             found: T = restored(kind, self._parts[name])
             return found
-        n_to_retry = self._asking.n_to_retry
+        n_to_retry = self._attempt.n_to_retry
         made = make()
-        if self._asking.n_to_retry == n_to_retry:
+        if self._attempt.n_to_retry == n_to_retry:
             self._parts[name] = plain(made)
             self._store.save_estimates(self.run_id, (), {AUDIT: {PARTS: self._parts}})
         return made
@@ -85,13 +85,13 @@ def stored_audit(opener: RunOpener, model: Model, command: str | None = None) ->
     """
     store = opener.store
     opened = opener.open(facts=environment(), command=command)
-    asking = Asking(store, model, opened)
+    attempt = Attempt(store, model, opened)
     if opened.is_complete:
-        yield StoredAudit(asking, opened)
+        yield StoredAudit(attempt, opened)
         store.close_run(opened.run_id, opened.attempt_id, "finished")
         return
-    with attempted(asking):
-        yield StoredAudit(asking, opened)
+    with attempt:
+        yield StoredAudit(attempt, opened)
 
 
 def kept_parts(row: RunRow, kind: Any) -> list[Any]:

@@ -6,7 +6,7 @@ path; `info` states which path ran and why.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain
@@ -23,7 +23,7 @@ from evalstone.engine.generation import (
     GenerationDefaults,
     GenerationFailure,
     GenerationPrompt,
-    GenerationReport,
+    StepObserver,
     StopCheck,
 )
 from evalstone.engine.generator import SequenceGenerator, defaults_of
@@ -34,7 +34,7 @@ from evalstone.engine.options import EngineInfo, EngineSettings
 from evalstone.engine.plain import PlainScores, score_plain
 from evalstone.engine.projections import FasterProjections
 from evalstone.engine.reference import token_logprobs
-from evalstone.engine.spans import IntArray, SpanBatch, SpanFailure, SpanScore, WindowReport
+from evalstone.engine.spans import IntArray, SpanBatch, SpanFailure, SpanScore, WindowObserver, WindowReport
 from evalstone.engine.steps import loading
 from evalstone.engine.tally import Tally
 from evalstone.engine.token_moments import TokenMoments, token_moments
@@ -45,7 +45,6 @@ from evalstone.errors import ModelUnavailable, NonFiniteLogits, PlanError, Promp
 __all__ = ["Engine", "EngineInfo", "EngineSettings", "SpanBatch", "SpanFailure", "SpanScore", "WindowReport"]
 
 Result = SpanScore | SpanFailure
-Observer = Callable[[WindowReport], None]
 
 
 class Engine:
@@ -97,7 +96,7 @@ class Engine:
                 keep_freed_memory()
             return cls(loaded, settings, probe_tokens(loaded.inner, path_or_model))
 
-    def score(self, spans: SpanBatch, on_window: Observer | None = None) -> Iterator[Result]:
+    def score(self, spans: SpanBatch, on_window: WindowObserver | None = None) -> Iterator[Result]:
         """Yield the score or the failure of each span, in any order, each as soon as it is known.
 
         Raises: PlanError if a token is not in the model's vocabulary; ModelUnavailable after `close`.
@@ -105,7 +104,7 @@ class Engine:
         with self._using() as loaded:
             yield from self._score(loaded, spans, on_window)
 
-    def _score(self, loaded: LoadedModel, spans: SpanBatch, on_window: Observer | None) -> Iterator[Result]:
+    def _score(self, loaded: LoadedModel, spans: SpanBatch, on_window: WindowObserver | None) -> Iterator[Result]:
         """Yield the results; see `score`."""
         self._refuse_foreign_tokens(spans)
         lengths = np.diff(spans.offsets) - 1
@@ -145,7 +144,7 @@ class Engine:
         prompts: Sequence[GenerationPrompt],
         *,
         stop: StopCheck | None = None,
-        on_step: Callable[[GenerationReport], None] | None = None,
+        on_step: StepObserver | None = None,
     ) -> Iterator[GeneratedSequence | GenerationFailure]:
         """Yield each prompt's continuations or failures, in any order, each as soon as it is finished.
 
@@ -160,7 +159,7 @@ class Engine:
         prompts: Sequence[GenerationPrompt],
         *,
         stop: StopCheck | None = None,
-        on_step: Callable[[GenerationReport], None] | None = None,
+        on_step: StepObserver | None = None,
     ) -> Iterator[list[GeneratedSequence | GenerationFailure]]:
         """Yield after each step what it finished, so that a caller can follow a sequence through `stop`."""
         with self._using() as loaded:
@@ -274,7 +273,9 @@ class Engine:
                 self._faster.install()
             yield loaded
 
-    def _score_by_trie(self, loaded: LoadedModel, spans: SpanBatch, on_window: Observer | None) -> Iterator[Result]:
+    def _score_by_trie(
+        self, loaded: LoadedModel, spans: SpanBatch, on_window: WindowObserver | None
+    ) -> Iterator[Result]:
         """Yield the results of spans on the trie path; doubtful ones are recomputed one by one at the end."""
         if self._head is None:
             raise ModelUnavailable("the engine is closed; load it again with Engine.load")
@@ -305,7 +306,7 @@ class Engine:
         return SpanScore(index, total, bool(is_best.all())) if np.isfinite(total) else self._failure(index)
 
     def _score_plainly(
-        self, loaded: LoadedModel, spans: SpanBatch, indices: IntArray, on_window: Observer | None
+        self, loaded: LoadedModel, spans: SpanBatch, indices: IntArray, on_window: WindowObserver | None
     ) -> Iterator[Result]:
         """Yield the results of these spans on the plain path; the longest ones are not batched."""
         batch = self._window if self._may_batch else 0

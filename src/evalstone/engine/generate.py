@@ -6,7 +6,7 @@ sequence waits for the slowest: one that ends leaves in the same step, and the n
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from evalstone.engine.generation import (
     GenerationFailure,
     GenerationPrompt,
     GenerationReport,
+    StepObserver,
     StopCheck,
     uniform,
 )
@@ -29,7 +30,6 @@ from evalstone.engine.slots import ROWS_ADDED, DecodeStep, SlotTable
 from evalstone.errors import NonFiniteLogits
 
 Result = GeneratedSequence | GenerationFailure
-Observer = Callable[[GenerationReport], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +55,7 @@ class SlotGenerator:
         n_slots: int,
         window_tokens: int,
         stop: StopCheck | None = None,
-        observe: Observer | None = None,
+        observe: StepObserver | None = None,
     ) -> None:
         self._head = head
         self._prompts = prompts

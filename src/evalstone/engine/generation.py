@@ -130,6 +130,9 @@ class GenerationReport:
     note: str | None = None
 
 
+StepObserver = Callable[[GenerationReport], None]
+
+
 def uniform(seed: int, key: str, repeat: int, step: int) -> float:
     """Return the random number of one step, in [0, 1): a function of its four names and of nothing else."""
     text = f"{seed}\x1f{key}\x1f{repeat}\x1f{step}"

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from evalstone.engine.generate import Observer, Result, SlotGenerator
+from evalstone.engine.generate import Result, SlotGenerator
 from evalstone.engine.generate_plain import generate_plain
 from evalstone.engine.generation import (
     GeneratedSequence,
@@ -19,6 +19,7 @@ from evalstone.engine.generation import (
     GenerationFailure,
     GenerationPrompt,
     GenerationReport,
+    StepObserver,
     StopCheck,
 )
 from evalstone.engine.head import Head
@@ -106,7 +107,7 @@ class SequenceGenerator:
         self._n_slots = n_slots
 
     def generate(
-        self, prompts: Sequence[GenerationPrompt], stop: StopCheck | None, observe: Observer | None
+        self, prompts: Sequence[GenerationPrompt], stop: StopCheck | None, observe: StepObserver | None
     ) -> Iterator[list[Result]]:
         """Yield finished results, step by step.
 
@@ -149,7 +150,11 @@ class SequenceGenerator:
         return max(1, min(most, int(capacity // max(each, 1))))
 
     def _generate_in_slots(
-        self, prompts: Sequence[GenerationPrompt], chosen: list[int], stop: StopCheck | None, observe: Observer | None
+        self,
+        prompts: Sequence[GenerationPrompt],
+        chosen: list[int],
+        stop: StopCheck | None,
+        observe: StepObserver | None,
     ) -> Iterator[list[Result]]:
         if self._head is None:
             raise PlanError("slots need the trie path")
@@ -171,7 +176,11 @@ class SequenceGenerator:
             yield [each for one, index in named for each in _for_all(one, index, prompts[index])]
 
     def _generate_plainly(
-        self, prompts: Sequence[GenerationPrompt], chosen: list[int], stop: StopCheck | None, observe: Observer | None
+        self,
+        prompts: Sequence[GenerationPrompt],
+        chosen: list[int],
+        stop: StopCheck | None,
+        observe: StepObserver | None,
     ) -> Iterator[list[Result]]:
         started = time.perf_counter()
         n_read = n_generated = n_done = 0

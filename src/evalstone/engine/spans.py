@@ -5,7 +5,7 @@ before it. Tokens are in one flat int32 array, because Python lists of tokens co
 take more than a gigabyte.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,3 +116,6 @@ class WindowReport:
     n_distinct: int
     seconds: float
     note: str | None = None
+
+
+WindowObserver = Callable[[WindowReport], None]

@@ -34,6 +34,7 @@ from evalstone.records import (
 from evalstone.report.evidence.records import GroupSummaryInput, ScoreRow, TaskSummaryInput
 from evalstone.report.evidence.summarise import summarise
 from evalstone.scoring.choices import score_choices
+from evalstone.scoring.metrics import CALIBRATION
 
 __all__ = ["KIND", "UNKNOWN", "ForeignChoice", "ForeignRun", "ForeignSample", "ImportedRun", "ReportedValue",
            "digest", "disagreements", "facts_from", "imported_model", "imported_of", "imported_tasks"]  # fmt: skip
@@ -254,7 +255,7 @@ def _rows(sample: ForeignSample) -> Iterator[ScoreRow]:
             detail=scored.detail if scored is not None and scored.value == value else known,
             n_shots=sample.n_shots,
         )
-    for metric in ("brier", "confidence") if own else ():
+    for metric in CALIBRATION if own else ():
         yield ScoreRow(sample.task, sample.index, sha, metric, own[metric].value, parts=own[metric].parts)
 
 
@@ -266,7 +267,7 @@ def _choice_scores(sample: ForeignSample) -> dict[str, Any]:
     greedy = [bool(choice.is_greedy) for choice in sample.choices]
     texts = [choice.text.strip() for choice in sample.choices]
     try:
-        return dict(score_choices(nats, greedy, None, texts, sample.gold, ["acc", "acc_norm"]))
+        return dict(score_choices(nats, greedy, None, texts, sample.gold))
     except (EvalstoneError, ValueError):  # a sample that was logged otherwise keeps its scores and tells no more
         return {}
 

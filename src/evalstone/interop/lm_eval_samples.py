@@ -6,13 +6,8 @@ from typing import Any
 
 from evalstone.interop.lm_eval_results import NOT_AVAILABLE, text_hash
 from evalstone.records import GenerateQuery, JsonValue, LoglikelihoodQuery, Output, Query, Request, RollingQuery, Score
-from evalstone.report.evidence.summarise import AUXILIARY_METRICS
+from evalstone.scoring.metrics import MULTIPLE_CHOICE, is_auxiliary, names_for
 from evalstone.store.rows import SampleRecord
-
-METRIC_ORDER = (
-    *("acc", "f1", "mcc", "acc_norm", "acc_bytes", "exact_match", "brier_score", "likelihood", "acc_mutual_info"),
-)
-"""In which order lm-eval lists a multiple choice's metrics."""
 
 
 def sample_lines(
@@ -72,8 +67,8 @@ def _line(
 def _own_scores(scores: Sequence[Score], name_of_filter: str, task: Mapping[str, Any]) -> list[Score]:
     """Return the scores lm-eval has too, in its order."""
     listed = [metric["name"] for metric in task.get("metrics", ())]
-    order = METRIC_ORDER if task.get("output_type") == "multiple_choice" else listed
-    own = [score for score in scores if score.filter == name_of_filter and score.metric not in AUXILIARY_METRICS]
+    order = names_for(MULTIPLE_CHOICE) if task.get("output_type") == MULTIPLE_CHOICE else listed
+    own = [score for score in scores if score.filter == name_of_filter and not is_auxiliary(score.metric)]
     return sorted(own, key=lambda score: order.index(score.metric) if score.metric in order else len(order))
 
 

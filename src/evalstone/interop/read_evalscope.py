@@ -10,7 +10,7 @@ from typing import Any
 from evalstone.interop.imported import ForeignRun, ReportedValue
 from evalstone.interop.log_files import json_object, object_in, one_model
 from evalstone.report.evidence.records import MetricInput, TaskSummaryInput
-from evalstone.statistics.aggregate import LOWER_IS_BETTER
+from evalstone.scoring.metrics import is_higher_better
 
 __all__ = ["evalscope_reports", "read_evalscope"]
 
@@ -64,7 +64,7 @@ def _tasks(stated: list[ReportedValue]) -> Iterator[TaskSummaryInput]:
         metrics = dict.fromkeys(one.metric for one in stated if one.task == name)
         yield TaskSummaryInput(
             name=name,
-            metrics=tuple(MetricInput(one, higher_is_better=one not in LOWER_IS_BETTER) for one in metrics),
+            metrics=tuple(MetricInput(one, higher_is_better=is_higher_better(one)) for one in metrics),
             output_type="unknown",
         )
 

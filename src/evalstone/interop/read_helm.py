@@ -15,7 +15,7 @@ from evalstone.errors import DataError
 from evalstone.interop.imported import ForeignRun, ForeignSample, ReportedValue
 from evalstone.interop.log_files import json_object, one_model, parse_json
 from evalstone.report.evidence.records import MetricInput, TaskSummaryInput
-from evalstone.statistics.aggregate import LOWER_IS_BETTER
+from evalstone.scoring.metrics import find_metric, is_higher_better
 
 __all__ = ["helm_folders", "read_helm"]
 
@@ -23,7 +23,6 @@ BOOKKEEPING = re.compile(
     r"num_|finish_reason_|inference_|training_|prompt_truncated|max_prob|batch_size|logprob|perplexity|bits_per_byte|"
     r"predicted_index"
 )
-LANGUAGE_MODELLING = {"bits_per_byte", "logprob_per_byte", "perplexity"}  # all that there is where a text is scored
 OF_MODEL = {"model", "model_deployment"}  # arguments of a run's name that say nothing of its task
 MAIN_SPLIT = "test"
 
@@ -109,7 +108,13 @@ def _measured(stats: Sequence[Mapping[str, Any]], split: str) -> dict[str, float
         and isinstance(one.get("mean"), int | float)
     }
     found = {name: value for name, value in known.items() if not BOOKKEEPING.match(name) and "@" not in name}
-    return found or {name: value for name, value in known.items() if name in LANGUAGE_MODELLING}
+    return found or {name: value for name, value in known.items() if _measures_text(name)}
+
+
+def _measures_text(name: str) -> bool:
+    """Return whether a metric says how probable a text is: all that there is where a text is scored."""
+    row = find_metric(name)
+    return row is not None and row.measures_text
 
 
 def _task(folder: _Folder) -> TaskSummaryInput:
@@ -118,8 +123,7 @@ def _task(folder: _Folder) -> TaskSummaryInput:
     return TaskSummaryInput(
         name=folder.task,
         metrics=tuple(
-            MetricInput(name, higher_is_better=name not in LOWER_IS_BETTER)
-            for name in _measured(folder.stats, folder.split)
+            MetricInput(name, higher_is_better=is_higher_better(name)) for name in _measured(folder.stats, folder.split)
         ),
         output_type="generate_until",
         num_fewshot=max(shots, default=int(adapter.get("max_train_instances") or 0)),

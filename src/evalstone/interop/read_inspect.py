@@ -13,6 +13,7 @@ from evalstone.interop.imported import ForeignRun, ForeignSample, ReportedValue
 from evalstone.interop.inspect_logs import InspectLog, chosen_logs, inspect_logs, read_log
 from evalstone.interop.log_files import one_model
 from evalstone.report.evidence.records import MetricInput, TaskSummaryInput
+from evalstone.scoring.metrics import is_higher_better
 
 __all__ = ["read_inspect"]
 
@@ -60,7 +61,7 @@ def _task(log: InspectLog) -> TaskSummaryInput:
     of_dataset = log.header["eval"].get("dataset") or {}
     return TaskSummaryInput(
         name=log.task,
-        metrics=tuple(MetricInput(name) for name in _metric_names(log)),
+        metrics=tuple(MetricInput(name, higher_is_better=is_higher_better(name)) for name in _metric_names(log)),
         output_type="generate_until",
         alias=log.task.rpartition("/")[2],
         version=str(log.header["eval"].get("task_version", "N/A")),

@@ -13,6 +13,7 @@ from evalstone.errors import DataError
 from evalstone.interop.imported import ForeignChoice, ForeignRun, ForeignSample, ReportedValue
 from evalstone.interop.log_files import json_object, object_in
 from evalstone.report.evidence.records import MetricInput, TaskSummaryInput
+from evalstone.scoring.metrics import is_higher_better
 
 __all__ = ["is_lighteval", "read_lighteval"]
 
@@ -78,13 +79,17 @@ def _tasks(results: Mapping[str, Any], samples: Sequence[ForeignSample]) -> Iter
     for name in dict.fromkeys([*listed, *(sample.task for sample in samples)]):
         config = configs.get(name) or {}
         own = [sample for sample in samples if sample.task == name]
-        directions = {str(one["metric_name"]): one for one in config.get("metrics") or () if "metric_name" in one}
+        directions = {
+            str(one["metric_name"]): bool(one["higher_is_better"])
+            for one in config.get("metrics") or ()
+            if {"metric_name", "higher_is_better"} <= set(one)
+        }
         metrics = dict.fromkeys(metric for sample in own for metric in sample.scores)
         shots = config.get("num_fewshots")
         yield TaskSummaryInput(
             name=name,
             metrics=tuple(
-                MetricInput(metric, higher_is_better=bool(directions.get(metric, {}).get("higher_is_better", True)))
+                MetricInput(metric, higher_is_better=directions.get(metric, is_higher_better(metric)))
                 for metric in metrics
             ),
             output_type="multiple_choice" if any(sample.choices for sample in own) else "generate_until",

@@ -24,7 +24,8 @@ from evalstone.report.evidence.records import (
     TaskSummaryInput,
 )
 from evalstone.scoring.choices import score_choices
-from evalstone.statistics import aggregate
+from evalstone.scoring.metrics import CALIBRATION, accuracies_over_choices, aggregation_of, is_higher_better
+from evalstone.statistics.aggregate import AGGREGATIONS
 
 NOT_METRICS = frozenset({"alias", "name", "sample_len", "sample_count", "samples"})
 SETTINGS = {
@@ -108,7 +109,7 @@ def _task(name: str, results: Mapping[str, Any]) -> TaskSummaryInput:
             MetricInput(
                 metric,
                 _aggregation(metric, listed.get(metric, {})),
-                bool(directions.get(metric, metric not in aggregate.LOWER_IS_BETTER)),
+                bool(directions.get(metric, is_higher_better(metric))),
                 tuple(filters),
             )
             for metric, filters in found.items()
@@ -124,9 +125,9 @@ def _task(name: str, results: Mapping[str, Any]) -> TaskSummaryInput:
 def _aggregation(metric: str, listed: Mapping[str, Any]) -> str:
     """Return how a metric is aggregated; where it was a function of the task file, only its text is known: the mean."""
     named = listed.get("aggregation")
-    if isinstance(named, str) and named in aggregate.AGGREGATIONS:
+    if isinstance(named, str) and named in AGGREGATIONS:
         return named
-    return aggregate.METRIC_AGGREGATION.get(metric, "mean")
+    return aggregation_of(metric)
 
 
 def _groups(results: Mapping[str, Any]) -> Iterator[GroupSummaryInput]:
@@ -189,7 +190,7 @@ def _rows(task: TaskSummaryInput, line: Mapping[str, Any], config: Mapping[str, 
             parts,
             scored.detail if scored is not None and scored.value == value else None,
         )
-    for metric in ("brier", "confidence") if own else ():
+    for metric in CALIBRATION if own else ():
         yield ScoreRow(task.name, index, sha, metric, own[metric].value, name_of_filter, parts=own[metric].parts)
 
 
@@ -214,7 +215,8 @@ def _choice_scores(task: TaskSummaryInput, line: Mapping[str, Any], config: Mapp
     gold = _gold(line, texts)
     if gold is None or len(texts) != len(answers):
         return {}
-    metrics = [metric.name for metric in task.metrics if metric.name in {"acc", "acc_norm", "acc_bytes"}]
+    told = accuracies_over_choices(without=("unconditional", "token counts"))
+    metrics = [metric.name for metric in task.metrics if metric.name in told]
     try:
         nats = [float(value) for value, _ in answers]
         if not all(map(math.isfinite, nats)):

@@ -14,7 +14,7 @@ from evalstone.interop.imported import ForeignRun, ReportedValue
 from evalstone.interop.lm_eval_checks import model_named
 from evalstone.interop.log_files import json_object, object_in, one_model
 from evalstone.report.evidence.records import MetricInput, TaskSummaryInput
-from evalstone.statistics.aggregate import LOWER_IS_BETTER
+from evalstone.scoring.metrics import is_higher_better
 
 __all__ = ["early_files", "read_lm_eval_03"]
 
@@ -75,7 +75,7 @@ def _tasks(found: list[tuple[Path, dict[str, Any]]]) -> Iterator[TaskSummaryInpu
             yield TaskSummaryInput(
                 name=name,
                 metrics=tuple(
-                    MetricInput(metric, higher_is_better=metric not in LOWER_IS_BETTER)
+                    MetricInput(metric, higher_is_better=is_higher_better(metric))
                     for metric in entry
                     if not metric.endswith(STDERR)
                 ),

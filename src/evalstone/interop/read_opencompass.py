@@ -12,11 +12,11 @@ from pathlib import Path
 from evalstone.errors import DataError
 from evalstone.interop.imported import ForeignRun, ReportedValue
 from evalstone.report.evidence.records import MetricInput, TaskSummaryInput
+from evalstone.scoring.metrics import find_metric, is_higher_better
 
 __all__ = ["opencompass_summary", "read_opencompass"]
 
 COLUMNS = ("dataset", "version", "metric", "mode")
-PER_CENT = frozenset({"accuracy", "acc", "exact_match", "pass@1", "humaneval_pass@1", "extract_rate"})
 ABSENT = "-"
 
 
@@ -63,7 +63,9 @@ def read_opencompass(path: Path) -> ForeignRun:
 def _tasks(stated: Sequence[ReportedValue], lines: Sequence[Sequence[str]]) -> Iterator[TaskSummaryInput]:
     versions = {line[0]: line[1] for line in lines if len(line) > 1}
     for name in dict.fromkeys(one.task for one in stated):
-        metrics = tuple(MetricInput(one.metric) for one in stated if one.task == name)
+        metrics = tuple(
+            MetricInput(one.metric, higher_is_better=is_higher_better(one.metric)) for one in stated if one.task == name
+        )
         yield TaskSummaryInput(name=name, metrics=metrics, output_type="unknown", version=versions[name])
 
 
@@ -75,5 +77,10 @@ def _reported(file: Path, lines: Sequence[Sequence[str]]) -> Iterator[ReportedVa
             value = float(line[4])
         except ValueError:
             raise DataError(f"{file}, line {number}: {line[0]} is {line[4]!r:.40}; expected a number or -") from None
-        is_share = line[2] in PER_CENT and 0.0 <= value <= 100.0
+        is_share = _is_per_cent(line[2]) and 0.0 <= value <= 100.0
         yield ReportedValue(line[0], line[2], value / 100 if is_share else value)
+
+
+def _is_per_cent(metric: str) -> bool:
+    row = find_metric(metric)
+    return row is not None and "opencompass" in row.per_cent_in

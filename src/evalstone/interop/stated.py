@@ -4,7 +4,6 @@ They take the same place in tables as numbers computed from samples: under their
 shares, with an interval from their standard error or number of samples.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,19 +11,11 @@ from typing import Any
 from evalstone.records import Estimate
 from evalstone.report.evidence.groups import group_estimates, leaves_of
 from evalstone.report.evidence.records import GroupSummaryInput, MetricInput, TaskSummaryInput
-from evalstone.report.evidence.summarise import MEANS
-from evalstone.statistics.aggregate import METRIC_AGGREGATION
+from evalstone.scoring.metrics import aggregation_of, is_higher_better, may_be_share
+from evalstone.statistics.aggregate import traits_of
 from evalstone.statistics.stated import estimate_reported
 
 __all__ = ["ReportedValue", "in_table_order", "reported_estimates"]
-
-NO_SHARE = frozenset({
-    "perplexity", "ppl", "bits", "loss", "nll", "logprob", "logprobs", "tokens", "latency", "time", "seconds", "cost",
-    "mse", "rmse", "mae", "std", "stdev", "var", "variance", "corr", "correlation", "corrcoef", "pearson", "spearman",
-    "kendall", "matthews", "mcc", "brier", "ece", "calibration", "bleu", "chrf", "ter",
-})  # fmt: skip
-"""Words in the names of metrics that may lie between 0 and 1 and are no shares of samples."""
-SHARE = frozenset({"acc", "accuracy"})  # whatever it was decided by: `bleu_acc` is a share
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +142,10 @@ def _n_of_group(one: ReportedValue, groups: Mapping[str, GroupSummaryInput], siz
 
 
 def _direction(one: ReportedValue, tasks: Sequence[TaskSummaryInput]) -> bool:
-    """Return whether higher is better: as the task says, of a group as the first task with the metric says."""
+    """Return whether higher is better: as the task says, of a group as its first task with the metric does."""
     known = [(task.name, metric) for task in tasks for metric in task.metrics if metric.name == one.metric]
     own = next((metric for name, metric in known if name == one.task), known[0][1] if known else None)
-    return own is None or own.higher_is_better
+    return is_higher_better(one.metric) if own is None else own.higher_is_better
 
 
 def _shares(values: Sequence[ReportedValue], tasks: Sequence[TaskSummaryInput]) -> set[str]:
@@ -169,8 +160,5 @@ def _shares(values: Sequence[ReportedValue], tasks: Sequence[TaskSummaryInput]) 
 
 
 def _is_mean(metric: MetricInput) -> bool:
-    words = {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", metric.name)}
-    if words & NO_SHARE and not words & SHARE:
-        return False
-    known = metric.aggregation if metric.aggregation != "mean" else METRIC_AGGREGATION.get(metric.name, "mean")
-    return known in {*MEANS, "f1"}
+    known = metric.aggregation if metric.aggregation != "mean" else aggregation_of(metric.name)
+    return may_be_share(metric.name) and (traits_of(known).is_mean or known == "f1")

@@ -27,6 +27,7 @@ from evalstone.records import (
     RollingQuery,
     WorkEstimate,
     content_hash,
+    n_outputs_of,
 )
 from evalstone.registry import nearest
 from evalstone.stopping import raise_if_requested, under_way
@@ -119,7 +120,7 @@ class FakeModel:
     ) -> Iterator[Output]:
         """Yield one output per query and repeat, request by request."""
         started = time.perf_counter()
-        total = sum(_n_outputs(query) for request in requests for query in request.queries)
+        total = sum(request.n_outputs for request in requests)
         n_done = n_cached = n_tokens = 0
         n_all = sum(len(_text_of(request, query)) for request in requests for query in request.queries)
         for request in requests:
@@ -137,7 +138,7 @@ class FakeModel:
                 observe(Progress(n_done, total, n_all, n_all, n_tokens, n_cached, seconds))
 
     def _outputs(self, request: Request, query: Query, cache: OutputCache | None) -> Iterator[Output]:
-        for repeat in range(_n_outputs(query)):
+        for repeat in range(n_outputs_of(query)):
             key = self._key(request, query, repeat)
             found = cache.find([key]).get(key) if cache is not None else None
             if found is not None:
@@ -217,7 +218,7 @@ class FakeModel:
 
     def estimate(self, requests: Sequence[Request]) -> WorkEstimate:
         """Return the work; a character counts as a token."""
-        n_queries = sum(_n_outputs(query) for request in requests for query in request.queries)
+        n_queries = sum(request.n_outputs for request in requests)
         n_tokens = sum(len(_text_of(request, query)) for request in requests for query in request.queries)
         return WorkEstimate(
             len(requests), n_queries, n_tokens, n_tokens, 0, len(requests) * self.arguments.delay_ms / 1e3
@@ -233,10 +234,6 @@ class FakeModel:
 
     def close(self) -> None:
         """Free nothing: the fake model holds no resources."""
-
-
-def _n_outputs(query: Query) -> int:
-    return query.settings.repeats if isinstance(query, GenerateQuery) else 1
 
 
 def _text_of(request: Request, query: Query) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from evalstone.engine.spans import WindowReport
 from evalstone.records import Output, Progress
 
-Observer = Callable[[Progress], None]
+ProgressObserver = Callable[[Progress], None]
 
 
 def _with_one_more(now: Progress, output: Output) -> Progress:
@@ -19,7 +19,7 @@ def _with_one_more(now: Progress, output: Output) -> Progress:
 class AnswerTally:
     """Counts the outputs of a server; `note` returns a short text about its state."""
 
-    def __init__(self, n_outputs: int, observe: Observer | None, note: Callable[[], str]) -> None:
+    def __init__(self, n_outputs: int, observe: ProgressObserver | None, note: Callable[[], str]) -> None:
         self._observe = observe
         self._note = note
         self._started = time.perf_counter()
@@ -44,7 +44,7 @@ class ProgressTally:
     so that a progress bar can show the time left; at the end the counts are exact.
     """
 
-    def __init__(self, n_outputs: int, observe: Observer | None) -> None:
+    def __init__(self, n_outputs: int, observe: ProgressObserver | None) -> None:
         self._observe = observe
         self._started = time.perf_counter()
         self._n_read = 0

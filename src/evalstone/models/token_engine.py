@@ -13,18 +13,16 @@ from evalstone.engine.generation import (
     GenerationDefaults,
     GenerationFailure,
     GenerationPrompt,
-    GenerationReport,
+    StepObserver,
 )
 from evalstone.engine.options import EngineInfo
-from evalstone.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport
+from evalstone.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowObserver
 from evalstone.models.text.stops import StopTexts
 
-__all__ = ["FollowText", "ScoreQueue", "SequentialQueue", "SpanResult", "TextResult", "TokenEngine", "WindowObserver"]
+__all__ = ["FollowText", "ScoreQueue", "SequentialQueue", "SpanResult", "TextResult", "TokenEngine"]
 
 SpanResult = SpanScore | SpanFailure
 TextResult = GeneratedSequence | GenerationFailure
-WindowObserver = Callable[[WindowReport], None]
-StepObserver = Callable[[GenerationReport], None]
 FollowText = Callable[[Sequence[int]], None]
 """Called with all tokens of a text that is being generated, after each new one."""
 

@@ -13,9 +13,7 @@ from evalstone.prompts.fields import Resolve
 from evalstone.prompts.questions import words_of
 from evalstone.prompts.templates import Row
 from evalstone.prompts.turns import Piece, chat_messages, join, question_pieces, shot_pieces
-from evalstone.records import Message
-
-Render = Callable[[Sequence[Message], bool], str]
+from evalstone.records import Message, Render
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from evalstone.limits.regexes import RegexTooSlow, sub
 from evalstone.limits.templates import TemplateTooLarge, bounded, bounded_render, line_of
 
 Row = Mapping[str, Any]
-Render = Callable[[Row], str]
+RowText = Callable[[Row], str]
 
 
 def _regex_replace(string: str, pattern: str, repl: str, count: int = 0) -> str:
@@ -38,7 +38,7 @@ _SIGNS = ("{{", "{%", "{#", "\r")  # what Jinja would change: expressions, state
 
 
 @lru_cache(maxsize=4096)
-def compile_template(template: str, key: str = "template") -> Render:
+def compile_template(template: str, key: str = "template") -> RowText:
     """Return a function from a row to text; `key` names the template in errors.
 
     Raises: DataError for a template that does not compile; the function raises MalformedSample for a row that lacks

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from evalstone.errors import DataError, EvalstoneError, PlanError, UsageError
-from evalstone.tasks.bound import BindOptions, BoundTask, bind
+from evalstone.tasks.bind import bind
+from evalstone.tasks.bound import BindOptions, BoundTask
 from evalstone.tasks.catalog import missing_members
 from evalstone.tasks.scoring_packages import refuse_missing_packages
 from evalstone.tasks.suites import ChosenSuite

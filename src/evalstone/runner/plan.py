@@ -5,19 +5,16 @@ run that is wholly in the store is recognised from its key alone.
 """
 
 import platform
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from evalstone.errors import PlanError
 from evalstone.models.model import Model
-from evalstone.records import JsonValue, Message, RunPlan
+from evalstone.records import JsonValue, Message, Render, RunPlan
 from evalstone.runner.bind_tasks import Wanted, bind_tasks
 from evalstone.settings import VERSION
 from evalstone.tasks.bound import BindOptions, BoundTask
 from evalstone.tasks.task import KIND_OF_OUTPUT_TYPE, Selection
-
-CHUNK_SAMPLES = 2000  # enough to fill many windows, few enough that rendering runs ahead of scoring
-MOST_CHUNKS = 8  # of these for several workers, who stand idle at a chunk's end: bounds memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +78,7 @@ def _where_code_runs(bound: Sequence[BoundTask]) -> tuple[tuple[str, JsonValue],
     """Return what the plan says about model-written code: nothing where no task runs any."""
     places: dict[str, JsonValue] = {}
     for one in bound:
-        sandbox = getattr(one, "sandbox", None)
+        sandbox = one.sandbox
         if sandbox is not None:
             places[one.task.name] = sandbox.name
         elif one.task.spec.get("unsafe_code"):
@@ -156,7 +153,7 @@ def _refuse_plain_text(selection: Selection, model: Model, options: RunOptions) 
         )
 
 
-def render_of(model: Model) -> Callable[[Sequence[Message], bool], str] | None:
+def render_of(model: Model) -> Render | None:
     """Return what puts messages into a model's chat template; None where its server does that."""
     if model.takes_messages:
         return None
@@ -165,26 +162,6 @@ def render_of(model: Model) -> Callable[[Sequence[Message], bool], str] | None:
         return model.render(messages, continue_final=continue_final)
 
     return render
-
-
-def chunks_of(bound: Sequence[BoundTask], n_workers: int = 1) -> list[tuple[BoundTask, ...]]:
-    """Return the tasks in the order given, grouped so that work shared between neighbours is done once.
-
-    Tasks on the same data stay together (TruthfulQA's mc1 and mc2 ask the same questions); small ones are joined,
-    more of them where several workers answer.
-    """
-    most = CHUNK_SAMPLES * min(n_workers, MOST_CHUNKS)
-    chunks: list[list[BoundTask]] = []
-    for one in bound:
-        last = chunks[-1] if chunks else None
-        if last is not None and (
-            last[-1].plan.dataset_hash == one.plan.dataset_hash
-            or sum(b.plan.n_samples for b in last) + one.plan.n_samples <= most
-        ):
-            last.append(one)
-        else:
-            chunks.append([one])
-    return [tuple(chunk) for chunk in chunks]
 
 
 def environment() -> dict[str, JsonValue]:

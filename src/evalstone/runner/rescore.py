@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 
 from evalstone.errors import LeaseLost, PlanError, RunBusy
 from evalstone.records import JsonValue, Sample, Score, ScoreStatus, content_hash
-from evalstone.runner.execute import SCORING_HASH, SCORING_VERSION, score_request
 from evalstone.runner.plan import environment
+from evalstone.runner.score_responses import SCORING_HASH, SCORING_VERSION, score_request
 from evalstone.store import RunRow, SampleRecord, Store
-from evalstone.store.forms import n_repeats
 from evalstone.tasks.rescoring import StoredScoring, refuse_inapplicable
 from evalstone.tasks.task import Task
 
@@ -145,4 +144,4 @@ class _Rescoring:
 
 
 def _is_complete(record: SampleRecord) -> bool:
-    return len(record.outputs) == sum(n_repeats(query) for query in record.request.queries)
+    return len(record.outputs) == record.request.n_outputs

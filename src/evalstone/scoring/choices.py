@@ -14,34 +14,21 @@ from numpy.typing import NDArray
 
 from evalstone.errors import MalformedSample, NonFiniteLogits, UnknownName
 from evalstone.registry import nearest
+from evalstone.scoring.metrics import BRIER, CONFIDENCE, MULTIPLE_CHOICE, TIES, defaults_for, find_metric, names_for
 from evalstone.scoring.values import ScoreValue
 
-Floats = NDArray[np.float64]
 Gold = int | str | Sequence[int]
 
 OUT_OF_RANGE = -100  # lm-eval's label for a gold answer that is none of the choices: always wrong
-METRICS = (
-    "acc",
-    "acc_norm",
-    "acc_bytes",
-    "acc_tokens",
-    "acc_mutual_info",
-    "exact_match",
-    "f1",
-    "mcc",
-    "brier_score",
-    "likelihood",
-    "bypass",
-)
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
     """One sample's numbers, checked."""
 
-    nats: Floats
+    nats: NDArray[np.float64]
     greedy: tuple[bool, ...]
-    unconditional: Floats | None
+    unconditional: NDArray[np.float64] | None
     choices: tuple[str, ...]
     gold: int | tuple[int, ...]
     n_tokens: tuple[int, ...] | None = None
@@ -58,7 +45,7 @@ def score_choices(
     unconditional: Sequence[float] | None,
     choices: Sequence[str],
     gold: Gold,
-    metrics: Iterable[str] = ("acc", "acc_norm"),
+    metrics: Iterable[str] = defaults_for(MULTIPLE_CHOICE),
     n_tokens: Sequence[int] | None = None,
 ) -> dict[str, ScoreValue]:
     """Score one multiple-choice sample.
@@ -74,7 +61,7 @@ def score_choices(
         unconditional: log-likelihood of each choice after an empty context; needed for acc_mutual_info only.
         choices: the texts, without the delimiter before them: lengths are theirs, in characters and UTF-8 bytes.
         gold: index, text, or a list of indices of which any is right.
-        metrics: names out of `METRICS`.
+        metrics: those of `metrics.METRICS` for multiple choice.
         n_tokens: of each choice, as the model counts them; needed for acc_tokens only.
 
     Units: nats. Raises: NonFiniteLogits for a log-likelihood that is no number; MalformedSample where counts differ.
@@ -91,19 +78,19 @@ def score_choices(
     return result | _beside(answer, plain, probabilities)
 
 
-def _beside(answer: _Answer, plain: ScoreValue, probabilities: Floats) -> dict[str, ScoreValue]:
+def _beside(answer: _Answer, plain: ScoreValue, probabilities: NDArray[np.float64]) -> dict[str, ScoreValue]:
     """Return what every multiple choice is scored by besides the metrics asked for."""
     credit = float(plain.detail["credit"])
     best = float(probabilities.max())
     return {
-        "acc_ties": ScoreValue(credit, detail=plain.detail),
-        "brier": ScoreValue(_brier(probabilities, answer.gold_set)),
-        "confidence": ScoreValue(best, parts=(best, credit)),
+        TIES: ScoreValue(credit, detail=plain.detail),
+        BRIER: ScoreValue(_brier(probabilities, answer.gold_set)),
+        CONFIDENCE: ScoreValue(best, parts=(best, credit)),
         "n_tied": ScoreValue(float(plain.detail["n_tied"])),
     }
 
 
-def softmax(nats: Sequence[float] | Floats) -> Floats:
+def softmax(nats: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
     """Return probabilities in proportion to exp(nats), by the shifted form that cannot overflow."""
     values = np.asarray(nats, dtype=np.float64)
     powers = np.exp(values - values.max())
@@ -172,7 +159,7 @@ def _checked(
     )
 
 
-def _finite(nats: Sequence[float], what: str) -> Floats:
+def _finite(nats: Sequence[float], what: str) -> NDArray[np.float64]:
     values = np.asarray(nats, dtype=np.float64)
     if not np.isfinite(values).all():
         index = int(np.flatnonzero(~np.isfinite(values))[0])
@@ -183,7 +170,7 @@ def _finite(nats: Sequence[float], what: str) -> Floats:
     return values
 
 
-def _accuracy(answer: _Answer, scores: Floats, lengths: Floats) -> ScoreValue:
+def _accuracy(answer: _Answer, scores: NDArray[np.float64], lengths: NDArray[np.float64]) -> ScoreValue:
     """Accuracy of the argmax of `scores` (nats over lengths), with what the tie rules make of it in the detail."""
     picked = int(np.argmax(scores))  # first of equals; NaN (an empty choice of probability one) wins, as in lm-eval
     best = scores[picked]
@@ -199,7 +186,9 @@ def _accuracy(answer: _Answer, scores: Floats, lengths: Floats) -> ScoreValue:
     return ScoreValue(1.0 if picked in answer.gold_set else 0.0, detail=detail)
 
 
-def _near_ties(nats: Floats, scores: Floats, lengths: Floats, picked: int) -> int:
+def _near_ties(
+    nats: NDArray[np.float64], scores: NDArray[np.float64], lengths: NDArray[np.float64], picked: int
+) -> int:
     """Count choices (the best included) that numerical noise of 1e-4 + 1e-6 |nats| could put first."""
     with np.errstate(divide="ignore", invalid="ignore"):
         noise = (1e-4 + 1e-6 * np.abs(nats)) / lengths
@@ -231,17 +220,23 @@ def _mutual_information(answer: _Answer) -> ScoreValue:
     return _accuracy(answer, answer.nats - answer.unconditional, np.ones(len(answer.choices)))
 
 
-def _metric(metric: str, answer: _Answer, plain: ScoreValue, probabilities: Floats) -> ScoreValue:
+def _lengths(answer: _Answer, unit: str) -> Iterable[int]:
+    """Return the length of each choice in characters, UTF-8 bytes or tokens."""
+    if unit == "tokens":
+        return _token_counts(answer)
+    return (len(choice.encode()) if unit == "bytes" else len(choice) for choice in answer.choices)
+
+
+def _metric(metric: str, answer: _Answer, plain: ScoreValue, probabilities: NDArray[np.float64]) -> ScoreValue:
+    row = find_metric(metric)
+    if row is None or MULTIPLE_CHOICE not in row.output_types:
+        raise UnknownName("multiple-choice metric", metric, nearest(metric, names_for(MULTIPLE_CHOICE)))
+    if row.length is not None:
+        return _normalised(answer, _lengths(answer, row.length))
     gold = list(answer.gold) if isinstance(answer.gold, tuple) else answer.gold
     match metric:
         case "acc":
             return plain
-        case "acc_norm":
-            return _normalised(answer, (len(choice) for choice in answer.choices))
-        case "acc_bytes":
-            return _normalised(answer, (len(choice.encode()) for choice in answer.choices))
-        case "acc_tokens":
-            return _normalised(answer, _token_counts(answer))
         case "acc_mutual_info":
             return _mutual_information(answer)
         case "f1" | "mcc":
@@ -249,21 +244,19 @@ def _metric(metric: str, answer: _Answer, plain: ScoreValue, probabilities: Floa
         case "brier_score":
             return ScoreValue(_brier(probabilities, answer.gold_set), parts=(gold, tuple(probabilities.tolist())))
         case _:
-            return _simple_metric(metric, answer, gold)
+            return _without_accuracy(metric, answer, gold)
 
 
-def _simple_metric(metric: str, answer: _Answer, gold: int | list[int]) -> ScoreValue:
+def _without_accuracy(metric: str, answer: _Answer, gold: int | list[int]) -> ScoreValue:
     if metric == "exact_match":
         n = len(answer.greedy)  # -1, the label of rows without an answer, reads the last choice in lm-eval: kept
         return ScoreValue(float(any(answer.greedy[i] for i in answer.gold_set if -n <= i < n)))
     if metric == "likelihood":
         return ScoreValue(None, parts=(gold, tuple(answer.nats.tolist())))
-    if metric == "bypass":
-        return ScoreValue(None)
-    raise UnknownName("multiple-choice metric", metric, nearest(metric, METRICS))
+    return ScoreValue(None)  # bypass
 
 
-def _brier(probabilities: Floats, gold: frozenset[int]) -> float | None:
+def _brier(probabilities: NDArray[np.float64], gold: frozenset[int]) -> float | None:
     """Sum of squared distances to the truth (Brier 1950); several right answers share the truth equally."""
     valid = [index for index in gold if 0 <= index < len(probabilities)]
     if not valid or len(valid) != len(gold):

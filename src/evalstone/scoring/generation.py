@@ -12,11 +12,10 @@ from typing import Any
 from evalstone.errors import MalformedSample, UnknownName
 from evalstone.limits.regexes import sub
 from evalstone.registry import nearest
+from evalstone.scoring.metrics import GENERATE, find_metric, names_for
 from evalstone.scoring.values import ScoreValue
 
 MetricFunction = Callable[..., Any]
-CORPUS_METRICS = ("bleu", "chrf", "chrf++", "ter")  # aggregated from (reference, prediction) pairs
-METRICS = ("exact_match", *CORPUS_METRICS, "bypass")
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _NO_DIGITS = str.maketrans("", "", string.digits)
@@ -99,12 +98,12 @@ def score_generation(
             rules = ExactMatchOptions.from_mapping(options)
             golds = gold if multiple_targets else [gold]
             result[metric] = ScoreValue(_any_match(prediction, golds, rules), detail={"extracted": prediction})
-        elif metric in CORPUS_METRICS:
+        elif (row := find_metric(metric)) is not None and row.collects_texts:
             result[metric] = ScoreValue(None, parts=(gold, prediction))
         elif metric == "bypass":
             result[metric] = ScoreValue(None)
         else:
-            raise UnknownName("generation metric", metric, nearest(metric, METRICS))
+            raise UnknownName("generation metric", metric, nearest(metric, names_for(GENERATE)))
     return result
 
 

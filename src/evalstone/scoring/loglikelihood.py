@@ -5,13 +5,12 @@ from collections.abc import Iterable
 
 from evalstone.errors import NonFiniteLogits, UnknownName
 from evalstone.registry import nearest
+from evalstone.scoring.metrics import LOGLIKELIHOOD, defaults_for, names_for
 from evalstone.scoring.values import ScoreValue
-
-METRICS = ("perplexity", "acc", "bypass")
 
 
 def score_loglikelihood(
-    nats: float, greedy: bool, metrics: Iterable[str] = ("perplexity", "acc")
+    nats: float, greedy: bool, metrics: Iterable[str] = defaults_for(LOGLIKELIHOOD)
 ) -> dict[str, ScoreValue]:
     """Score one target.
 
@@ -30,5 +29,5 @@ def score_loglikelihood(
     wanted = list(metrics)
     for metric in wanted:
         if metric not in values:
-            raise UnknownName("log-likelihood metric", metric, nearest(metric, METRICS))
+            raise UnknownName("log-likelihood metric", metric, nearest(metric, names_for(LOGLIKELIHOOD)))
     return {metric: values[metric] for metric in wanted}

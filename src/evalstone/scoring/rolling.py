@@ -9,9 +9,8 @@ from collections.abc import Iterable
 
 from evalstone.errors import MalformedSample, NonFiniteLogits, UnknownName
 from evalstone.registry import nearest
+from evalstone.scoring.metrics import ROLLING, defaults_for, names_for
 from evalstone.scoring.values import ScoreValue
-
-METRICS = ("word_perplexity", "byte_perplexity", "bits_per_byte", "bypass")
 
 
 def count_words(text: str) -> int:
@@ -25,14 +24,14 @@ def count_bytes(text: str) -> int:
 
 
 def score_rolling(
-    nats: float, text: str, metrics: Iterable[str] = METRICS[:3], *, counted_text: str | None = None
+    nats: float, text: str, metrics: Iterable[str] = defaults_for(ROLLING), *, counted_text: str | None = None
 ) -> dict[str, ScoreValue]:
     """Score one document's rolling log-likelihood; `parts` are (nats, weight) with weight in words or bytes.
 
     Args:
         nats: log-likelihood of the whole text.
         text: the text that was scored.
-        metrics: names out of `METRICS`.
+        metrics: those of `metrics.METRICS` for whole texts.
         counted_text: the text whose words and bytes count, where it differs (wikitext: the page as it was).
 
     Units: nats; bits for bits_per_byte. Raises: NonFiniteLogits; MalformedSample for an empty text.
@@ -45,8 +44,8 @@ def score_rolling(
         raise MalformedSample("the text is empty; a perplexity per word or byte needs at least one byte")
     result: dict[str, ScoreValue] = {}
     for metric in metrics:
-        if metric not in METRICS:
-            raise UnknownName("rolling metric", metric, nearest(metric, METRICS))
+        if metric not in names_for(ROLLING):
+            raise UnknownName("rolling metric", metric, nearest(metric, names_for(ROLLING)))
         result[metric] = _metric(metric, nats, counted)
     return result
 

@@ -5,7 +5,8 @@ An item is what one sample contributes: a number, or a tuple such as (gold, pred
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,50 +175,45 @@ def acc_all_groups(items: Items, *, by_paragraph: bool) -> list[int]:
     return [int(right) for right in groups.values()]
 
 
-AGGREGATIONS: dict[str, Callable[[Items], float]] = {
-    "mean": mean,
-    "nanmean": nanmean,
-    "median": median,
-    "perplexity": perplexity,
-    "weighted_perplexity": weighted_perplexity,
-    "bits_per_byte": bits_per_byte,
-    "brier_score": brier_score,
-    "f1": f1,
-    "matthews_corrcoef": matthews_corrcoef,
-    "mcc": matthews_corrcoef,
-    "bypass": bypass,
-    "bleu": bleu,
-    "chrf": chrf,
-    "chrf++": chrf_plus_plus,
-    "ter": ter,
-    "acc_all": acc_all,
-}
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """One way from the items of many samples to one number, and what follows from it for intervals and comparisons."""
 
-METRIC_AGGREGATION: dict[str, str] = {
-    "acc": "mean",
-    "acc_norm": "mean",
-    "acc_bytes": "mean",
-    "acc_mutual_info": "mean",
-    "exact_match": "mean",
-    "likelihood": "mean",
-    "perplexity": "perplexity",
-    "word_perplexity": "weighted_perplexity",
-    "byte_perplexity": "weighted_perplexity",
-    "bits_per_byte": "bits_per_byte",
-    "brier_score": "brier_score",
-    "mcc": "matthews_corrcoef",
-    "f1": "f1",
-    "bypass": "bypass",
-    "bleu": "bleu",
-    "chrf": "chrf",
-    "chrf++": "chrf++",
-    "ter": "ter",
-    "acc_all": "acc_all",
-}
+    function: Callable[[Items], float]
+    is_mean: bool = False  # of the scores themselves
+    is_log_scale: bool = False  # of two results only the ratio means anything
+    is_per_sample: bool = False  # each sample has its part in it, so that two runs can be compared pair by pair
+    ratio: Literal["perplexity", "bits"] | None = None  # of sums of amounts and weights, and what is made of it
+    is_of_labels: bool = False  # of the table of (gold, predicted) pairs
+    is_bootstrapped: bool = False  # in lm-eval, for its standard error
+    most_draws: int | None = None  # of that bootstrap, where lm-eval takes fewer than it is told to
 
-LOWER_IS_BETTER = frozenset(
-    {"perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte", "brier_score", "brier", "ter"}
-)
+
+_UNKNOWN = Aggregation(bypass)
+AGGREGATIONS: dict[str, Aggregation] = {
+    "mean": Aggregation(mean, is_mean=True, is_per_sample=True),
+    "nanmean": Aggregation(nanmean, is_mean=True, is_per_sample=True, is_bootstrapped=True),
+    "median": Aggregation(median, is_bootstrapped=True),
+    "perplexity": Aggregation(perplexity, is_log_scale=True, is_per_sample=True, is_bootstrapped=True),
+    "weighted_perplexity": Aggregation(weighted_perplexity, is_log_scale=True, is_per_sample=True, ratio="perplexity"),
+    "bits_per_byte": Aggregation(bits_per_byte, is_per_sample=True, ratio="bits"),
+    "brier_score": Aggregation(brier_score, is_per_sample=True),
+    "f1": Aggregation(f1, is_of_labels=True, is_bootstrapped=True),
+    "matthews_corrcoef": Aggregation(matthews_corrcoef, is_of_labels=True, is_bootstrapped=True),
+    "mcc": Aggregation(matthews_corrcoef, is_of_labels=True, is_bootstrapped=True),
+    "bypass": Aggregation(bypass),
+    "bleu": Aggregation(bleu, is_bootstrapped=True, most_draws=100),
+    "chrf": Aggregation(chrf, is_bootstrapped=True, most_draws=100),
+    "chrf++": Aggregation(chrf_plus_plus, is_bootstrapped=True, most_draws=100),
+    "ter": Aggregation(ter, is_bootstrapped=True, most_draws=100),
+    "acc_all": Aggregation(acc_all),
+}
+"""Every aggregation that is known by name. Which metric has which is in `scoring.metrics`."""
+
+
+def traits_of(aggregation: object) -> Aggregation:
+    """Return what follows from an aggregation; nothing does from a function of a task file or an unknown name."""
+    return AGGREGATIONS.get(aggregation, _UNKNOWN) if isinstance(aggregation, str) else _UNKNOWN
 
 
 def aggregate(name: str, items: Items) -> float | None:
@@ -229,4 +225,4 @@ def aggregate(name: str, items: Items) -> float | None:
         from difflib import get_close_matches
 
         raise UnknownName("aggregation", name, get_close_matches(name, AGGREGATIONS))
-    return AGGREGATIONS[name](items) if len(items) else None
+    return AGGREGATIONS[name].function(items) if len(items) else None

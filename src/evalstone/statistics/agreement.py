@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evalstone.errors import DataError
 from evalstone.randomness import generator_for
+from evalstone.statistics.arrays import Floats
 from evalstone.statistics.distributions import two_sided_z
 
-Floats = NDArray[np.float64]
 Level = Literal["nominal", "ordinal", "interval", "ratio"]
 Weights = Literal["linear", "quadratic"]
 

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstone.errors import DataError
+from evalstone.statistics.arrays import Floats, Ints
 
 __all__ = ["Battles", "Standing", "average_win_rates", "joined_groups", "standing_of"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Standing = Literal["above", "below", "unjoined"]
 
 

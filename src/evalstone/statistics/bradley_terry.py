@@ -9,14 +9,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evalstone.errors import DataError
+from evalstone.statistics.arrays import Floats
 from evalstone.statistics.battles import Battles, joined_groups
 
 __all__ = ["ELO_SCALE", "BradleyTerry", "expected_win_rates", "fit_bradley_terry", "refit"]
 
-Floats = NDArray[np.float64]
 
 ELO_SCALE = 400.0 / math.log(10.0)
 """Points per natural logit: 400 points are odds of ten to one."""

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from evalstone.errors import DataError
 from evalstone.randomness import generator_for
+from evalstone.statistics.arrays import Floats
 from evalstone.statistics.intervals import as_floats
 
-Floats = NDArray[np.float64]
 Scores = Sequence[float] | NDArray[Any]
 
 

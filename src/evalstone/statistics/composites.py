@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from evalstone.errors import DataError
 from evalstone.randomness import generator_for
+from evalstone.statistics.arrays import Floats
 from evalstone.statistics.estimate import IntervalEstimate
 
-Floats = NDArray[np.float64]
 Combine = Callable[[Floats], Floats]  # task means [draws, tasks, models] -> composite [draws, models]
 
 _CELLS_AT_ONCE = 4_000_000

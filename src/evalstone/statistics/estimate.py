@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstone.errors import DataError
+from evalstone.statistics.arrays import Floats
 from evalstone.statistics.distributions import t_quantile
 from evalstone.statistics.intervals import Interval, as_floats, bca, t_interval, unseen_share, wilson
 
-Floats = NDArray[np.float64]
 Family = Literal["perplexity", "bits"]
 
 SKEW_LIMIT = 0.15  # of the mean's own distribution, skewness / root n: beyond it Student's interval misses too often

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from evalstone.errors import DataError
 from evalstone.randomness import generator_for
+from evalstone.statistics.arrays import Floats
 from evalstone.statistics.distributions import beta_quantile, normal_cdf, normal_quantile, t_quantile, two_sided_z
 
-Floats = NDArray[np.float64]
 _DRAWS_AT_ONCE = 4_000_000  # bounds memory: 32 MB of indices
 
 

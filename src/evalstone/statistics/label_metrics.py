@@ -9,17 +9,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evalstone.errors import DataError, UnknownName
 from evalstone.randomness import generator_for
 from evalstone.statistics import aggregate
+from evalstone.statistics.arrays import Floats
 from evalstone.statistics.estimate import IntervalEstimate
 from evalstone.statistics.intervals import bca_ends
-
-Floats = NDArray[np.float64]
-
-NAMES = ("f1", "matthews_corrcoef", "mcc")
 
 
 def estimate_label_metric(
@@ -33,8 +29,9 @@ def estimate_label_metric(
     Raises: UnknownName; DataError for no pairs, or three classes in f1.
     Source: Efron 1987; f1 and mcc as in `aggregate`.
     """
-    if name not in NAMES:
-        raise UnknownName("label metric", name, NAMES)
+    if not aggregate.traits_of(name).is_of_labels:
+        known = [known for known, one in aggregate.AGGREGATIONS.items() if one.is_of_labels]
+        raise UnknownName("label metric", name, known)
     if not pairs:
         raise DataError(f"{name} of no pairs; expected at least one (gold, predicted) pair")
     if name == "f1":

@@ -16,14 +16,12 @@ from numpy.typing import NDArray
 from evalstone.errors import DataError
 from evalstone.randomness import mersenne
 from evalstone.statistics import aggregate
+from evalstone.statistics.arrays import Floats
 
-Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Statistic = Callable[[Indices], Floats]  # resampled positions [draws, n] -> one number per draw
 
 CHUNK = 1000
-SLOW = frozenset({"bleu", "chrf", "chrf++", "ter"})  # lm-eval draws these 100 times at most
-BOOTSTRAPPED = SLOW | {"median", "matthews_corrcoef", "mcc", "f1", "perplexity", "nanmean"}
 _DRAWS_AT_ONCE = 4_000_000  # bounds memory: 32 MB of doubles
 
 
@@ -39,9 +37,10 @@ def stderr(aggregation: str, items: Sequence[Any], bootstrap_iters: int = 100_00
     if aggregation == "acc_all":
         questions = aggregate.acc_all_groups(items, by_paragraph=False)
         return mean_stderr(questions) if len(questions) > 1 else None
-    if aggregation not in BOOTSTRAPPED:
+    traits = aggregate.traits_of(aggregation)
+    if not traits.is_bootstrapped:
         return None
-    iters = min(bootstrap_iters, 100) if aggregation in SLOW else bootstrap_iters
+    iters = bootstrap_iters if traits.most_draws is None else min(bootstrap_iters, traits.most_draws)
     replicates = bootstrap_replicates(_statistic(aggregation, items), len(items), iters)
     return mean_stderr(replicates) * math.sqrt(len(replicates)) if len(replicates) > 1 else None
 
@@ -90,7 +89,7 @@ def _statistic(aggregation: str, items: Sequence[Any]) -> Statistic:
         case "matthews_corrcoef" | "mcc":
             return _mcc(items)
         case _:
-            function = aggregate.AGGREGATIONS[aggregation]
+            function = aggregate.AGGREGATIONS[aggregation].function
             return lambda index: np.array([function([items[i] for i in row]) for row in index.tolist()])
 
 

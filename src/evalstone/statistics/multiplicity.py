@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstone.errors import DataError
+from evalstone.statistics.arrays import Floats
 from evalstone.statistics.paired import Clusters, compare_paired
-
-Floats = NDArray[np.float64]
 
 
 def holm(p_values: Sequence[float] | Floats) -> Floats:

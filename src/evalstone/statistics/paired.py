@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstone.errors import DataError
+from evalstone.statistics.arrays import Floats
 from evalstone.statistics.distributions import normal_cdf, t_cdf
 from evalstone.statistics.estimate import cluster_sums, estimate_mean
 from evalstone.statistics.intervals import Interval, as_floats, bca
 from evalstone.statistics.mcnemar import mcnemar_exact, mcnemar_mid_p, score_statistic, tango_interval
 from evalstone.statistics.permutation import sign_flip_p
 
-Floats = NDArray[np.float64]
 Scores = Sequence[float] | NDArray[Any]
 Clusters = Sequence[Hashable] | NDArray[Any]
 

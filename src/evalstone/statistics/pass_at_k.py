@@ -9,12 +9,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evalstone.errors import DataError
 from evalstone.statistics.estimate import IntervalEstimate, estimate_mean
-
-Floats = NDArray[np.float64]
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstone.randomness import generator_for
+from evalstone.statistics.arrays import Floats
 from evalstone.statistics.estimate import cluster_sums
 from evalstone.statistics.intervals import as_floats
-
-Floats = NDArray[np.float64]
 
 EXACT_UP_TO = 14  # differences: 16,384 assignments are counted rather than sampled
 _SIGNS_AT_ONCE = 4_000_000

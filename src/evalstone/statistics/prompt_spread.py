@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from evalstone.errors import DataError
 from evalstone.randomness import generator_for
+from evalstone.statistics.arrays import Floats
 from evalstone.statistics.distributions import two_sided_z
 
 __all__ = ["PromptSpread", "RankAgreement", "prompt_spread", "rank_agreement"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

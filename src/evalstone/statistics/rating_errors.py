@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from evalstone.errors import DataError
 from evalstone.randomness import generator_for
+from evalstone.statistics.arrays import Floats, Ints
 from evalstone.statistics.battles import Battles
 from evalstone.statistics.bradley_terry import BradleyTerry, refit
 from evalstone.statistics.distributions import bisect
@@ -21,8 +22,6 @@ from evalstone.statistics.intervals import Interval, check_confidence, t_interva
 
 __all__ = ["RatingErrors", "bootstrap_strengths", "clustered_errors", "one_sided_bound"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _NO_SPREAD = 1e-9  # logits: clusters that decide a strength each alone leave nothing to take its spread from
 _CELLS_AT_ONCE = 4_000_000  # bounds memory: 32 MB of scores

@@ -3,14 +3,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstone.statistics.arrays import Floats
 from evalstone.statistics.bradley_terry import BradleyTerry
 from evalstone.statistics.distributions import t_sf
 from evalstone.statistics.multiplicity import RankSet, holm, ranks_from_wins
 from evalstone.statistics.rating_errors import RatingErrors
 
 __all__ = ["ranks_by_upper_bound", "rating_rank_sets"]
-
-Floats = NDArray[np.float64]
 
 
 def ranks_by_upper_bound(lows: Floats, highs: Floats) -> NDArray[np.int64]:

@@ -7,15 +7,11 @@ Newcombe's interval, which is no point at 0% or 100%, and the pooled score test;
 import math
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from evalstone.errors import DataError
+from evalstone.statistics.arrays import Floats
 from evalstone.statistics.distributions import normal_cdf, t_cdf
 from evalstone.statistics.estimate import IntervalEstimate
 from evalstone.statistics.intervals import as_floats, t_interval, wilson
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         RemovedCounts,
         RunRow,
         SampleRecord,
-        ScoreRow,
+        StoredScore,
     )
 
 __all__ = [
@@ -26,8 +26,8 @@ __all__ = [
     "RemovedCounts",
     "RunRow",
     "SampleRecord",
-    "ScoreRow",
     "Store",
+    "StoredScore",
 ]
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
 from evalstone.errors import HashMismatch, Permanent, names_under
-from evalstone.records import Request, Sample
+from evalstone.records import Request, Sample, n_outputs_of
 from evalstone.store.connection import Database
-from evalstone.store.forms import Digests, TakenApart, hash_of, n_repeats, put_together, take_apart
+from evalstone.store.forms import Digests, TakenApart, hash_of, put_together, take_apart
 from evalstone.store.leases import Leases
 from evalstone.store.packing import pack_hash, text_digest, to_json, unpack_hash
 from evalstone.store.runs import add_tasks, break_seal, next_id, run_number
@@ -103,7 +103,9 @@ def unanswered(database: Database, run_id: str, given: Sequence[Request]) -> lis
                 partly[row.id] = (position, request)
         answered = _answered_repeats(connection, list(partly))
     for number, (position, request) in partly.items():
-        queries = tuple(query for query in request.queries if answered.get((number, query.index), 0) < n_repeats(query))
+        queries = tuple(
+            query for query in request.queries if answered.get((number, query.index), 0) < n_outputs_of(query)
+        )
         left[position] = replace(request, queries=queries)
     return [request for _, request in sorted(left.items()) if request.queries]
 

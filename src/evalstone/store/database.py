@@ -25,8 +25,8 @@ from evalstone.store.rows import (
     RunRow,
     RunWriter,
     SampleRecord,
-    ScoreRow,
     StoredProgress,
+    StoredScore,
 )
 from evalstone.store.write import Writer
 
@@ -276,7 +276,7 @@ class Store:
         """Return the run's estimates, in the order in which they were saved."""
         return estimated.estimates(self._database, run_id)
 
-    def scores(self, run_id: str, task: str | None = None, *, details: bool = True) -> Iterator[ScoreRow]:
+    def scores(self, run_id: str, task: str | None = None, *, details: bool = True) -> Iterator[StoredScore]:
         """Yield the current scores: the latest scoring of each task, filter and metric.
 
         Ordered by task (the plan's order), filter, metric, sample index, turn. Without `details` that field is None

@@ -53,11 +53,6 @@ class Digests:
         return digest
 
 
-def n_repeats(query: Query) -> int:
-    """Return how many outputs an ask has."""
-    return query.settings.repeats if isinstance(query, GenerateQuery) else 1
-
-
 def take_apart(request: Request) -> TakenApart:
     """Return the pieces and the form of a request."""
     pieces: dict[str, int] = {}
@@ -74,7 +69,7 @@ def take_apart(request: Request) -> TakenApart:
     }
     if request.messages:
         form["messages"] = [_message_form(message, number) for message in request.messages]
-    count = sum(n_repeats(query) for query in request.queries)
+    count = request.n_outputs
     return TakenApart(request, tuple(pieces), to_json(form), count)
 
 

@@ -18,7 +18,7 @@ from evalstone.store.answer_rows import OUTPUT_COLUMNS, output_of, parts_of, sco
 from evalstone.store.asked import restore, task_numbers, text_ids
 from evalstone.store.connection import Database
 from evalstone.store.packing import unpack_hash, unpack_json
-from evalstone.store.rows import SampleRecord, ScoreRow
+from evalstone.store.rows import SampleRecord, StoredScore
 from evalstone.store.runs import run_number
 from evalstone.store.schema import outputs, requests, scores, scorings
 from evalstone.store.text_table import chunks, load_texts
@@ -52,7 +52,7 @@ _scores_of = (
 )
 
 
-def scores_of(database: Database, run_id: str, task: str | None, *, details: bool) -> Iterator[ScoreRow]:
+def scores_of(database: Database, run_id: str, task: str | None, *, details: bool) -> Iterator[StoredScore]:
     """Yield the current scores by task, filter, metric, sample index and turn."""
     with database.reading() as connection:
         tasks = task_numbers(connection, run_number(connection, run_id))
@@ -63,7 +63,7 @@ def scores_of(database: Database, run_id: str, task: str | None, *, details: boo
     for name, by_scoring in found.items():
         for scoring, rows in by_scoring:
             for row in rows:
-                yield ScoreRow(
+                yield StoredScore(
                     name,
                     row[1],
                     row[2],

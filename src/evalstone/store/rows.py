@@ -89,7 +89,7 @@ class StoredProgress(NamedTuple):
     n_expected: int  # outputs that make these requests complete
 
 
-class ScoreRow(NamedTuple):
+class StoredScore(NamedTuple):
     """One score with its place, light enough for hundreds of thousands."""
 
     task: str

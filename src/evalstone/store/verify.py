@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from evalstone.errors import HashMismatch, StoreError
 from evalstone.store.asked import task_numbers, text_ids
 from evalstone.store.connection import Database
-from evalstone.store.forms import content_hash, n_repeats, put_together
+from evalstone.store.forms import content_hash, put_together
 from evalstone.store.packing import text_digest, unpack_hash, unpack_text
 from evalstone.store.plan_json import plan_from_json
 from evalstone.store.rows import Problem
@@ -238,7 +238,7 @@ class _Search:
         if derived != row.content_hash:
             raise HashMismatch(f"its content has the hash {derived.hex()}, stored is {row.content_hash.hex()}")
         request = put_together(place, "", forms[form], [""] * len(pieces))
-        expected = sum(n_repeats(query) for query in request.queries)
+        expected = request.n_outputs
         if expected != row.n_outputs:
             raise HashMismatch(f"its asks have {expected} outputs, stored is {row.n_outputs}")
 

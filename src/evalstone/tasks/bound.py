@@ -1,57 +1,29 @@
-"""A task bound to its rows and to the options of a run: from here come requests, and here outputs become scores."""
+"""A task bound to its rows and to the options of a run: what requests come from, and what scores outputs.
+
+`yaml_tasks` implements it for tasks described by a YAML file, `python_tasks` for classes of lm-evaluation-harness;
+`bind.bind` chooses.
+"""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
-from evalstone.errors import DataError, MalformedSample, PlanError
-from evalstone.prompts.few_shot import DrawRules, LeakGuard, Shots, draw_shots, order_of_samples
-from evalstone.prompts.fields import (
-    first_turn,
-    resolve_choices,
-    resolve_loose,
-    resolve_own,
-    resolve_target,
-    resolve_text,
-    resolve_turns,
-)
+from evalstone.errors import PlanError
+from evalstone.prompts.few_shot import DrawRules, Shots, order_of_samples
 from evalstone.prompts.presets import PromptPreset
-from evalstone.prompts.prompter import ChatOptions, Layout, Prompt, Prompter, Render
-from evalstone.prompts.prompting import instructed, put_layout
-from evalstone.records import (
-    GenerateQuery,
-    JsonValue,
-    LoglikelihoodQuery,
-    Output,
-    Query,
-    Request,
-    RollingQuery,
-    Sample,
-    Score,
-    TaskPlan,
-    content_hash,
-)
+from evalstone.records import JsonValue, Output, Render, Request, Sample, Score, TaskPlan
 from evalstone.scoring.run_code import Sandbox
-from evalstone.tasks.conversation import next_turn, reference_of
-from evalstone.tasks.functions import loader_of
-from evalstone.tasks.generation import AnswerSettings, answer_settings
 from evalstone.tasks.profiles import DEFAULT_PROFILE, Profile
-from evalstone.tasks.sample_scores import SampleScorer
-from evalstone.tasks.samplers import draw_with_class
-from evalstone.tasks.support import why_not_runnable
-from evalstone.tasks.task import FunctionRef, MetricSpec, Task
-from evalstone.tasks.task_rows import TaskRows
-from evalstone.tasks.written_code import refuse_unconfirmed_code, sandbox_of, score_in
+from evalstone.tasks.task import MetricSpec, Task
 
-__all__ = ["BindOptions", "BoundTask", "Render", "bind"]
+__all__ = ["BindOptions", "BoundTask", "chosen_indices", "n_shots_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class BindOptions:
-    """What a run asks of every task."""
+    """The options of a run that apply to every task."""
 
     num_fewshot: int | None = None  # None: the task's own, else 0; a task that says 0 itself keeps 0
     limit: float | None = None  # below 1: a fraction of the samples, rounded up
@@ -60,300 +32,95 @@ class BindOptions:
     data_dir: Path | None = None
     profile: Profile = DEFAULT_PROFILE
     system_instruction: str | None = None
-    apply_chat_template: bool = False  # put prompts as a conversation, which the model or `preset` puts into text
+    apply_chat_template: bool = False  # prompts are conversations, which the model or `preset` renders as text
     preset: PromptPreset | None = None  # in place of the model's own template
     fewshot_as_multiturn: bool = False
     gen_kwargs: Mapping[str, JsonValue] = field(default_factory=dict)
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
     confirm_unsafe_code: bool = False  # tasks whose scoring runs what the model wrote are refused without it
 
+    def renderer(self, render: Render | None) -> Render | None:
+        """Return what renders a conversation as text: the preset, else what the model offers."""
+        return render if self.preset is None else self.preset.render
 
-class BoundTask:
-    """One task as a run asks it."""
 
-    def __init__(self, task: Task, options: BindOptions) -> None:
-        self.task = task
-        self.options = options
-        self._rows = TaskRows(task, options.data_dir, options.metadata)
-        rows = self._rows.evaluated
-        if not rows:
-            raise DataError(f"task {task.name}: split '{task.splits.evaluated}' of {task.dataset.title} has no rows")
-        self.n_original = len(rows)
-        self.metrics: tuple[MetricSpec, ...] = task.metrics
-        self.n_shots = n_shots_of(task, options)
-        columns = frozenset(rows.features)
-        self._layout = layout_of(task, columns, shot=False)
-        multiple_input = self._layout.choices is not None and isinstance(self._layout.text(rows[0]), int)
-        multiple_targets = isinstance(self._layout.target(rows[0]), list)
-        self._prompter = Prompter(
-            self._layout,
-            layout_of(task, columns, shot=True),
-            _description_of(task),
-            ChatOptions(
-                options.apply_chat_template or self._layout.turns is not None,
-                options.fewshot_as_multiturn,
-                options.system_instruction,
-            ),
-            multiple_input=multiple_input,
-        )
-        self._settings: AnswerSettings | None = None
-        if task.output_type == "generate_until":
-            self._settings = answer_settings(task, options.gen_kwargs, options.preset)
-        self._scorer = SampleScorer(
-            task, self._layout, multiple_input=multiple_input, multiple_targets=multiple_targets
-        )
-        self._indices = asked_indices(self.n_original, self._rules, options, task.name)
+class BoundTask(Protocol):
+    """One task of a run, with its rows loaded and its options fixed."""
 
-    @cached_property
-    def _rules(self) -> DrawRules:
-        task, profile = self.task, self.options.profile
-        return DrawRules(
-            n_shots=self.n_shots,
-            seed=profile.seed if self.options.seed is None else self.options.seed,
-            scheme=profile.draw,
-            sampler="first_n" if task.fewshot.sampler == "first_n" else "default",
-            exclude=(
-                task.splits.training is None and task.fewshot.samples is None
-                if profile.draw == "shuffled"
-                else task.fewshot.split == task.splits.test  # true as well where both are absent
-            ),
-            forbid_leaks=profile.leaks == "forbid",
-        )
+    @property
+    def task(self) -> Task:
+        """The task, with its filters."""
 
-    @cached_property
-    def sandbox(self) -> Sandbox | None:
-        """Where programs that the model writes are run; None for a task whose scoring runs none.
+    @property
+    def metrics(self) -> tuple[MetricSpec, ...]:
+        """The metrics of its scores."""
 
-        Raises: PlanError where there is none and the run does not allow to do without.
-        """
-        return sandbox_of(self.task, unsafe=self.options.confirm_unsafe_code)
+    @property
+    def n_original(self) -> int:
+        """Rows of the evaluated split, whatever the limit."""
 
     @property
     def plan(self) -> TaskPlan:
         """What of this goes into the run key."""
-        return TaskPlan(
-            name=self.task.name,
-            version=self.task.version,
-            spec_hash=self.task.spec_hash,
-            dataset_hash=self._rows.dataset.content_hash,
-            num_fewshot=self.n_shots,
-            n_samples=len(self._indices),
-            sample_indices=self.options.sample_indices,
-            generation=self._settings.facts if self._settings else None,
-        )
 
     @property
     def is_conversation(self) -> bool:
-        """Whether answers may be followed by further turns, which only `next` can tell."""
-        return self.task.prompt.turns is not None
+        """Whether further turns may follow an answer; `next` returns them."""
 
     @property
-    def dataset_revision(self) -> str | None:
-        """The commit of the data set on the Hub, where it came from there."""
-        return self._rows.dataset.revision
+    def sandbox(self) -> Sandbox | None:
+        """Where programs that the model writes are run; None for a task whose scoring runs none.
 
-    @cached_property
-    def _samples(self) -> tuple[Sample, ...]:
-        rows, name = self._rows.evaluated, self.task.name
-        return tuple(Sample(name, i, rows[i], content_hash(rows[i])) for i in self._indices)
-
-    @cached_property
-    def _position(self) -> dict[int, int]:
-        return {index: position for position, index in enumerate(self._indices)}
-
-    @cached_property
-    def _pool(self) -> Sequence[Any]:
-        return self._rows.pool() if self.n_shots else ()
-
-    @cached_property
-    def _shots(self) -> list[Shots]:
-        if isinstance(self.task.fewshot.sampler, FunctionRef) and self.n_shots:
-            pool = list(self._pool)
-            sampler = loader_of(self.task)(self.task.fewshot.sampler)
-            drawn = draw_with_class(sampler, self._samples, pool, self._rules)
-            self.__dict__["_pool"] = pool
-            return drawn
-        return draw_shots(self._samples, self.n_original, self._pool, self._rules, self._prompter.words_asked)
-
-    @cached_property
-    def _leaks(self) -> LeakGuard:
-        """Counts the shots that leak; of a question that a function writes, only those whose row is the sample's.
-
-        A function may draw at random, so it is called no more often than prompts need it.
+        Raises: PlanError where there is no sandbox and the run does not allow to go without one.
         """
-        put = self.task.fewshot.prompt
-        is_written = isinstance(put.text, FunctionRef) or isinstance(put.choice, FunctionRef)
-        return LeakGuard(self._pool, None if is_written else self._prompter.words_asked)
 
     def samples(self) -> Sequence[Sample]:
-        """Return the samples that are asked, in the order in which their shots are drawn."""
-        return self._samples
+        """Return the samples of the run, in the order in which their shots are drawn."""
 
     def requests(self, render: Render | None = None) -> Iterator[Request]:
-        """Yield one request per sample, in document order; of a conversation the first turn.
+        """Yield one request per sample, in the order of `samples`; of a conversation the first turn.
 
-        `render` puts a conversation into the model's chat template, where the run or the task asks for one. Without
-        it the requests then hold messages and no text, for models that apply a template themselves.
+        `render` renders a conversation by the model's chat template, where the run or the task asks for one. Without
+        it such requests hold messages and no text, for models that apply a template themselves.
 
         Raises: MalformedSample naming the sample, if a row lacks what the prompt needs.
         """
-        for sample in self._samples:
-            yield self.request(sample, render)
 
     def request(self, sample: Sample, render: Render | None = None) -> Request:
         """Return the request of one sample, the same as among `requests`."""
-        shots = self._shots[self._position[sample.index]]
-        try:
-            return self._request(sample, shots, self.put_by(render))
-        except MalformedSample as error:
-            raise MalformedSample(
-                f"task {self.task.name} ({self.task.source}), sample {sample.index}: {error}"
-            ) from error
+
+    def next(
+        self, request: Request, sample: Sample, outputs: Sequence[Output], render: Render | None = None
+    ) -> Request | None:
+        """Return the next turn of a conversation, after a request and the outputs that answer it; None if none is left.
+
+        Raises: MalformedSample for a row whose turns are not a list of texts.
+        """
 
     def shots_of(self, sample: Sample) -> Shots:
-        """Return the places in the pool of the rows that stand solved before a sample."""
-        return self._shots[self._position[sample.index]]
+        """Return the places, in the pool of shots, of the rows that precede a sample.
+
+        Raises: PlanError for a Python class with shots, which draws them by itself.
+        """
 
     def shot(self, place: int) -> Sample:
         """Return a row of the pool of shots as a sample, its index the place there."""
-        row = self._pool[place]
-        return Sample(self.task.name, place, row, content_hash(row))
 
     def alone(self, sample: Sample, render: Render | None = None) -> Request:
         """Return the request of any row of this kind, without shots.
 
         Raises: MalformedSample if the row lacks what the prompt needs.
         """
-        return self._request(sample, (), self.put_by(render))
-
-    def _request(self, sample: Sample, shots: Shots, render: Render | None) -> Request:
-        task, row = self.task, sample.row
-        target = self._layout.target(row)
-        segments: tuple[str, ...] = ()
-        if task.output_type == "loglikelihood_rolling":
-            queries: tuple[Query, ...] = (RollingQuery(0, _as_text(target)),)
-            contexts = [Prompt(())]
-        else:
-            contexts = self._prompter.contexts(row, shots, self._pool, render)
-            segments = contexts[0].segments if not self._prompter.multiple_input else ()
-            queries = self._queries(row, target, contexts)
-        return Request(
-            task=task.name,
-            sample_index=sample.index,
-            sample_sha256=sample.sha256,
-            segments=segments,
-            queries=queries,
-            messages=contexts[0].messages,
-            target=reference_of(self._layout, target, 0),
-            n_shots=len(shots),
-            n_leaked_shots=self._leaks.count(sample, shots),
-        )
-
-    def next(
-        self, request: Request, sample: Sample, outputs: Sequence[Output], render: Render | None = None
-    ) -> Request | None:
-        """Return the request that follows one which `outputs` answer: a conversation's next turn; else None.
-
-        Raises: MalformedSample for a row whose turns are no list of texts.
-        """
-        return next_turn(self._layout, request, sample.row, outputs, self.put_by(render))
-
-    def put_by(self, render: Render | None) -> Render | None:
-        """Return what puts a conversation into text: the run's preset, else what the model offers."""
-        return render if self.options.preset is None else self.options.preset.render
-
-    def _queries(self, row: Mapping[str, Any], target: Any, contexts: Sequence[Prompt]) -> tuple[Query, ...]:
-        if self._settings is not None:
-            also = self.task.also_loglikelihood
-            return (GenerateQuery(0, self._settings.of(row)), *([LoglikelihoodQuery(1, also)] if also else []))
-        if self.task.output_type == "loglikelihood":
-            return (LoglikelihoodQuery(0, _as_text(target)),)
-        if self._layout.choices is None:
-            raise MalformedSample("output_type is multiple_choice, and there is no doc_to_choice")
-        choices = self._layout.choices(row)
-        if not choices:
-            raise MalformedSample(f"doc_to_choice gives {choices!r}; expected at least one choice")
-        delimiter = self._delimiter
-        if self._prompter.multiple_input:
-            queries = [
-                LoglikelihoodQuery(i, f"{delimiter}{target}", context.segments) for i, context in enumerate(contexts)
-            ]
-        else:
-            queries = [LoglikelihoodQuery(i, f"{delimiter}{choice}") for i, choice in enumerate(choices)]
-        if any(metric.name == "acc_mutual_info" for metric in self.metrics):
-            start = len(queries)
-            queries += [
-                LoglikelihoodQuery(start + i, f"{delimiter}{choice}", ("",), "unconditional")
-                for i, choice in enumerate(choices)
-            ]
-        return tuple(queries)
-
-    @cached_property
-    def _delimiter(self) -> str:
-        """What stands between context and choice: nothing in a chat, unless the task begins the answer itself."""
-        prompt = self.task.prompt
-        if not self.options.apply_chat_template:
-            return prompt.target_delimiter
-        prefix = prompt.gen_prefix
-        if isinstance(prefix, str) and prefix != "":
-            return "" if prefix[-1].isspace() else prompt.target_delimiter
-        return "" if self.options.preset is None else self.options.preset.answer_delimiter
 
     def gold_is_absent(self, sample: Sample) -> bool:
-        """Return whether the sample's right answer is none of its choices: counted wrong, and a fault of the row."""
-        return self._scorer.gold_is_absent(sample)
+        """Return whether the sample's right answer is none of its choices: scored as wrong, and a fault of the row."""
 
     def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
         """Return the sample's scores, one per filter and metric, from the outputs to all of the request's asks."""
-        return score_in(self.sandbox, self._scorer, request, sample, outputs)
-
-
-def bind(task: Task, options: BindOptions) -> BoundTask:
-    """Load the task's rows and fix its options.
-
-    Raises: DataError, MalformedSample, PlanError; MissingExtra for data that only the Hub has.
-    """
-    if task.python_class is not None:
-        from evalstone.tasks.python_tasks import BoundPythonTask
-
-        return BoundPythonTask(task, options)
-    reason = why_not_runnable(task.spec)
-    if reason is not None:
-        raise PlanError(f"task {task.name} cannot run: {reason}")
-    refuse_unconfirmed_code(task, confirmed=options.confirm_unsafe_code)
-    try:
-        return BoundTask(task, options)
-    except MalformedSample as error:
-        raise MalformedSample(f"task {task.name} ({task.source}), sample 0: {error}") from error
-    except DataError as error:
-        raise DataError(f"task {task.name} ({task.source}): {error}") from error
-
-
-def _description_of(task: Task) -> Callable[[Any], Any]:
-    own = resolve_loose(loader_of(task)(task.description))
-    return instructed(own) if task.prompting == "cot" else own
-
-
-def layout_of(task: Task, columns: frozenset[str], *, shot: bool) -> Layout:
-    """Return how a row with these columns is put, as the sample asked or as a shot."""
-    prompt, load = task.fewshot.prompt if shot else task.prompt, loader_of(task)
-    has_choices = task.prompt.choice is not None
-    choice = load(prompt.choice)
-    turns = resolve_turns(load(prompt.turns), columns) if prompt.turns is not None else None
-    layout = Layout(
-        text=resolve_text(load(prompt.text), columns, has_choices=has_choices) if turns is None else first_turn(turns),
-        target=resolve_target(load(prompt.target), columns, has_choices=has_choices),
-        choices=resolve_choices(choice, columns) if choice else None,
-        gen_prefix=resolve_loose(prompt.gen_prefix) if shot else resolve_own(prompt.gen_prefix, columns),
-        target_delimiter=prompt.target_delimiter,
-        fewshot_delimiter=prompt.fewshot_delimiter,
-        turns=turns,
-    )
-    return layout if task.prompting is None else put_layout(layout, task.prompting, shot=shot)
 
 
 def n_shots_of(task: Task, options: BindOptions) -> int:
-    """Return the number of shots: the run's wish, unless the task says 0 itself, else the task's."""
+    """Return the number of shots: the run's option, unless the task says 0 itself, else the task's."""
     if options.num_fewshot is not None and options.num_fewshot < 0:
         raise PlanError(f"num_fewshot is {options.num_fewshot}; expected 0 or more")
     if options.num_fewshot is None or task.num_fewshot == 0:
@@ -361,8 +128,8 @@ def n_shots_of(task: Task, options: BindOptions) -> int:
     return options.num_fewshot
 
 
-def asked_indices(n_rows: int, rules: DrawRules, options: BindOptions, name: str) -> tuple[int, ...]:
-    """Return the positions of the samples that are asked, in the order in which shots are drawn."""
+def chosen_indices(n_rows: int, rules: DrawRules, options: BindOptions, name: str) -> tuple[int, ...]:
+    """Return the positions of the samples of the run, in the order in which shots are drawn."""
     order = order_of_samples(n_rows, rules)
     if options.sample_indices is not None:
         if options.limit is not None:
@@ -376,11 +143,5 @@ def asked_indices(n_rows: int, rules: DrawRules, options: BindOptions, name: str
         return tuple(order)
     if options.limit <= 0:
         raise PlanError(f"limit is {options.limit}; expected a number above 0, below 1 for a fraction")
-    n_asked = math.ceil(n_rows * options.limit) if options.limit < 1 else int(options.limit)
-    return tuple(order[:n_asked])
-
-
-def _as_text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise MalformedSample(f"the target is {value!r:.80}, of type {type(value).__name__}; expected a text")
-    return value
+    n_chosen = math.ceil(n_rows * options.limit) if options.limit < 1 else int(options.limit)
+    return tuple(order[:n_chosen])

@@ -18,7 +18,8 @@ from evalstone.tasks import lm_eval_names
 from evalstone.tasks.aliases import framed, known_aliases, spelled_alike
 from evalstone.tasks.own_rows import is_rows_file, task_from_rows
 from evalstone.tasks.selecting import Expander, Source
-from evalstone.tasks.suites import ChosenSuite, Suite, is_suite, read_suite
+from evalstone.tasks.suite_files import read_suite
+from evalstone.tasks.suites import ChosenSuite, Suite, is_suite
 from evalstone.tasks.task import CatalogEntry, Origin, Selection
 from evalstone.tasks.task_index import IndexedFile, describe_file, index_folder, task_files
 from evalstone.tasks.yaml_files import read_task_file, repeated_keys

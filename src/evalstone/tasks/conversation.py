@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from evalstone.prompts.prompter import Layout, Render
+from evalstone.prompts.prompter import Layout
 from evalstone.prompts.templates import Row
-from evalstone.records import Message, Output, Request, TextPart
+from evalstone.records import Message, Output, Render, Request, TextPart
 
 __all__ = ["next_turn", "reference_of"]
 

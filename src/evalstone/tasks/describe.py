@@ -15,13 +15,14 @@ from evalstone.records import (
     GenerateQuery,
     LoglikelihoodQuery,
     Output,
-    QueryKind,
+    Render,
     Request,
     RollingQuery,
     Sample,
     Score,
 )
-from evalstone.tasks.bound import BoundTask, Render
+from evalstone.scoring.metrics import formula_of
+from evalstone.tasks.bound import BoundTask
 from evalstone.tasks.catalog import LIBRARY
 from evalstone.tasks.task import FilterSpec, FunctionRef, Task
 from evalstone.tasks.yaml_files import read_card
@@ -34,22 +35,6 @@ REQUEST_TYPES: dict[str, str] = {
 }
 
 A_CONVERSATION = "a conversation: a written answer to each turn, which the next turn follows"
-
-FORMULAS: dict[str, str] = {
-    "acc": "1 if the choice with the highest log-likelihood is the right one (the first of equal ones), else 0",
-    "acc_norm": "as acc, each log-likelihood divided by the number of characters of its choice",
-    "acc_bytes": "as acc, each log-likelihood divided by the number of UTF-8 bytes of its choice",
-    "acc_mutual_info": "as acc, after subtracting each choice's log-likelihood after an empty context",
-    "exact_match": "1 if the answer after the filters equals a reference after the same normalisation, else 0",
-    "brier_score": "sum over choices of (softmax of the log-likelihoods - 1 if right)^2",
-    "f1": "harmonic mean of precision and recall over all samples",
-    "mcc": "Matthews correlation of picked and right choices over all samples",
-    "perplexity": "exp of minus the mean log-likelihood of the continuations, per sample",
-    "word_perplexity": "exp(-sum of log-likelihoods / sum of words)",
-    "byte_perplexity": "exp(-sum of log-likelihoods / sum of UTF-8 bytes)",
-    "bits_per_byte": "-sum of log-likelihoods / sum of UTF-8 bytes / ln 2",
-}
-_ACC_OF_ONE = "1 if every token of the continuation is the model's first choice, else 0"
 _ANSWERED = re.compile(r"^(?:A|Answer|Solution|Output|Response)[ \t]*:[ \t]*\S", re.MULTILINE)
 
 
@@ -222,13 +207,11 @@ def _shown(value: Any) -> str:
 def _metric_texts(task: Task) -> Sequence[MetricText]:
     texts = []
     for metric in task.metrics:
-        formula = FORMULAS.get(metric.name, "see the task's own function")
+        formula = formula_of(metric.name, task.output_type) or "see the task's own function"
         if task.process_results is not None:
             formula = f"as the task's function {task.process_results.path} computes it"
         elif metric.function is not None:
             formula = f"as the task's function {metric.function.path} computes it"
-        elif metric.name == "acc" and task.output_type == QueryKind.LOGLIKELIHOOD.value:
-            formula = _ACC_OF_ONE
         how = metric.aggregation if isinstance(metric.aggregation, str) else f"!function {metric.aggregation.path}"
         texts.append(MetricText(metric.name, formula, how, metric.higher_is_better, metric.kwargs))
     return texts

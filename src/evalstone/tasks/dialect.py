@@ -12,9 +12,10 @@ from evalstone.datasets import DatasetSpec
 from evalstone.errors import DataError
 from evalstone.limits.regexes import compiled
 from evalstone.registry import nearest
-from evalstone.tasks.metric_defaults import AGGREGATIONS, DEFAULT_METRICS, LOWER_IS_BETTER
+from evalstone.scoring.metrics import aggregation_of, defaults_for, is_higher_better
 from evalstone.tasks.spec_hash import hash_spec
 from evalstone.tasks.task import (
+    KIND_OF_OUTPUT_TYPE,
     FewshotSpec,
     FilterSpec,
     FilterStep,
@@ -172,8 +173,8 @@ def _metadata(reader: _Reader) -> Mapping[str, Any]:
 def _checked(reader: _Reader) -> tuple[OutputType, Splits]:
     """Return what kind of task this is and its splits, after looking that both and a data set are named."""
     output_type = reader.get("output_type", "generate_until")
-    if output_type not in DEFAULT_METRICS:
-        raise reader.fail("output_type", output_type, " or ".join(DEFAULT_METRICS))
+    if output_type not in KIND_OF_OUTPUT_TYPE:
+        raise reader.fail("output_type", output_type, " or ".join(KIND_OF_OUTPUT_TYPE))
     if reader.get("also_loglikelihood") and output_type != "generate_until":
         raise reader.fail("also_loglikelihood", reader.get("also_loglikelihood"), "none beside log-likelihoods")
     if reader.get("doc_to_turns") is not None:
@@ -309,7 +310,7 @@ def _or(value: Any, otherwise: Any) -> Any:
 def _metrics(reader: _Reader, output_type: str, filters: tuple[str, ...]) -> tuple[MetricSpec, ...]:
     listed = reader.get("metric_list")
     if listed is None:
-        listed = [{"metric": name} for name in DEFAULT_METRICS[output_type]]
+        listed = [{"metric": name} for name in defaults_for(output_type)]
     if not isinstance(listed, list | tuple):
         raise reader.fail("metric_list", listed, "a list of items such as `metric: acc`")
     metrics = []
@@ -325,8 +326,8 @@ def _metrics(reader: _Reader, output_type: str, filters: tuple[str, ...]) -> tup
             metrics.append(
                 MetricSpec(
                     name=name,
-                    aggregation=item.get("aggregation", AGGREGATIONS.get(name, "mean")),
-                    higher_is_better=bool(item.get("higher_is_better", name not in LOWER_IS_BETTER)),
+                    aggregation=item.get("aggregation", aggregation_of(name)),
+                    higher_is_better=bool(item.get("higher_is_better", is_higher_better(name))),
                     kwargs=kwargs,
                     function=metric if isinstance(metric, FunctionRef) else None,
                     filters=filters,

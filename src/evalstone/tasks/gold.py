@@ -1,11 +1,12 @@
 """Which choices of a sample are right, asked of the task's own scoring: the one place that always knows."""
 
 from evalstone.records import LoglikelihoodQuery, Output, Request, Sample
+from evalstone.scoring.metrics import TIES, accuracies_over_choices
 from evalstone.tasks.bound import BoundTask
 
 __all__ = ["choice_queries", "gold_choices"]
 
-_DECIDING = ("acc_ties", "acc", "acc_norm")
+_DECIDING = (TIES, *accuracies_over_choices())
 _UNLIKELY = -1000.0
 
 
@@ -29,7 +30,13 @@ def gold_choices(bound: BoundTask, request: Request, sample: Sample) -> frozense
 
 def _credit(bound: BoundTask, request: Request, sample: Sample, certain: int) -> float:
     outputs = [
-        Output(request.id, query.index, total_nats=0.0 if query.index == certain else _UNLIKELY, is_greedy=False)
+        Output(
+            request.id,
+            query.index,
+            total_nats=0.0 if query.index == certain else _UNLIKELY,
+            is_greedy=False,
+            n_tokens=1,
+        )
         for query in request.queries
     ]
     scores = {score.metric: score.value for score in bound.score(request, sample, outputs)}

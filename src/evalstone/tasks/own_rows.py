@@ -13,6 +13,7 @@ from evalstone.datasets import Rows
 from evalstone.datasets.csv_files import sniff_delimiter
 from evalstone.datasets.files import READABLE, read_files
 from evalstone.errors import DataError
+from evalstone.scoring.metrics import metric_item
 from evalstone.tasks.dialect import task_from_spec
 from evalstone.tasks.row_columns import (
     LETTERS,
@@ -109,7 +110,7 @@ def _by_letter(columns: QuestionColumns, rows: Rows) -> tuple[dict[str, Any], st
         "doc_to_text": f"{{{{{question}}}}}\n{lines}\nAnswer:",
         "doc_to_choice": letters,
         "doc_to_target": target,
-        "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
+        "metric_list": [metric_item("acc")],
     }
     return spec, f"multiple choice by letter: '{question}', choices {', '.join(options)}, '{answer}' is {means}"
 
@@ -134,13 +135,7 @@ def _written(question: str, answer: str) -> tuple[dict[str, Any], str]:
         "generation_kwargs": {"until": ["\n\n"], "do_sample": False, "temperature": 0.0},
         "filter_list": [{"name": "none", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]}],
         "metric_list": [
-            {
-                "metric": "exact_match",
-                "aggregation": "mean",
-                "higher_is_better": True,
-                "ignore_case": True,
-                "ignore_punctuation": True,
-            }
+            {**metric_item("exact_match"), "ignore_case": True, "ignore_punctuation": True},
         ],
     }
     if question.lower() == "prompt":

@@ -12,6 +12,7 @@ from evalstone.prompts.prompting import COT_STOPS, PROMPTINGS, Prompting
 from evalstone.prompts.questions import LETTERS
 from evalstone.records import content_hash
 from evalstone.registry import nearest
+from evalstone.scoring.metrics import metric_item
 from evalstone.tasks.dialect import task_from_spec
 from evalstone.tasks.task import Group, GroupMetric, Selection, Task
 
@@ -20,16 +21,13 @@ __all__ = ["find_prompting", "put_selection", "put_task", "with_spec"]
 PROMPTING_VERSION = 1  # raise it when the same task would be put otherwise
 COT_TOKENS = 512
 
-_ACC = {"metric": "acc", "aggregation": "mean", "higher_is_better": True}
-_ACC_NORM = {"metric": "acc_norm", "aggregation": "mean", "higher_is_better": True}
-_EXACT = {"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}
 _LETTER = {"name": "letter", "filter": [{"function": "choice_letter", "letters": LETTERS}, {"function": "take_first"}]}
 _CHANGES: Mapping[Prompting, Mapping[str, Any]] = {
-    "letter": {"metric_list": [_ACC], "target_delimiter": " "},
-    "text": {"metric_list": [_ACC, _ACC_NORM]},
+    "letter": {"metric_list": [metric_item("acc")], "target_delimiter": " "},
+    "text": {"metric_list": [metric_item("acc"), metric_item("acc_norm")]},
     "cot": {
         "output_type": "generate_until",
-        "metric_list": [_EXACT],
+        "metric_list": [metric_item("exact_match")],
         "filter_list": [
             {
                 "name": "letter",

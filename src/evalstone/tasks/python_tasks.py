@@ -5,7 +5,7 @@ instances into our requests and our outputs back into what it expects.
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from importlib.util import find_spec
@@ -13,13 +13,13 @@ from typing import Any
 
 from evalstone.errors import DataError, EvalstoneError, MissingExtra, PlanError
 from evalstone.prompts.few_shot import DrawRules, Shots
-from evalstone.prompts.prompter import Render
 from evalstone.records import (
     GenerateQuery,
     LoglikelihoodQuery,
     Message,
     Output,
     Query,
+    Render,
     Request,
     RollingQuery,
     Sample,
@@ -29,15 +29,19 @@ from evalstone.records import (
     TextPart,
     content_hash,
 )
-from evalstone.tasks.bound import BindOptions, BoundTask, asked_indices, n_shots_of
+from evalstone.scoring.run_code import Sandbox
+from evalstone.tasks.bound import BindOptions, chosen_indices, n_shots_of
 from evalstone.tasks.functions import load_function, published_seeds
 from evalstone.tasks.generation import settings_of
 from evalstone.tasks.sample_scores import as_value, by_query
 from evalstone.tasks.task import MetricSpec, Task
 
 
-class BoundPythonTask(BoundTask):
-    """A class of lm-evaluation-harness, seen as a bound task."""
+class BoundPythonTask:
+    """A `BoundTask` around a class of lm-evaluation-harness."""
+
+    is_conversation = False
+    sandbox: Sandbox | None = None  # what such a class runs, it runs by itself
 
     def __init__(self, task: Task, options: BindOptions) -> None:
         if find_spec("lm_eval") is None:
@@ -52,7 +56,7 @@ class BoundPythonTask(BoundTask):
         seed = options.profile.seed if options.seed is None else options.seed
         self._theirs.set_config(key="num_fewshot", value=self.n_shots)
         self._theirs.set_fewshot_seed(seed=seed)
-        self._indices = asked_indices(self.n_original, DrawRules(self.n_shots, seed), options, task.name)
+        self._indices = chosen_indices(self.n_original, DrawRules(self.n_shots, seed), options, task.name)
         better = self._theirs.higher_is_better()
         self.metrics = tuple(
             MetricSpec(name, _aggregation_name(function), bool(better.get(name, True)))
@@ -75,11 +79,6 @@ class BoundPythonTask(BoundTask):
             or None,
         )
 
-    @property
-    def dataset_revision(self) -> str | None:
-        """Unknown: the class loads its data itself."""
-        return None
-
     @cached_property
     def _samples(self) -> tuple[Sample, ...]:
         rows = [dict(self._docs[i]) for i in self._indices]
@@ -95,6 +94,25 @@ class BoundPythonTask(BoundTask):
     def _contexts(self) -> dict[int, Any]:
         return {}
 
+    def samples(self) -> Sequence[Sample]:
+        """Return the samples of the run, in order."""
+        return self._samples
+
+    def requests(self, render: Render | None = None) -> Iterator[Request]:
+        """Yield one request per sample."""
+        for sample in self._samples:
+            yield self.request(sample, render)
+
+    def next(
+        self,
+        request: Request,  # noqa: ARG002 - such a class has one turn
+        sample: Sample,  # noqa: ARG002
+        outputs: Sequence[Output],  # noqa: ARG002
+        render: Render | None = None,  # noqa: ARG002
+    ) -> Request | None:
+        """Return None: there is one turn."""
+        return None
+
     def shots_of(self, sample: Sample) -> Shots:  # noqa: ARG002 - none is known of any
         """Return nothing; where there are shots, the class alone knows which rows they are.
 
@@ -107,11 +125,19 @@ class BoundPythonTask(BoundTask):
             )
         return ()
 
+    def shot(self, place: int) -> Sample:
+        """Raise PlanError: only the class knows the rows of its shots."""
+        raise PlanError(f"task {self.task.name} is a Python class; its pool of shots has no row {place} to show")
+
+    def alone(self, sample: Sample, render: Render | None = None) -> Request:  # noqa: ARG002 - of no row there is one
+        """Raise PlanError: the class makes prompts of its own rows only."""
+        raise PlanError(f"task {self.task.name} is a Python class, which makes no prompt of a row alone")
+
     def request(self, sample: Sample, render: Render | None = None) -> Request:
-        """Return the request of one sample. Shots are drawn in order, so the samples before it are put first."""
+        """Return the request of one sample. Shots are drawn in order, so the samples before it are rendered first."""
         doc = self._docs[sample.index]
         try:
-            context = self._context(sample, self.put_by(render))
+            context = self._context(sample, self.options.renderer(render))
             made = self._theirs.construct_requests(
                 doc=doc,
                 ctx=context,

@@ -12,12 +12,13 @@ from evalstone.errors import DataError, PlanError, UnknownName, UsageError
 from evalstone.limits.yaml_documents import load_yaml
 from evalstone.records import LoglikelihoodQuery, Output, Request, Sample, Score
 from evalstone.registry import nearest
-from evalstone.tasks.bound import layout_of
+from evalstone.scoring.metrics import needs_unconditional
 from evalstone.tasks.prompting import with_spec
 from evalstone.tasks.sample_scores import SampleScorer
 from evalstone.tasks.support import why_not_runnable
 from evalstone.tasks.task import KIND_OF_OUTPUT_TYPE, FunctionRef, Task
 from evalstone.tasks.written_code import refuse_unconfirmed_code, sandbox_of, score_in
+from evalstone.tasks.yaml_tasks import layout_of
 
 __all__ = ["SCORING_KEYS", "StoredScoring", "read_item", "refuse_inapplicable", "with_scoring"]
 
@@ -115,12 +116,13 @@ def refuse_inapplicable(task: Task, request: Request) -> None:
     if task.spec.get("unsafe_code") and any(metric.function is None for metric in task.metrics):
         names = ", ".join(metric.name for metric in task.metrics if metric.function is None)
         raise PlanError(f"{where}: {names} compares texts; its answers are programs, which are run with their tests")
-    if any(metric.name == "acc_mutual_info" for metric in task.metrics) and not any(
+    unconditional = next((metric.name for metric in task.metrics if needs_unconditional(metric.name)), None)
+    if unconditional is not None and not any(
         isinstance(query, LoglikelihoodQuery) and query.role == "unconditional" for query in request.queries
     ):
         raise PlanError(
-            f"{where}: acc_mutual_info needs each choice's log-likelihood after an empty context, and that was not "
-            "asked; run the task again with acc_mutual_info in its metric_list"
+            f"{where}: {unconditional} needs each choice's log-likelihood after an empty context, and that was not "
+            f"asked; run the task again with {unconditional} in its metric_list"
         )
 
 

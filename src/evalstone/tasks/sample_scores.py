@@ -11,6 +11,7 @@ from evalstone.scoring import generation
 from evalstone.scoring.choices import gold_is_absent, score_choices
 from evalstone.scoring.filters import Pipeline, build_pipeline
 from evalstone.scoring.loglikelihood import score_loglikelihood
+from evalstone.scoring.metrics import LOGLIKELIHOOD, defaults_for
 from evalstone.scoring.rolling import score_rolling
 from evalstone.scoring.values import ScoreValue
 from evalstone.tasks.functions import load_function, loader_of, published_seeds
@@ -132,7 +133,7 @@ class SampleScorer:
             case "multiple_choice":
                 return self._choices(request, sample, results, metrics, lengths)
             case "loglikelihood":
-                return score_loglikelihood(results[0][0], results[0][1], _known(metrics, ("perplexity", "acc")))
+                return score_loglikelihood(results[0][0], results[0][1], _known(metrics, defaults_for(LOGLIKELIHOOD)))
             case "loglikelihood_rolling":
                 return score_rolling(results[0], self.layout.target(sample.row), metrics)
             case "generate_until":

@@ -1,20 +1,12 @@
 """Which optional packages a task's scoring needs: asked before a model is loaded, not after its answers are written."""
 
-from collections.abc import Mapping
 from importlib.util import find_spec
 
 from evalstone.errors import MissingExtra
-from evalstone.tasks.task import FunctionRef, Task
+from evalstone.scoring.metrics import find_metric
+from evalstone.tasks.task import Task
 
 __all__ = ["refuse_missing_packages"]
-
-_OF_AGGREGATION: Mapping[str, tuple[str, ...]] = dict.fromkeys(("bleu", "chrf", "chrf++", "ter"), ("sacrebleu",))
-_OF_FUNCTION: Mapping[str, tuple[str, ...]] = {
-    "evalstone.scoring.instructions.ifeval.process_results": ("langdetect",),
-    "evalstone.scoring.mathematics_rows.process_results": ("math_verify",),
-    "evalstone.scoring.mathematics_rows.process_results_hard": ("math_verify",),
-    "truth.process_results_gen": ("sacrebleu", "rouge_score"),
-}
 
 
 def refuse_missing_packages(task: Task) -> None:
@@ -25,9 +17,12 @@ def refuse_missing_packages(task: Task) -> None:
 
 
 def _packages_of(task: Task) -> tuple[str, ...]:
-    functions = [task.process_results] if task.process_results and task.origin == "evalstone" else []
-    found = [package for function in functions for package in _OF_FUNCTION.get(function.path, ())]
-    for metric in task.metrics:
-        if not isinstance(metric.aggregation, FunctionRef):
-            found += _OF_AGGREGATION.get(metric.aggregation, ())
-    return tuple(dict.fromkeys(found))
+    """Return what the task's metrics need; functions of users' own files see to themselves.
+
+    An aggregation over texts has the name of its metric, whatever the metric is called in the file.
+    """
+    names = [metric.aggregation for metric in task.metrics if isinstance(metric.aggregation, str)]
+    if task.origin == "evalstone":
+        names += [metric.name for metric in task.metrics]
+    rows = [row for name in names if (row := find_metric(name)) is not None]
+    return tuple(dict.fromkeys(package for row in rows for package in row.packages))

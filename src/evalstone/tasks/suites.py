@@ -1,7 +1,7 @@
 """Suites: a board as data. Which tasks at how many shots, by which metric, and how they become one number.
 
-A suite file (`library/suites/*.yaml`, `suites/*.yaml` in the user's folders, or a path) is read into frozen records
-here; what its numbers come to is in `suite_scores`. Nothing about a board is written in code.
+A suite file (`library/suites/*.yaml`, `suites/*.yaml` in the user's folders, or a path; `suite_files` reads it) becomes
+frozen records here; what its numbers come to is in `suite_scores`. Nothing about a board is written in code.
 """
 
 from collections.abc import Mapping, Sequence
@@ -87,16 +87,6 @@ class ChosenSuite:
 def is_suite(spec: Mapping[str, Any]) -> bool:
     """Return whether a file's mapping is a suite's: it has members, and is neither task nor group."""
     return "members" in spec and "task" not in spec and "group" not in spec
-
-
-def read_suite(path: Path) -> Suite:
-    """Return the suite that a file holds.
-
-    Raises: DataError naming the file, the key and what was expected.
-    """
-    from evalstone.tasks.yaml_files import read_task_file
-
-    return suite_from(read_task_file(path), path)
 
 
 def suite_from(spec: Mapping[str, Any], source: Path | None = None) -> Suite:

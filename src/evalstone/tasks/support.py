@@ -1,23 +1,16 @@
 """What task files may ask for that is not supported, with the reason that is shown."""
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 from evalstone.registry import nearest
+from evalstone.scoring.metrics import LOGLIKELIHOOD, MULTIPLE_CHOICE, names_for
 
 
-@cache
-def _known_metrics() -> dict[str, tuple[str, ...]]:
-    from evalstone.scoring import choices, generation, loglikelihood, rolling  # numpy: not needed to read an index
-
-    return {
-        "multiple_choice": choices.METRICS,
-        # lm-eval's log-likelihood tasks name metrics of choices too (acc_norm) and leave them out of the result
-        "loglikelihood": (*loglikelihood.METRICS, *choices.METRICS),
-        "loglikelihood_rolling": rolling.METRICS,
-        "generate_until": generation.METRICS,
-    }
+def _known_metrics(output_type: str) -> tuple[str, ...]:
+    if output_type == LOGLIKELIHOOD:  # lm-eval leaves out of its result what such a task cannot have (acc_norm)
+        return (*names_for(LOGLIKELIHOOD), *names_for(MULTIPLE_CHOICE))
+    return names_for(output_type)
 
 
 def why_not_runnable(spec: Mapping[str, Any]) -> str | None:
@@ -35,7 +28,7 @@ def _unknown_metric(spec: Mapping[str, Any]) -> str | None:
     if spec.get("process_results") is not None:
         return None  # the task scores itself; its metrics may have any name
     output_type = str(spec.get("output_type", "generate_until"))
-    known = _known_metrics().get(output_type, ())
+    known = _known_metrics(output_type)
     listed = spec.get("metric_list")
     for item in listed if isinstance(listed, list | tuple) else ():
         name = item.get("metric") if isinstance(item, Mapping) else None

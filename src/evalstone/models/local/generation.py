@@ -42,11 +42,6 @@ class Work:
     wanted: dict[str, list[tuple[GenerationInput, int]]] = field(default_factory=dict)
 
 
-def repeats_of(query: object) -> int:
-    """Return the number of outputs of a query."""
-    return query.settings.repeats if isinstance(query, GenerateQuery) else 1
-
-
 def sort_out(queries: Sequence[GenerationInput], cache: OutputCache | None) -> Work:
     """Return the outputs that are already known or failed, and the texts that must be generated."""
     work = Work()

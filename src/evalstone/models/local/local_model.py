@@ -6,7 +6,6 @@ piece of the requests is scored, the next is tokenised in a thread (both the tok
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -27,13 +26,13 @@ from evalstone.models.local.generation import (
     failure_of,
     first_text_query,
     pieces_of,
-    repeats_of,
     sort_out,
     stream_pieces,
 )
 from evalstone.models.local.span_scoring import SpanScoring
 from evalstone.models.model import OutputCache
-from evalstone.models.progress import Observer, ProgressTally
+from evalstone.models.progress import ProgressObserver, ProgressTally
+from evalstone.models.read_ahead import read_ahead
 from evalstone.models.text.generation_prompts import DEFAULT_MAX_TOKENS, TextReader
 from evalstone.models.text.render import ChatRenderer
 from evalstone.models.text.spans import CHUNK, PreparedQuery, QueryReader, chunks_of, fingerprint_of
@@ -207,11 +206,11 @@ class LocalModel:
         requests: Sequence[Request],
         *,
         cache: OutputCache | None = None,
-        observe: Observer | None = None,
+        observe: ProgressObserver | None = None,
     ) -> Iterator[Output]:
         """Yield one output per query and repeat, each as soon as it is known; see `Model.answer`."""
         self._refuse_thinking(requests)
-        tally = ProgressTally(sum(repeats_of(query) for request in requests for query in request.queries), observe)
+        tally = ProgressTally(sum(request.n_outputs for request in requests), observe)
         scoring = SpanScoring(lambda: self.engine, cache, tally)
         scored = [r for r in requests if any(not isinstance(query, GenerateQuery) for query in r.queries)]
         pieces = (scoring.take(queries) for queries in self._read_ahead(scored))
@@ -256,21 +255,8 @@ class LocalModel:
 
     def _read_ahead(self, requests: Sequence[Request]) -> Iterator[list[PreparedQuery]]:
         """Yield the scored queries piece by piece; the next piece is tokenised meanwhile."""
-        reader = self._reader()
         pieces = list(chunks_of(requests, size=CHUNK * min(self.n_workers, MOST_CHUNKS)))
-        if len(pieces) < 2:
-            yield from map(reader.read, pieces)
-            return
-        pool = ThreadPoolExecutor(1, thread_name_prefix="tokenise")
-        try:
-            ahead = pool.submit(reader.read, pieces[0])
-            for piece in [*pieces[1:], None]:
-                queries = ahead.result()
-                if piece is not None:
-                    ahead = pool.submit(reader.read, piece)
-                yield queries
-        finally:
-            pool.shutdown(cancel_futures=True)
+        return read_ahead(self._reader().read, pieces, "tokenise")
 
     def _reader(self) -> QueryReader:
         return QueryReader(self.encoder, self.max_length, self.arguments.too_long, fingerprint_of(self.identity))

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from evalstone.engine.engine import Engine
-from evalstone.engine.generation import GenerationDefaults, GenerationPrompt
+from evalstone.engine.generation import GenerationDefaults, GenerationPrompt, StepObserver
 from evalstone.engine.options import EngineInfo
 from evalstone.engine.spans import IntArray
 from evalstone.engine.token_moments import TokenMoments
 from evalstone.models.text.stops import StopTexts
-from evalstone.models.token_engine import FollowText, ScoreQueue, SequentialQueue, StepObserver, TextResult
+from evalstone.models.token_engine import FollowText, ScoreQueue, SequentialQueue, TextResult
 
 __all__ = ["OwnEngine"]
 

@@ -16,8 +16,6 @@ from evalstone.models.model import Model
 
 __all__ = ["TextMoments", "check_token_moments", "token_moments_of"]
 
-Floats = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True, slots=True)
 class TextMoments:
@@ -26,9 +24,9 @@ class TextMoments:
     Shapes: each [tokens]. Units: nats.
     """
 
-    logprobs: Floats
-    means: Floats  # expected log-probability under the model's distribution at that position
-    deviations: Floats
+    logprobs: npt.NDArray[np.float64]
+    means: npt.NDArray[np.float64]  # of log-probabilities, as the model expected them at that place
+    deviations: npt.NDArray[np.float64]
 
 
 def check_token_moments(model: Model) -> LocalModel:

@@ -18,9 +18,9 @@ from typing import Any, TypeVar, cast
 from evalstone.errors import ModelUnavailable, RequestRefused, UsageError
 from evalstone.models.checkpoint import files
 from evalstone.models.checkpoint.identity import template_text
-from evalstone.models.local.generation import first_text_query, pieces_of, repeats_of, sort_out, text_of
+from evalstone.models.local.generation import first_text_query, pieces_of, sort_out, text_of
 from evalstone.models.model import OutputCache
-from evalstone.models.progress import AnswerTally, Observer
+from evalstone.models.progress import AnswerTally, ProgressObserver
 from evalstone.models.server.arguments import MODELS_WITH_PROMPT_LOGPROBS, OpenAIArguments, is_header_value
 from evalstone.models.server.bodies import ServerScore, ServerText, read_score, read_text, score_body, text_body
 from evalstone.models.server.failures import HttpFailure
@@ -198,12 +198,12 @@ class OpenAIModel:
         requests: Sequence[Request],
         *,
         cache: OutputCache | None = None,
-        observe: Observer | None = None,
+        observe: ProgressObserver | None = None,
     ) -> Iterator[Output]:
         """Yield one output per query and repeat, each as soon as it is known; see `Model.answer`."""
         if not self._is_checked:
             self.check()
-        total = sum(repeats_of(query) for request in requests for query in request.queries)
+        total = sum(request.n_outputs for request in requests)
         tally = AnswerTally(total, observe, self._caller.note)
         try:
             for output in self._outputs(requests, cache, tally):

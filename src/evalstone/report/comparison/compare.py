@@ -16,7 +16,6 @@ from evalstone.errors import UsageError
 from evalstone.report.comparison.averages import Measured, group_line, overall_line, overall_units
 from evalstone.report.comparison.groups import grouped_tasks
 from evalstone.report.comparison.pairing import (
-    PER_SAMPLE,
     PairedTask,
     common_values,
     differing_prompts,
@@ -26,6 +25,8 @@ from evalstone.report.comparison.pairing import (
 from evalstone.report.comparison.records import Comparison, Difference, Flip, PairComparison
 from evalstone.report.comparison.verdict import sentence
 from evalstone.report.evidence.records import GroupSummaryInput, RunEvidence, ScoreRow, TaskSummaryInput
+from evalstone.scoring.metrics import is_number
+from evalstone.statistics.aggregate import traits_of
 from evalstone.statistics.multiplicity import RankSet, holm, rank_sets
 from evalstone.statistics.paired import compare_paired
 
@@ -115,7 +116,7 @@ def _paired_tasks(first: RunEvidence, second: RunEvidence) -> tuple[list[PairedT
     paired = []
     for task in common:
         one = pair_task(first, second, task)
-        if one.metric.aggregation not in PER_SAMPLE or not one.pairs:
+        if not traits_of(one.metric.aggregation).is_per_sample or not one.pairs:
             reason = "no sample has a score in both runs" if not one.pairs else "it is not a mean over samples"
             notes.append(f"{task.name} {one.metric.name} is left out: {reason}")
         else:
@@ -190,7 +191,7 @@ def _adjusted(lines: Sequence[Difference]) -> list[Difference]:
 def _is_share(task: PairedTask) -> bool:
     """Return whether the metric is a share of right answers: a mean of scores that all lie in [0, 1]."""
     in_unit = all(0.0 <= value <= 1.0 for values in task.values() for value in values)
-    return in_unit and task.metric.aggregation in {"mean", "nanmean"}
+    return in_unit and traits_of(task.metric.aggregation).is_mean and not is_number(task.metric.name)
 
 
 def _flips(task: PairedTask, ours: RunEvidence, theirs: RunEvidence) -> list[Flip]:

@@ -10,9 +10,10 @@ from typing import Protocol
 
 from evalstone.errors import UsageError
 from evalstone.report.comparison.averages import GroupedTasks, Measured
-from evalstone.report.comparison.pairing import PER_SAMPLE, PairedTask, pair_task
+from evalstone.report.comparison.pairing import PairedTask, pair_task
 from evalstone.report.evidence.groups import GroupCell, Name, group_cells
 from evalstone.report.evidence.records import GroupSummaryInput, RunEvidence, TaskSummaryInput
+from evalstone.statistics.aggregate import traits_of
 
 __all__ = ["grouped_tasks"]
 
@@ -82,6 +83,6 @@ class _Search:
             paired = pair_task(self.first, self.second, self.tasks[name], wanted)
         except UsageError:
             return None
-        if paired.metric.aggregation not in PER_SAMPLE or not paired.pairs:
+        if not traits_of(paired.metric.aggregation).is_per_sample or not paired.pairs:
             return None
         return self.measure(paired, first=self.first, second=self.second)

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from evalstone.errors import UsageError
 from evalstone.records import JsonValue, ScoreStatus
 from evalstone.report.evidence.records import MetricInput, RunEvidence, ScoreRow, TaskSummaryInput
+from evalstone.scoring.metrics import is_right_or_wrong
+from evalstone.statistics.aggregate import traits_of
 
-LOG_SCALE = {"perplexity", "weighted_perplexity"}
-RIGHT_OR_WRONG = frozenset({"acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match"})
-"""Metrics that say of a sample whether its answer is right: one run's may be set against another's."""
 PROMPT_STYLE = "questions put as"  # among a run's settings
-PER_SAMPLE = {"mean", "nanmean", "bits_per_byte", "brier_score"} | LOG_SCALE
 EXPECTED_TO_DIFFER = frozenset({"model", "tokenizer"})  # that is what the comparison is about
 Key = tuple[str, int]  # (sample hash, occurrence)
 
@@ -47,7 +45,7 @@ class PairedTask:
     @property
     def is_log_scale(self) -> bool:
         """Whether differences are of logarithms: of a perplexity only the ratio means anything."""
-        return self.metric.aggregation in LOG_SCALE
+        return traits_of(self.metric.aggregation).is_log_scale
 
     def values(self) -> tuple[list[float], list[float]]:
         """Return both runs' comparable numbers per sample, in the metric's own direction.
@@ -57,11 +55,12 @@ class PairedTask:
         """
         first = [row_value(pair.first) for pair in self.pairs]
         second = [row_value(pair.second) for pair in self.pairs]
-        if self.metric.aggregation == "perplexity":
-            return [-value for value in first], [-value for value in second]
-        if self.metric.aggregation not in {"weighted_perplexity", "bits_per_byte"}:
-            return first, second
-        unit = math.log(2) if self.metric.aggregation == "bits_per_byte" else 1.0
+        traits = traits_of(self.metric.aggregation)
+        if traits.ratio is None:
+            return (
+                ([-value for value in first], [-value for value in second]) if traits.is_log_scale else (first, second)
+            )
+        unit = math.log(2) if traits.ratio == "bits" else 1.0
         weights = [float(_part(pair.first, 1)) for pair in self.pairs]
         scale = len(weights) / sum(weights) / unit
         return [-value * scale for value in first], [-value * scale for value in second]
@@ -127,7 +126,7 @@ def _rows_for(
     is_same_style = run.settings.get(PROMPT_STYLE) == first.settings.get(PROMPT_STYLE)
     if run.pairing and not rows and _say_right_or_wrong(first, task, wanted) and _say_right_or_wrong(run, task, own):
         return _keyed(run, task, *own), own  # another tool's name for it
-    if is_same_style or not {own[0], wanted[0]} <= RIGHT_OR_WRONG:
+    if is_same_style or not (is_right_or_wrong(own[0]) and is_right_or_wrong(wanted[0])):
         return rows, wanted
     return _keyed(run, task, *own), own
 

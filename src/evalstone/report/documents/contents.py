@@ -14,6 +14,7 @@ from evalstone.report.documents.examples import failure_examples, regression_exa
 from evalstone.report.evidence.from_store import run_evidence, run_view
 from evalstone.report.evidence.records import RunView
 from evalstone.report.views.layout import leaf_estimates, table_rows
+from evalstone.scoring.metrics import CONFIDENCE
 from evalstone.statistics.calibration import CalibrationError, calibration_error
 from evalstone.store import RunRow, Store
 from evalstone.tasks.catalog import LIBRARY
@@ -99,7 +100,7 @@ def _curve(store: Store, row: RunRow, label: str) -> CalibrationCurve | None:
     pairs: list[tuple[float, float]] = []
     n_tasks = 0
     for task in row.tasks:
-        own = [score.parts for score in store.scores(row.run_id, task) if score.metric == "confidence" and score.parts]
+        own = [score.parts for score in store.scores(row.run_id, task) if score.metric == CONFIDENCE and score.parts]
         pairs += [(float(parts[0]), float(parts[1])) for parts in own]
         n_tasks += bool(own)
     if len(pairs) < FEWEST_CALIBRATED:

@@ -8,6 +8,7 @@ from evalstone.report.documents.blocks import Choice, Example
 from evalstone.report.numbers import is_proportion
 from evalstone.report.views.comparison_tables import tasks_by_change
 from evalstone.report.views.samples import choice_queries, deciding_score, gold_indices, shown_choices, wrong_samples
+from evalstone.scoring.metrics import CONFIDENCE
 from evalstone.store import SampleRecord, Store
 
 __all__ = ["above_chance", "failure_examples", "regression_examples"]
@@ -110,7 +111,7 @@ def _question(record: SampleRecord) -> str:
 
 
 def _confidence(record: SampleRecord) -> float | None:
-    parts = next((score.parts for score in record.scores if score.metric == "confidence"), None)
+    parts = next((score.parts for score in record.scores if score.metric == CONFIDENCE), None)
     return float(parts[0]) if parts else None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from evalstone.records import ScoreStatus
 from evalstone.report.evidence.records import ScoreRow
+from evalstone.scoring.metrics import BRIER, CONFIDENCE
 from evalstone.statistics.calibration import calibration_error
 
 NULL_DRAWS = 200  # the mean of the null is wanted, not its tail
@@ -19,10 +20,10 @@ def calibration_details(own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> di
 
     Keys: brier, calibration_error, calibration_error_null (expected of a calibrated model), calibration_p.
     """
-    brier = [row.value for row in _scored(own, "brier") if row.value is not None]
+    brier = [row.value for row in _scored(own, BRIER) if row.value is not None]
     if not brier:
         return {}
-    pairs = [row.parts for row in _scored(own, "confidence") if row.parts is not None]
+    pairs = [row.parts for row in _scored(own, CONFIDENCE) if row.parts is not None]
     details: dict[str, Any] = {"brier": sum(brier) / len(brier)}
     if pairs:
         found = calibration_error([float(p[0]) for p in pairs], [float(p[1]) for p in pairs], draws=NULL_DRAWS)

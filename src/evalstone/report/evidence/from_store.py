@@ -13,7 +13,7 @@ from evalstone.report.evidence.baselines import ConstantAnswers, with_baselines
 from evalstone.report.evidence.composites import SuiteRows, composite_estimates, suite_facts, suites_from
 from evalstone.report.evidence.records import MetricInput, RunEvidence, RunView, ScoreRow, TaskSummaryInput
 from evalstone.report.evidence.rescoring import scoring_of, with_rescored
-from evalstone.report.evidence.summarise import AUXILIARY_METRICS, BOOTSTRAP_ITERS, summarise
+from evalstone.report.evidence.summarise import BOOTSTRAP_ITERS, summarise
 from evalstone.report.evidence.task_facts import (
     facts_of,
     groups_from,
@@ -23,10 +23,9 @@ from evalstone.report.evidence.task_facts import (
 )
 from evalstone.report.numbers import counted, short_hash, short_model_name
 from evalstone.report.views.samples import gold_indices
-from evalstone.statistics import aggregate
+from evalstone.scoring.metrics import aggregation_of, is_auxiliary, is_higher_better
 from evalstone.store import RunRow, Store
-from evalstone.store.rows import SampleRecord
-from evalstone.store.rows import ScoreRow as StoredScore
+from evalstone.store.rows import SampleRecord, StoredScore
 from evalstone.tasks.bound import BoundTask
 from evalstone.tasks.prompt_presets import system_prompts
 from evalstone.tasks.task import Selection
@@ -135,7 +134,7 @@ def run_evidence(store: Store, run_id: str) -> RunEvidence:
     choices: dict[tuple[str, int], tuple[str, ...]] = {}
     for task in row.tasks:
         places = _places(store, run_id, task)
-        rows += [_row(score, places) for score in store.scores(run_id, task) if score.metric not in AUXILIARY_METRICS]
+        rows += [_row(score, places) for score in store.scores(run_id, task) if not is_auxiliary(score.metric)]
         prompts |= {(task, index): place.prompt_hash for (index, turn), place in places.items() if turn == 0}
         choices |= {(task, index): place.choices for (index, _), place in places.items() if place.choices}
     plan = row.plan
@@ -312,8 +311,8 @@ def _guessed_tasks(plan: RunPlan, rows: Sequence[ScoreRow]) -> Iterator[TaskSumm
         metrics = tuple(
             MetricInput(
                 name,
-                aggregate.METRIC_AGGREGATION.get(name, "mean"),
-                name not in aggregate.LOWER_IS_BETTER,
+                aggregation_of(name),
+                is_higher_better(name),
                 tuple(dict.fromkeys(row.filter for row in rows if row.task == task.name and row.metric == name)),
             )
             for name in names

@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalstone.records import Estimate, JsonValue, ScoreStatus
-
-PREFERRED_METRICS = ("acc_norm", "exact_match", "acc", "mc2", "f1", "bits_per_byte", "word_perplexity")
-"""Which metric stands for a task where its card does not say: what leaderboards quote, then what pairs best."""
+from evalstone.scoring.metrics import preferred_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class TaskSummaryInput:
     def primary(self) -> tuple[str, str] | None:
         """The metric and filter that stand for the task in comparisons and narrow tables."""
         by_name = {metric.name: metric for metric in self.metrics}
-        wanted = (self.primary_metric, *PREFERRED_METRICS, *by_name)
+        wanted = (self.primary_metric, *preferred_names(), *by_name)
         found = next((by_name[name] for name in wanted if name in by_name), None)
         return (found.name, found.filters[0] if found.filters else "none") if found is not None else None
 

@@ -19,17 +19,15 @@ from evalstone.records import Estimate, ScoreStatus
 from evalstone.report.evidence.calibration import calibration_details
 from evalstone.report.evidence.groups import group_estimates
 from evalstone.report.evidence.records import GroupSummaryInput, MetricInput, ScoreRow, TaskSummaryInput
+from evalstone.scoring.metrics import TIES, is_auxiliary, is_higher_better, is_number
 from evalstone.statistics import aggregate, lm_eval_errors
+from evalstone.statistics.aggregate import traits_of
 from evalstone.statistics.estimate import IntervalEstimate, estimate_mean, estimate_perplexity, estimate_ratio
 from evalstone.statistics.intervals import wilson
 from evalstone.statistics.label_metrics import estimate_label_metric
 
-AUXILIARY_METRICS = frozenset({"acc_ties", "brier", "confidence", "n_tied"})
-"""Scored beside every multiple choice, for the details of the others; no rows of their own in tables."""
-
 BOOTSTRAP_ITERS = 100_000  # lm-eval's default
 LONGEST_ERROR = 240  # characters of a failure's cause under a table
-MEANS = frozenset({"mean", "nanmean"})
 
 
 def summarise(
@@ -71,9 +69,9 @@ def _metrics_of(
     """Return metric and filter of each estimate: as the task lists them, then whatever else was scored."""
     listed = {metric.name: metric for metric in task.metrics}
     filters = list(dict.fromkeys([*(f for metric in task.metrics for f in metric.filters), *(f for f, _ in own)]))
-    extra = [name for _, name in own if name not in listed and name not in AUXILIARY_METRICS]
+    extra = [name for _, name in own if name not in listed and not is_auxiliary(name)]
     for name in dict.fromkeys(extra):
-        listed[name] = MetricInput(name, higher_is_better=name not in aggregate.LOWER_IS_BETTER)
+        listed[name] = MetricInput(name, higher_is_better=is_higher_better(name))
     return [(metric, f) for f in filters for metric in listed.values() if (f, metric.name) in own]
 
 
@@ -96,7 +94,7 @@ def _shared_details(task: TaskSummaryInput, own: Mapping[tuple[str, str], Sequen
 
 def _absent_golds(name: str, own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> dict[str, Any]:
     """Return how many rows call right what is none of their choices, and the first of them; empty where none does."""
-    of_choices = next((rows for (_, metric), rows in own.items() if metric == "acc_ties"), ())
+    of_choices = next((rows for (_, metric), rows in own.items() if metric == TIES), ())
     absent = [row.sample_index for row in of_choices if _detail(row, "gold_is_absent", default=False)]
     return {"n_gold_absent": len(absent), "first_gold_absent": f"{name}, sample {min(absent)}"} if absent else {}
 
@@ -156,22 +154,21 @@ def _interval(
     """Return our value and interval: which method depends on what the metric aggregates."""
     if not items:
         return None
-    name = metric.aggregation
-    if name in MEANS:
+    traits = traits_of(metric.aggregation)
+    if traits.is_mean:
         return _mean(rows, confidence)
-    if name == "perplexity":
+    if metric.aggregation == "perplexity":
         return estimate_perplexity([float(item) for item in items], confidence)
-    if name in {"weighted_perplexity", "bits_per_byte"}:
-        family: Any = "perplexity" if name == "weighted_perplexity" else "bits"
+    if traits.ratio is not None:
         amounts, weights = ([float(item[i]) for item in items] for i in (0, 1))
-        return estimate_ratio(amounts, weights, family=family, confidence=confidence)
-    if name == "brier_score" and all(row.value is not None for row in rows):
+        return estimate_ratio(amounts, weights, family=traits.ratio, confidence=confidence)
+    if metric.aggregation == "brier_score" and all(row.value is not None for row in rows):
         return estimate_mean([row.value for row in rows if row.value is not None], confidence=confidence)
     value = _lm_eval_value(metric, items)
     if value is None:
         return None
-    if name in {"f1", "matthews_corrcoef", "mcc"} and len(items) > 1:
-        return estimate_label_metric(str(name), items, confidence=confidence)
+    if traits.is_of_labels and len(items) > 1:
+        return estimate_label_metric(str(metric.aggregation), items, confidence=confidence)
     return IntervalEstimate(value, None, None, None, "none", len(items), confidence)
 
 
@@ -210,7 +207,11 @@ def _unit(metric: MetricInput, rows: Sequence[ScoreRow]) -> str:
     """Return whether the metric is a share of samples: a mean of scores that all lie in [0, 1]."""
     if metric.aggregation == "f1":
         return "proportion"
-    is_share = metric.aggregation in MEANS and all(row.value is not None and 0 <= row.value <= 1 for row in rows)
+    if is_number(metric.name):
+        return "plain"
+    is_share = traits_of(metric.aggregation).is_mean and all(
+        row.value is not None and 0 <= row.value <= 1 for row in rows
+    )
     return "proportion" if is_share else "plain"
 
 

@@ -12,8 +12,8 @@ from rich.padding import Padding
 
 from evalstone.records import JsonValue, LoglikelihoodQuery, Output, Query, QueryKind, Score, ScoreStatus
 from evalstone.report.console import Text
-from evalstone.report.evidence.records import PREFERRED_METRICS
 from evalstone.report.views.cells import plain_table
+from evalstone.scoring.metrics import find_metric, is_auxiliary, preferred_names
 from evalstone.store import Store
 from evalstone.store.rows import SampleRecord
 
@@ -21,7 +21,6 @@ PROMPT_END = 600  # characters of the prompt that are shown
 ANSWER_END = 2000
 CONTEXT_BEFORE = 60  # characters shown before the place where the contexts of choices part
 CONTEXT_SHOWN = 120  # characters shown from there
-AUXILIARY_METRICS = frozenset({"acc_ties", "brier", "confidence", "n_tied"})
 
 
 def deciding_score(record: SampleRecord) -> Score | None:
@@ -31,8 +30,8 @@ def deciding_score(record: SampleRecord) -> Score | None:
 
 
 def _deciding(metrics: Sequence[str]) -> int | None:
-    own = [metric for metric in metrics if metric not in AUXILIARY_METRICS]
-    preferred = next((metric for metric in PREFERRED_METRICS if metric in own), own[0] if own else None)
+    own = [metric for metric in metrics if not is_auxiliary(metric)]
+    preferred = next((metric for metric in preferred_names() if metric in own), own[0] if own else None)
     return metrics.index(preferred) if preferred is not None else None
 
 
@@ -54,7 +53,8 @@ def is_wrong(record: SampleRecord) -> bool:
         return not record.outputs or any(output.error is not None for output in record.outputs)
     if score.status is not ScoreStatus.SCORED:
         return True
-    graded = score.metric in PREFERRED_METRICS[:5] or score.value in {0.0, 1.0}
+    row = find_metric(score.metric)
+    graded = (row is not None and row.is_share) or score.value in {0.0, 1.0}
     return graded and score.value is not None and score.value < 0.5
 
 
@@ -182,7 +182,7 @@ def _title(record: SampleRecord) -> Text:
         return text.append(f"  {score.status}", style="yellow")
     wrong = is_wrong(record)
     text.append("  wrong" if wrong else "  right" if score.value == 1.0 else "", style="red" if wrong else "green")
-    shown = [s for s in record.scores if s.metric not in AUXILIARY_METRICS and s.value is not None]
+    shown = [s for s in record.scores if not is_auxiliary(s.metric) and s.value is not None]
     scores = ", ".join(f"{s.metric} {s.value:g}" + (f" ({s.filter})" if s.filter != "none" else "") for s in shown)
     text.append(f"  {scores}", style="dim")
     notes = [f"{request.n_shots} shots"] if request.n_shots else []
@@ -216,7 +216,8 @@ def _choices(record: SampleRecord) -> RenderableType:
     legend = "log-likelihood of each choice in nats"
     if score is not None and isinstance(picked, int):
         legend += f"; picked: as {score.metric} picks"
-        legend += ", after division by the choice's length" if score.metric == "acc_norm" else ""
+        row = find_metric(score.metric)
+        legend += f", after division by the choice's length in {row.length}" if row is not None and row.length else ""
     return Padding(Group(Text(legend, style="dim"), table), (0, 1, 0, 2))
 
 

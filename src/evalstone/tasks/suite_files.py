@@ -1,0 +1,16 @@
+"""Reading a suite's file; what its keys mean is in `suites`, which a stored run needs without its file."""
+
+from pathlib import Path
+
+from evalstone.tasks.suites import Suite, suite_from
+from evalstone.tasks.yaml_files import read_task_file
+
+__all__ = ["read_suite"]
+
+
+def read_suite(path: Path) -> Suite:
+    """Return the suite that a file holds.
+
+    Raises: DataError naming the file, the key and what was expected.
+    """
+    return suite_from(read_task_file(path), path)

@@ -1,0 +1,305 @@
+"""Tasks described by a YAML file, bound to their rows: prompts from fields, scores from metrics and filters."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from evalstone.errors import DataError, MalformedSample
+from evalstone.prompts.few_shot import DrawRules, LeakGuard, Shots, draw_shots
+from evalstone.prompts.fields import (
+    first_turn,
+    resolve_choices,
+    resolve_loose,
+    resolve_own,
+    resolve_target,
+    resolve_text,
+    resolve_turns,
+)
+from evalstone.prompts.prompter import ChatOptions, Layout, Prompt, Prompter
+from evalstone.prompts.prompting import instructed, put_layout
+from evalstone.records import (
+    GenerateQuery,
+    LoglikelihoodQuery,
+    Output,
+    Query,
+    Render,
+    Request,
+    RollingQuery,
+    Sample,
+    Score,
+    TaskPlan,
+    content_hash,
+)
+from evalstone.scoring.metrics import needs_unconditional
+from evalstone.scoring.run_code import Sandbox
+from evalstone.tasks.bound import BindOptions, chosen_indices, n_shots_of
+from evalstone.tasks.conversation import next_turn, reference_of
+from evalstone.tasks.functions import loader_of
+from evalstone.tasks.generation import AnswerSettings, answer_settings
+from evalstone.tasks.sample_scores import SampleScorer
+from evalstone.tasks.samplers import draw_with_class
+from evalstone.tasks.task import FunctionRef, MetricSpec, Task
+from evalstone.tasks.task_rows import TaskRows
+from evalstone.tasks.written_code import sandbox_of, score_in
+
+__all__ = ["BoundYamlTask", "layout_of"]
+
+
+class BoundYamlTask:
+    """A `BoundTask` that is all described by its file."""
+
+    def __init__(self, task: Task, options: BindOptions) -> None:
+        self.task = task
+        self.options = options
+        self._rows = TaskRows(task, options.data_dir, options.metadata)
+        rows = self._rows.evaluated
+        if not rows:
+            raise DataError(f"task {task.name}: split '{task.splits.evaluated}' of {task.dataset.title} has no rows")
+        self.n_original = len(rows)
+        self.metrics: tuple[MetricSpec, ...] = task.metrics
+        self.n_shots = n_shots_of(task, options)
+        columns = frozenset(rows.features)
+        self._layout = layout_of(task, columns, shot=False)
+        multiple_input = self._layout.choices is not None and isinstance(self._layout.text(rows[0]), int)
+        multiple_targets = isinstance(self._layout.target(rows[0]), list)
+        self._prompter = Prompter(
+            self._layout,
+            layout_of(task, columns, shot=True),
+            _description_of(task),
+            ChatOptions(
+                options.apply_chat_template or self._layout.turns is not None,
+                options.fewshot_as_multiturn,
+                options.system_instruction,
+            ),
+            multiple_input=multiple_input,
+        )
+        self._settings: AnswerSettings | None = None
+        if task.output_type == "generate_until":
+            self._settings = answer_settings(task, options.gen_kwargs, options.preset)
+        self._scorer = SampleScorer(
+            task, self._layout, multiple_input=multiple_input, multiple_targets=multiple_targets
+        )
+        self._indices = chosen_indices(self.n_original, self._rules, options, task.name)
+
+    @cached_property
+    def _rules(self) -> DrawRules:
+        task, profile = self.task, self.options.profile
+        return DrawRules(
+            n_shots=self.n_shots,
+            seed=profile.seed if self.options.seed is None else self.options.seed,
+            scheme=profile.draw,
+            sampler="first_n" if task.fewshot.sampler == "first_n" else "default",
+            exclude=(
+                task.splits.training is None and task.fewshot.samples is None
+                if profile.draw == "shuffled"
+                else task.fewshot.split == task.splits.test  # true as well where both are absent
+            ),
+            forbid_leaks=profile.leaks == "forbid",
+        )
+
+    @cached_property
+    def sandbox(self) -> Sandbox | None:
+        """Where programs that the model writes are run; None for a task whose scoring runs none.
+
+        Raises: PlanError where there is none and the run does not allow to do without.
+        """
+        return sandbox_of(self.task, unsafe=self.options.confirm_unsafe_code)
+
+    @property
+    def plan(self) -> TaskPlan:
+        """What of this goes into the run key."""
+        return TaskPlan(
+            name=self.task.name,
+            version=self.task.version,
+            spec_hash=self.task.spec_hash,
+            dataset_hash=self._rows.dataset.content_hash,
+            num_fewshot=self.n_shots,
+            n_samples=len(self._indices),
+            sample_indices=self.options.sample_indices,
+            generation=self._settings.facts if self._settings else None,
+        )
+
+    @property
+    def is_conversation(self) -> bool:
+        """Whether answers may be followed by further turns, which only `next` can tell."""
+        return self.task.prompt.turns is not None
+
+    @cached_property
+    def _samples(self) -> tuple[Sample, ...]:
+        rows, name = self._rows.evaluated, self.task.name
+        return tuple(Sample(name, i, rows[i], content_hash(rows[i])) for i in self._indices)
+
+    @cached_property
+    def _position(self) -> dict[int, int]:
+        return {index: position for position, index in enumerate(self._indices)}
+
+    @cached_property
+    def _pool(self) -> Sequence[Any]:
+        return self._rows.pool() if self.n_shots else ()
+
+    @cached_property
+    def _shots(self) -> list[Shots]:
+        if isinstance(self.task.fewshot.sampler, FunctionRef) and self.n_shots:
+            pool = list(self._pool)
+            sampler = loader_of(self.task)(self.task.fewshot.sampler)
+            drawn = draw_with_class(sampler, self._samples, pool, self._rules)
+            self.__dict__["_pool"] = pool
+            return drawn
+        return draw_shots(self._samples, self.n_original, self._pool, self._rules, self._prompter.words_asked)
+
+    @cached_property
+    def _leaks(self) -> LeakGuard:
+        """Counts the shots that leak; of a question that a function writes, only those whose row is the sample's.
+
+        A function may draw at random, so it is called no more often than prompts need it.
+        """
+        put = self.task.fewshot.prompt
+        is_written = isinstance(put.text, FunctionRef) or isinstance(put.choice, FunctionRef)
+        return LeakGuard(self._pool, None if is_written else self._prompter.words_asked)
+
+    def samples(self) -> Sequence[Sample]:
+        """Return the samples that are asked, in the order in which their shots are drawn."""
+        return self._samples
+
+    def requests(self, render: Render | None = None) -> Iterator[Request]:
+        """Yield one request per sample, in document order; of a conversation the first turn.
+
+        `render` puts a conversation into the model's chat template, where the run or the task asks for one. Without
+        it the requests then hold messages and no text, for models that apply a template themselves.
+
+        Raises: MalformedSample naming the sample, if a row lacks what the prompt needs.
+        """
+        for sample in self._samples:
+            yield self.request(sample, render)
+
+    def request(self, sample: Sample, render: Render | None = None) -> Request:
+        """Return the request of one sample, the same as among `requests`."""
+        shots = self._shots[self._position[sample.index]]
+        try:
+            return self._request(sample, shots, self.options.renderer(render))
+        except MalformedSample as error:
+            raise MalformedSample(
+                f"task {self.task.name} ({self.task.source}), sample {sample.index}: {error}"
+            ) from error
+
+    def shots_of(self, sample: Sample) -> Shots:
+        """Return the places in the pool of the rows that stand solved before a sample."""
+        return self._shots[self._position[sample.index]]
+
+    def shot(self, place: int) -> Sample:
+        """Return a row of the pool of shots as a sample, its index the place there."""
+        row = self._pool[place]
+        return Sample(self.task.name, place, row, content_hash(row))
+
+    def alone(self, sample: Sample, render: Render | None = None) -> Request:
+        """Return the request of any row of this kind, without shots.
+
+        Raises: MalformedSample if the row lacks what the prompt needs.
+        """
+        return self._request(sample, (), self.options.renderer(render))
+
+    def _request(self, sample: Sample, shots: Shots, render: Render | None) -> Request:
+        task, row = self.task, sample.row
+        target = self._layout.target(row)
+        segments: tuple[str, ...] = ()
+        if task.output_type == "loglikelihood_rolling":
+            queries: tuple[Query, ...] = (RollingQuery(0, _as_text(target)),)
+            contexts = [Prompt(())]
+        else:
+            contexts = self._prompter.contexts(row, shots, self._pool, render)
+            segments = contexts[0].segments if not self._prompter.multiple_input else ()
+            queries = self._queries(row, target, contexts)
+        return Request(
+            task=task.name,
+            sample_index=sample.index,
+            sample_sha256=sample.sha256,
+            segments=segments,
+            queries=queries,
+            messages=contexts[0].messages,
+            target=reference_of(self._layout, target, 0),
+            n_shots=len(shots),
+            n_leaked_shots=self._leaks.count(sample, shots),
+        )
+
+    def next(
+        self, request: Request, sample: Sample, outputs: Sequence[Output], render: Render | None = None
+    ) -> Request | None:
+        """Return the request that follows one which `outputs` answer: a conversation's next turn; else None.
+
+        Raises: MalformedSample for a row whose turns are no list of texts.
+        """
+        return next_turn(self._layout, request, sample.row, outputs, self.options.renderer(render))
+
+    def _queries(self, row: Mapping[str, Any], target: Any, contexts: Sequence[Prompt]) -> tuple[Query, ...]:
+        if self._settings is not None:
+            also = self.task.also_loglikelihood
+            return (GenerateQuery(0, self._settings.of(row)), *([LoglikelihoodQuery(1, also)] if also else []))
+        if self.task.output_type == "loglikelihood":
+            return (LoglikelihoodQuery(0, _as_text(target)),)
+        if self._layout.choices is None:
+            raise MalformedSample("output_type is multiple_choice, and there is no doc_to_choice")
+        choices = self._layout.choices(row)
+        if not choices:
+            raise MalformedSample(f"doc_to_choice gives {choices!r}; expected at least one choice")
+        delimiter = self._delimiter
+        if self._prompter.multiple_input:
+            queries = [
+                LoglikelihoodQuery(i, f"{delimiter}{target}", context.segments) for i, context in enumerate(contexts)
+            ]
+        else:
+            queries = [LoglikelihoodQuery(i, f"{delimiter}{choice}") for i, choice in enumerate(choices)]
+        if any(needs_unconditional(metric.name) for metric in self.metrics):
+            start = len(queries)
+            queries += [
+                LoglikelihoodQuery(start + i, f"{delimiter}{choice}", ("",), "unconditional")
+                for i, choice in enumerate(choices)
+            ]
+        return tuple(queries)
+
+    @cached_property
+    def _delimiter(self) -> str:
+        """What stands between context and choice: nothing in a chat, unless the task begins the answer itself."""
+        prompt = self.task.prompt
+        if not self.options.apply_chat_template:
+            return prompt.target_delimiter
+        prefix = prompt.gen_prefix
+        if isinstance(prefix, str) and prefix != "":
+            return "" if prefix[-1].isspace() else prompt.target_delimiter
+        return "" if self.options.preset is None else self.options.preset.answer_delimiter
+
+    def gold_is_absent(self, sample: Sample) -> bool:
+        """Return whether the sample's right answer is none of its choices: counted wrong, and a fault of the row."""
+        return self._scorer.gold_is_absent(sample)
+
+    def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
+        """Return the sample's scores, one per filter and metric, from the outputs to all of the request's asks."""
+        return score_in(self.sandbox, self._scorer, request, sample, outputs)
+
+
+def _description_of(task: Task) -> Callable[[Any], Any]:
+    own = resolve_loose(loader_of(task)(task.description))
+    return instructed(own) if task.prompting == "cot" else own
+
+
+def layout_of(task: Task, columns: frozenset[str], *, shot: bool) -> Layout:
+    """Return how a row with these columns is put, as the sample asked or as a shot."""
+    prompt, load = task.fewshot.prompt if shot else task.prompt, loader_of(task)
+    has_choices = task.prompt.choice is not None
+    choice = load(prompt.choice)
+    turns = resolve_turns(load(prompt.turns), columns) if prompt.turns is not None else None
+    layout = Layout(
+        text=resolve_text(load(prompt.text), columns, has_choices=has_choices) if turns is None else first_turn(turns),
+        target=resolve_target(load(prompt.target), columns, has_choices=has_choices),
+        choices=resolve_choices(choice, columns) if choice else None,
+        gen_prefix=resolve_loose(prompt.gen_prefix) if shot else resolve_own(prompt.gen_prefix, columns),
+        target_delimiter=prompt.target_delimiter,
+        fewshot_delimiter=prompt.fewshot_delimiter,
+        turns=turns,
+    )
+    return layout if task.prompting is None else put_layout(layout, task.prompting, shot=shot)
+
+
+def _as_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise MalformedSample(f"the target is {value!r:.80}, of type {type(value).__name__}; expected a text")
+    return value
