@@ -55,8 +55,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "models",
         "store",
     },
+    "options": {"errors", "settings", "records", "registry", "prompts", "store", "tasks", "models"},
     "runner": {
         "errors",
+        "options",
         "stopping",
         "records",
         "randomness",
@@ -69,9 +71,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "judges",
         "store",
     },
-    "report": {"errors", "drafts", "settings", "records", "prompts", "statistics", "store", "tasks"},
+    "report": {"errors", "drafts", "settings", "records", "options", "prompts", "statistics", "store", "tasks"},
     "interop": {
         "errors",
+        "options",
         "drafts",
         "settings",
         "records",

@@ -23,7 +23,8 @@ from evalstone.records import (
 )
 from evalstone.runner.asking import Asking, attempted
 from evalstone.runner.opening import RunOpener, no_notice
-from evalstone.runner.plan import PreparedRun, chunks_of, environment, render_of
+from evalstone.runner.plan import PreparedRun, chunks_of, render_of
+from evalstone.settings import environment
 from evalstone.store import Store
 from evalstone.tasks.bound import BoundTask
 from evalstone.tasks.task import MetricSpec, Task

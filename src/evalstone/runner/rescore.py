@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from evalstone.errors import LeaseLost, PlanError, RunBusy
 from evalstone.records import JsonValue, Sample, Score, ScoreStatus, content_hash
 from evalstone.runner.execute import SCORING_HASH, SCORING_VERSION, score_request
-from evalstone.runner.plan import environment
+from evalstone.settings import environment
 from evalstone.store import RunRow, SampleRecord, Store
 from evalstone.store.forms import n_repeats
 from evalstone.tasks.rescoring import StoredScoring, refuse_inapplicable

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evalstone.errors import UsageError
+from evalstone.options.shared import PROMPT_STYLE
 from evalstone.records import JsonValue, ScoreStatus
 from evalstone.report.evidence.records import MetricInput, RunEvidence, ScoreRow, TaskSummaryInput
 
 LOG_SCALE = {"perplexity", "weighted_perplexity"}
 RIGHT_OR_WRONG = frozenset({"acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match"})
 """Metrics that say of a sample whether its answer is right: one run's may be set against another's."""
-PROMPT_STYLE = "questions put as"  # among a run's settings
 PER_SAMPLE = {"mean", "nanmean", "bits_per_byte", "brier_score"} | LOG_SCALE
 EXPECTED_TO_DIFFER = frozenset({"model", "tokenizer"})  # that is what the comparison is about
 Key = tuple[str, int]  # (sample hash, occurrence)
