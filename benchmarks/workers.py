@@ -23,13 +23,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.bench import add_places, make_models
-from evalstone.api.evaluate import prepare_run
 from evalstone.engine.trie import plan_trie
 from evalstone.models.create import create_model
 from evalstone.models.local.local_model import LocalModel
 from evalstone.models.text.spans import span_batch
 from evalstone.models.workers.ranges import ranges_of
 from evalstone.records import LoglikelihoodQuery, Request
+from evalstone.runner.prepare import prepare_run
 
 TASKS = "mmlu_high_school_psychology,mmlu_anatomy,mmlu_virology"
 MANY = f"{TASKS},mmlu_professional_law,mmlu_moral_scenarios,mmlu_miscellaneous,mmlu_professional_psychology"

@@ -2,11 +2,12 @@
 
 import dataclasses
 import json
+from typing import Any
 
 import pytest
 
-from evalstone import records
-from evalstone.records import FIRST_FIELDS, ModelIdentity, RunPlan, TaskPlan, plan_content
+from evalstone.records import AuditPlan, ModelIdentity, PresetPlan, RunPlan, TaskPlan, plans
+from evalstone.records.plans import FIRST_FIELDS, plan_content
 from evalstone.store.plan_json import plan_from_json, plan_to_json
 
 GOLDEN = "sha256:eedef5ff42f04f0f681679d3da26f965e1017347cce1849a47d0d2065b2cb6e9"
@@ -14,7 +15,7 @@ MODEL = ModelIdentity(
     "a/model", "hf", "sha256:1", "sha256:2", None, "float32", "float32", 2048, 10, None, (("a", [1]),)
 )
 TASK = TaskPlan("t", "1", "spec", "data", 5, 10, (1, 2, 3), {"until": ["\n"]})
-PLAN = RunPlan(MODEL, "lm-eval-0.4.13", (TASK,), limit=0.5, extra=(("gen_kwargs", {"temperature": 0.5}),))
+PLAN = RunPlan(MODEL, "lm-eval-0.4.13", (TASK,), limit=0.5, gen_kwargs={"temperature": 0.5})
 
 
 def test_the_key_of_a_plan_is_pinned() -> None:
@@ -31,7 +32,7 @@ class LaterPlan(RunPlan):
 
 def test_a_later_field_counts_only_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """A field added to plans changes no key while it has its default."""
-    monkeypatch.setattr(records, "FIRST_FIELDS", {**FIRST_FIELDS, "LaterPlan": FIRST_FIELDS["RunPlan"]})
+    monkeypatch.setattr(plans, "FIRST_FIELDS", {**FIRST_FIELDS, "LaterPlan": FIRST_FIELDS["RunPlan"]})
     own = {each.name: getattr(PLAN, each.name) for each in dataclasses.fields(PLAN)}
     assert LaterPlan(**own).key == PLAN.key
     assert LaterPlan(**own, judge="x").key != PLAN.key
@@ -56,3 +57,54 @@ def test_the_first_fields_are_those_that_have_no_default_to_leave_out() -> None:
         for each in dataclasses.fields(record):
             assert each.name in FIRST_FIELDS[record.__name__] or each.default is not dataclasses.MISSING
     assert set(plan_content(TASK)) == FIRST_FIELDS["TaskPlan"]
+
+
+SETTINGS: dict[str, tuple[Any, Any]] = {  # field -> its value, and what the first versions stored under `extra`
+    "gen_kwargs": ({"temperature": 0.5, "until": ["\n"]}, {"temperature": 0.5, "until": ["\n"]}),
+    "prompting": ("cot", "cot"),
+    "prompt_preset": (
+        PresetPlan("chatml", "sha256:3", {"name": "chatml", "stop": ["<|im_end|>"]}),
+        {"name": "chatml", "template_hash": "sha256:3", "content": {"name": "chatml", "stop": ["<|im_end|>"]}},
+    ),
+    "code_runs_in": ({"mbpp": "bubblewrap"}, {"mbpp": "bubblewrap"}),
+    "audit_settings": (
+        AuditPlan("contamination", 1, {"tests": ["order"]}),
+        {"kind": "contamination", "version": 1, "tests": ["order"]},
+    ),
+}
+OLD_NAMES = {"audit_settings": "audit"}
+
+
+@pytest.mark.parametrize("fields", [[name] for name in SETTINGS] + [list(SETTINGS)])
+def test_a_setting_with_a_field_has_the_key_it_had_as_a_pair(fields: list[str]) -> None:
+    """A plan of the first layout has the same content and key, is read into its fields, and is written as it was."""
+    pairs = tuple((OLD_NAMES.get(name, name), SETTINGS[name][1]) for name in fields)
+    old = RunPlan(MODEL, "lm-eval-0.4.13", (TASK,), extra=pairs)
+    new = RunPlan(MODEL, "lm-eval-0.4.13", (TASK,), **{name: SETTINGS[name][0] for name in fields})
+    assert new.key == old.key
+    assert plan_to_json(new) == plan_to_json(old)
+    assert plan_from_json(plan_to_json(old)) == new
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [["prompt_preset", {"name": "chatml", "template_hash": "sha256:3"}]],  # before presets were kept
+        [["prompt_preset", {"name": "chatml", "template_hash": "sha256:3", "later": 1}]],
+        [["of_a_later_version", [1, 2]], ["prompting", "cot"]],
+        [["prompting", "cot"], ["gen_kwargs", {"top_k": 1}]],  # in an order in which no version writes them
+        [["gen_kwargs", {}], ["prompting", None]],
+    ],
+)
+def test_settings_of_another_form_keep_their_key(pairs: list[Any]) -> None:
+    """What has no field, or not this form, is kept as it was stored."""
+    content = {**json.loads(plan_to_json(PLAN)), "extra": pairs}
+    plan = plan_from_json(json.dumps(content))
+    assert json.loads(plan_to_json(plan)) == content
+    assert plan_from_json(plan_to_json(plan)) == plan
+
+
+def test_a_preset_without_its_content_is_read() -> None:
+    """Runs made before the format itself was kept have its name and hash."""
+    content = {**json.loads(plan_to_json(PLAN)), "extra": [["prompt_preset", {"name": "a", "template_hash": "b"}]]}
+    assert plan_from_json(json.dumps(content)).prompt_preset == PresetPlan("a", "b")

@@ -5,6 +5,7 @@ Nothing else reads os.environ. Values are read when they are needed, so a test o
 
 import math
 import os
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,3 +137,13 @@ def current() -> Mapping[str, str | None]:
     """Return every variable with its present value; secrets are hidden."""
     secret = {"HF_TOKEN", "OPENAI_API_KEY"}
     return {v.name: ("(set)" if v.name in secret and read(v.name) else read(v.name)) for v in VARIABLES}
+
+
+def environment() -> dict[str, str]:
+    """Return the facts of this process that belong to an attempt at a run, not to the run."""
+    return {
+        "evalstone": VERSION,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": platform.machine(),
+    }

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 import evalstone
-from evalstone.api.options import EvaluateOptions
 from evalstone.errors import EvalstoneError, PlanError, UnknownName, UsageError
 from evalstone.models.fake import FakeModel
 
@@ -43,13 +42,6 @@ def test_a_model_is_a_model(model: Any, tmp_path: Path) -> None:
     path.write_text("question,A,B,answer\nIs ice cold?,yes,no,A\n")
     with pytest.raises(EvalstoneError, match="expected a path, a hub id"):
         evalstone.evaluate(model, str(path))
-
-
-def test_every_checked_option_exists() -> None:
-    """The table of types names options of `evaluate` and nothing else."""
-    from evalstone.api.option_checks import _EXPECTED
-
-    assert set(_EXPECTED) <= set(EvaluateOptions.__annotations__)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from evalstone.api.evaluate import prepare_run
 from evalstone.api.power import WantedPower, power_of_plan
 from evalstone.cli.main import cli
 from evalstone.errors import UsageError
 from evalstone.randomness import generator_for
+from evalstone.runner.prepare import prepare_run
 from evalstone.statistics.composite_power import WeightedTask, mde_of_weighted
 from tests.tasks.folders import task_spec, write_rows, write_task
 

@@ -22,7 +22,7 @@ def test_each_way_and_number_of_shots_is_a_run() -> None:
     assert len({one.run.id for one in done.runs}) == 6
     hashes = {tuple(sample.request.sample_sha256 for sample in one.run.samples("demo_facts")) for one in done.runs}
     assert len(hashes) == 1
-    assert [dict(one.run.row.plan.extra)["prompting"] for one in done.runs[::2]] == ["letter", "text", "cot"]
+    assert [one.run.row.plan.prompting for one in done.runs[::2]] == ["letter", "text", "cot"]
     assert [one.run.row.plan.tasks[0].num_fewshot for one in done.runs] == [0, 2] * 3
     assert "put as cot" in str(done.runs[4].run)
 

@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 import evalstone
-from evalstone.api.evaluate import choose_tasks
 from evalstone.cli.main import main
 from evalstone.errors import DataError, PlanError, UsageError
 from evalstone.models.fake import FakeModel
 from evalstone.records import QueryKind
+from evalstone.runner.prepare import choose_tasks
 from tests.tasks.folders import task_spec, write_task
 
 MEMBERS: list[dict[str, Any]] = [

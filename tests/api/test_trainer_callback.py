@@ -81,8 +81,8 @@ def test_a_training_in_mixed_precision_is_evaluated_in_the_weights_dtype(tmp_pat
     inside = names["callback"].runs[-1]
     outside = evalstone.evaluate((fresh, names["tokenizer"]), "demo_who", limit=20, store=tmp_path / "other.sqlite")
     assert [_scores(run) for run in (inside, outside)] == [_scores(inside)] * 2
-    assert [line for line in inside.remarks() if "attention" in line] == [
-        line for line in outside.remarks() if "attention" in line
+    assert [line for line in inside.remarks(details=True) if "attention" in line] == [
+        line for line in outside.remarks(details=True) if "attention" in line
     ]
 
 

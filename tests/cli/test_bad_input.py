@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.api.evaluate import split_names
 from evalstone.cli.main import main
 from evalstone.errors import StoreError
+from evalstone.runner.prepare import split_names
 from evalstone.store import Store
 from tests.conftest import ROOT
 

@@ -16,10 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalstone.arena.vote_files import read_votes
-from evalstone.cli.run_options import read_config, samples_of
+from evalstone.cli.run_options import read_config
 from evalstone.errors import EvalstoneError
 from evalstone.models.checkpoint.arguments import local_arguments
 from evalstone.models.checkpoint.identity import find_folders, identify
+from evalstone.options.texts import read_samples
 from evalstone.prompts.templates import compile_template
 from evalstone.tasks.bind import bind
 from evalstone.tasks.bound import BindOptions
@@ -186,7 +187,7 @@ def test_presets_and_configs(folder: Path, key: str, value: Any) -> None:
     (folder / "c.yaml").write_text(as_yaml({"tasks": value, "limit": value}), encoding="utf-8", errors="replace")
     works_or_is_refused(lambda: read_config(folder / "c.yaml", {"tasks", "limit"}))
     (folder / "samples.json").write_text(as_yaml({"demo_who": value}), encoding="utf-8", errors="replace")
-    works_or_is_refused(lambda: samples_of(str(folder / "samples.json")))
+    works_or_is_refused(lambda: read_samples(str(folder / "samples.json")))
 
 
 @fuzzed()

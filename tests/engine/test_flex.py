@@ -1,5 +1,7 @@
 """The GPU's attention, run uncompiled on the CPU on the same windows, and on a GPU if there is one."""
 
+import os
+import shutil
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from evalstone.engine import forward  # noqa: E402
+from evalstone.engine import flex, forward  # noqa: E402
 from evalstone.engine.engine import Engine, EngineSettings  # noqa: E402
 from evalstone.engine.flex import FlexWindowAttention, padded_size  # noqa: E402
 from evalstone.engine.spans import SpanScore  # noqa: E402
@@ -33,8 +35,29 @@ def test_block_masks_give_the_references_scores(kind: str, window: int, monkeypa
     assert_equal_to_reference(engine, model, branching())
 
 
-def test_sizes_are_padded_to_few_values() -> None:
-    """Every size up to a window's is padded to a power of two from 128 on; 0 stays 0."""
+HAS_COMPILER = shutil.which(os.environ.get("CXX", "g++")) is not None
+
+
+@pytest.mark.slow  # a kernel is compiled for each size and each kind of layer
+@pytest.mark.skipif(not HAS_COMPILER, reason="no C++ compiler here: install g++, or name one with CXX")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["llama", "gemma2"])
+def test_the_compiled_kernel_gives_the_references_scores(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Block mask, sliding windows, grouped heads and soft cap hold in the kernel that inductor writes and compiles."""
+    from torch._inductor import metrics
+
+    monkeypatch.setattr(forward, "attention_for", lambda _device: FlexWindowAttention)
+    monkeypatch.setattr(flex, "flex_attention", flex._compiled())
+    torch._dynamo.reset()
+    metrics.reset()
+    model = tiny_model(kind, SHAPE | BY_TRIE[kind])
+    engine = Engine.load(model, settings=EngineSettings(window_tokens=256, attention="trie"))
+    assert_equal_to_reference(engine, model, branching())
+    assert metrics.generated_kernel_count > 0
+
+
+def test_sizes_are_few() -> None:
+    """Every size up to a window's is padded to a power of two from 128 on, and nothing stays nothing."""
     assert [padded_size(n) for n in (0, 1, 128, 129, 1000, 1024)] == [0, 128, 128, 256, 1024, 1024]
 
 

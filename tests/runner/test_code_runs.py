@@ -125,8 +125,8 @@ def test_the_plan_says_where_code_runs() -> None:
     needs_sandbox()
     sandbox = find_sandbox()[0]
     assert sandbox is not None
-    assert dict(prepared("mbpp", FIXTURES, limit=2).plan.extra) == {"code_runs_in": {"mbpp": sandbox.name}}
-    assert prepared("minerva_math_algebra", FIXTURES, limit=2).plan.extra == ()
+    assert prepared("mbpp", FIXTURES, limit=2).plan.code_runs_in == {"mbpp": sandbox.name}
+    assert prepared("minerva_math_algebra", FIXTURES, limit=2).plan.code_runs_in is None
 
 
 def test_without_a_sandbox_no_plan_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,4 +137,4 @@ def test_without_a_sandbox_no_plan_is_made(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(PlanError, match=r"task mbpp runs code.*bubblewrap.*--unsafe-code"):
         prepared("mbpp", FIXTURES)
     unsafe = prepared("mbpp", FIXTURES, confirm_unsafe_code=True)
-    assert dict(unsafe.plan.extra) == {"code_runs_in": {"mbpp": Unprotected().name}}
+    assert unsafe.plan.code_runs_in == {"mbpp": Unprotected().name}

@@ -17,6 +17,7 @@ from evalstone.records import Output, Request
 from evalstone.runner.chunks import chunks_of
 from evalstone.runner.execute import RunProgress, execute
 from evalstone.runner.plan import PreparedRun, RunOptions, prepare
+from evalstone.settings import environment
 from evalstone.store import Store
 from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
@@ -170,8 +171,8 @@ def test_anything_in_the_key_makes_a_new_run() -> None:
         RunOptions(bind=BindOptions(limit=6)),
         RunOptions(bind=BindOptions(limit=5, num_fewshot=2)),
         RunOptions(bind=BindOptions(limit=5, num_fewshot=2, seed=7)),
-        RunOptions(bind=BindOptions(limit=5), too_long="error"),
-        RunOptions(bind=BindOptions(limit=5), strict_env=True),
+        RunOptions(bind=BindOptions(limit=5), settings={"too_long": "error"}),
+        RunOptions(bind=BindOptions(limit=5), settings={"environment": environment()}),
     ]
     keys = [prepare(selection, model, options).plan.key for options in (base, *others)]
     assert len(set(keys)) == len(keys)
@@ -196,6 +197,7 @@ KILLED = """
 import sys
 from evalstone.models.fake import FakeModel
 from evalstone.runner.execute import execute
+from evalstone.settings import environment
 from evalstone.store import Store
 from tests.runner.test_execute import prepared_run
 model = FakeModel(delay_ms=float(sys.argv[2]))

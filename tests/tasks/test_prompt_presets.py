@@ -11,6 +11,7 @@ from evalstone.api.comparison import compare_runs
 from evalstone.api.reproduce import reproduce
 from evalstone.errors import DataError, UnknownName, UsageError
 from evalstone.models.fake import FakeModel
+from evalstone.records import PresetPlan
 from evalstone.tasks.prompt_presets import (
     find_preset,
     find_system_prompt,
@@ -75,10 +76,7 @@ def test_preset_and_template_hash_are_part_of_the_run() -> None:
     assert plain.id == runs[0].id != runs[1].id
     preset = find_preset("chatml")
     assert preset is not None
-    extra = dict(runs[1].row.plan.extra)
-    assert extra["prompt_preset"] == {
-        "name": "chatml", "template_hash": preset.template_hash, "content": preset.spec,
-    }  # fmt: skip
+    assert runs[1].row.plan.prompt_preset == PresetPlan("chatml", preset.template_hash, preset.spec)
     assert "prompt preset chatml (" in str(runs[1])
     set_up = compare_runs(runs).pairs[0].set_up
     assert any(line.startswith("prompt preset: none in") and "chatml (" in line for line in set_up)

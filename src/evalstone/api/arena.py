@@ -3,12 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from evalstone.arena.ratings import INITIAL, ArenaRatings, RatingSettings, rate
 from evalstone.arena.vote_files import read_votes
 from evalstone.arena.votes import Votes
 from evalstone.errors import UsageError
+from evalstone.records import JsonValue
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 __all__ = ["RatedVotes", "anchor_of", "columns_of", "rate_votes"]
 
@@ -20,13 +24,13 @@ class RatedVotes:
     votes: Votes
     found: ArenaRatings
 
-    def table(self) -> Any:
+    def table(self) -> "RenderableType":
         """Return what a terminal shows."""
         from evalstone.arena.rating_tables import ratings_table
 
         return ratings_table(self.found, self.votes)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, JsonValue]:
         """Return everything with stable names; undefined is None."""
         from evalstone.arena.rating_tables import ratings_json
 

@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from evalstone.api.audits import CONTAMINATION, CONTROL, PROMPTS, where_kept
-from evalstone.api.evaluate import open_store, prepare_run
-from evalstone.api.lending import gives_back
-from evalstone.api.options import EvaluateOptions
 from evalstone.api.run import Run
 from evalstone.audit.calibration import CalibrationAudit
 from evalstone.audit.calibration import audit_calibration as calibration_of_run
@@ -24,11 +21,14 @@ from evalstone.audit.prompts import audit_prompts as prompts_of_task
 from evalstone.audit.stored import StoredAudit, audit_plan, stored_audit
 from evalstone.drafts import write_whole
 from evalstone.errors import StoreError, UnknownName, UsageError
+from evalstone.models.lending import gives_back
 from evalstone.models.model import Model
 from evalstone.records import JsonValue, RunPlan
 from evalstone.registry import nearest
+from evalstone.runner.evaluate_options import EvaluateOptions
 from evalstone.runner.opening import RunOpener
 from evalstone.runner.plan import PreparedRun, render_of
+from evalstone.runner.prepare import open_store, prepare_run
 from evalstone.store import Store
 from evalstone.tasks.bound import BoundTask
 

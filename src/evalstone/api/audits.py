@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from evalstone.api.run import place_of
 from evalstone.api.stored import existing_store
@@ -11,6 +11,9 @@ from evalstone.audit.prompts import PromptAudit
 from evalstone.audit.stored import kept_parts
 from evalstone.records import JsonValue
 from evalstone.store import RunRow, Store
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 __all__ = ["CONTAMINATION", "CONTROL", "PROMPTS", "KeptAudit", "find_audit", "list_audits", "where_kept"]
 
@@ -25,7 +28,7 @@ class KeptAudit:
 
     row: RunRow
     content: JsonValue
-    view: Any  # for a terminal
+    view: "RenderableType"  # for a terminal
     remarks: tuple[str, ...]
 
 
@@ -53,7 +56,7 @@ def find_audit(store: str | None, name: str) -> KeptAudit | None:
     return KeptAudit(row, content, view, tuple(remarks))
 
 
-def _results(row: RunRow) -> tuple[JsonValue, Any]:
+def _results(row: RunRow) -> "tuple[JsonValue, RenderableType]":
     from evalstone.audit.contamination_tables import contamination_json, contamination_table
     from evalstone.audit.prompt_tables import prompts_table
 

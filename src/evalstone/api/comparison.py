@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from evalstone.api.run import Run
 from evalstone.api.stored import existing_store, run_in
@@ -10,8 +10,15 @@ from evalstone.drafts import write_whole
 from evalstone.errors import StoreError, UsageError
 from evalstone.records import JsonValue
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
-def compare_stored(store: str | None, names: Sequence[str], *, strict_prompts: bool = False) -> Any:
+    from evalstone.report.comparison.gates import GateResult
+    from evalstone.report.comparison.records import Comparison
+    from evalstone.report.evidence.win_rates import WinRates
+
+
+def compare_stored(store: str | None, names: Sequence[str], *, strict_prompts: bool = False) -> "Comparison":
     """Compare stored runs by their names; see `compare_runs`."""
     return compare_runs(stored_runs(store, names), strict_prompts=strict_prompts)
 
@@ -22,7 +29,7 @@ def stored_runs(store: str | None, names: Sequence[str]) -> list[Run]:
     return [run_in(opened, name) for name in names]
 
 
-def compare_runs(runs: Sequence[Run], *, strict_prompts: bool = False) -> Any:
+def compare_runs(runs: Sequence[Run], *, strict_prompts: bool = False) -> "Comparison":
     """Return differences with intervals, tests, flips and a verdict (`evalstone.report.comparison.compare.Comparison`).
 
     Each run is compared with the first one: `difference` is second minus first, `gain` is positive where the second
@@ -43,7 +50,7 @@ def compare_runs(runs: Sequence[Run], *, strict_prompts: bool = False) -> Any:
     return compare_evidence(matched, strict_prompts=strict_prompts)
 
 
-def win_rates(runs: Sequence[Run]) -> list[Any]:
+def win_rates(runs: Sequence[Run]) -> "list[WinRates]":
     """Return the win rates of the suites that all runs share and that ask for them (`report.win_rates.WinRates`)."""
     from evalstone.report.evidence.composites import suites_from
     from evalstone.report.evidence.from_store import label_of, run_evidence
@@ -58,7 +65,7 @@ def win_rates(runs: Sequence[Run]) -> list[Any]:
     return of_runs(boards)
 
 
-def gate_results(comparison: Any, gates: Sequence[str]) -> list[Any]:
+def gate_results(comparison: "Comparison", gates: Sequence[str]) -> "list[GateResult]":
     """Return what came of each gate expression, such as "mmlu >= -0.01" (`report.comparison.gates.GateResult`).
 
     Raises: UsageError for an expression that cannot be read; UnknownName for a task that was not compared.
@@ -68,7 +75,7 @@ def gate_results(comparison: Any, gates: Sequence[str]) -> list[Any]:
     return check_gates(comparison, [parse_gate(text) for text in gates])
 
 
-def comparison_markdown(comparison: Any, rates: Sequence[Any] = ()) -> str:
+def comparison_markdown(comparison: "Comparison", rates: "Sequence[WinRates]" = ()) -> str:
     """Return the comparison, and win rates where there are any, as Markdown for a pull request or a page."""
     from evalstone.report.evidence.win_rates import win_rates_markdown
     from evalstone.report.views.comparison_tables import comparison_markdown as to_markdown
@@ -76,7 +83,9 @@ def comparison_markdown(comparison: Any, rates: Sequence[Any] = ()) -> str:
     return "\n".join(filter(None, [to_markdown(comparison), win_rates_markdown(rates)]))
 
 
-def write_junit(path: Path, comparison: Any, results: Sequence[Any], rates: Sequence[Any] = ()) -> None:
+def write_junit(
+    path: Path, comparison: "Comparison", results: "Sequence[GateResult]", rates: "Sequence[WinRates]" = ()
+) -> None:
     """Write gates as JUnit XML, which CI systems show, with the verdict and win rates as its output.
 
     Raises: StoreError if it cannot be written.
@@ -91,17 +100,19 @@ def write_junit(path: Path, comparison: Any, results: Sequence[Any], rates: Sequ
         raise StoreError(f"the gates cannot be written to {path}: {error}; name another file with --junit") from error
 
 
-def comparison_views(comparison: Any, rates: Sequence[Any] = (), *, flips: bool = False) -> list[Any]:
+def comparison_views(
+    comparison: "Comparison", rates: "Sequence[WinRates]" = (), *, flips: bool = False
+) -> "list[RenderableType]":
     """Return the comparison, and win rates where there are any, for a terminal."""
     from evalstone.report.console import Text
     from evalstone.report.evidence.win_rates import win_rate_lines
     from evalstone.report.views.comparison_tables import comparison_table, flips_table
 
-    lines = [Text(line, style="bold") for line in win_rate_lines(rates)]
+    lines: list[RenderableType] = [Text(line, style="bold") for line in win_rate_lines(rates)]
     return [comparison_table(comparison), *([flips_table(comparison)] if flips else []), *lines]
 
 
-def comparison_to_json(comparison: Any, rates: Sequence[Any] = ()) -> JsonValue:
+def comparison_to_json(comparison: "Comparison", rates: "Sequence[WinRates]" = ()) -> JsonValue:
     """Return the comparison with stable names."""
     from evalstone.report.evidence.win_rates import win_rates_to_json
     from evalstone.report.views.comparison_tables import comparison_to_json as to_json

@@ -3,10 +3,11 @@
 import platform
 import shutil
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 from evalstone import settings
 from evalstone.models.create import create_model
+from evalstone.models.model import Model
+from evalstone.records import JsonValue
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "hf": ("torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft"),
@@ -20,12 +21,12 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 }
 
 
-def examine(model_args: str = "") -> dict[str, dict[str, Any]]:
+def examine(model_args: str = "") -> dict[str, dict[str, JsonValue]]:
     """Return sections of facts; with `model_args`, how that model loads and which attention path it takes.
 
     Raises: ModelUnavailable if the model named cannot be loaded.
     """
-    found: dict[str, dict[str, Any]] = {
+    found: dict[str, dict[str, JsonValue]] = {
         "Evalstone": {"version": settings.VERSION, "python": platform.python_version(), "system": platform.platform()},
         "Extras": {extra: _extra(extra, names) for extra, names in EXTRAS.items()},
         "Device": _devices(),
@@ -43,9 +44,9 @@ def examine(model_args: str = "") -> dict[str, dict[str, Any]]:
     return found
 
 
-def _identity(model: Any) -> dict[str, Any]:
+def _identity(model: Model) -> dict[str, JsonValue]:
     """Return the model's identity after it was loaded by ranking two answers once."""
-    from evalstone.api.language_model import LanguageModel
+    from evalstone.models.language_model import LanguageModel
 
     LanguageModel(model).rank("A", [" b", " c"])
     identity = model.identity
@@ -71,9 +72,9 @@ def _extra(extra: str, names: tuple[str, ...]) -> str:
     return f"missing {', '.join(missing)}: pip install 'evalstone[{extra}]'"
 
 
-def _devices() -> dict[str, Any]:
+def _devices() -> dict[str, JsonValue]:
     """Return what the engine would compute on."""
-    facts: dict[str, Any] = {"threads": settings.thread_count()}
+    facts: dict[str, JsonValue] = {"threads": settings.thread_count()}
     try:
         version("torch")
     except PackageNotFoundError:

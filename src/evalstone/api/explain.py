@@ -2,17 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from evalstone.api.evaluate import split_names
 from evalstone.errors import DataError, MissingExtra, PlanError, UsageError
 from evalstone.models.create import create_model
 from evalstone.records import JsonValue, LoglikelihoodQuery, Output, Request
+from evalstone.runner.prepare import split_names
 from evalstone.settings import data_folder
 from evalstone.tasks.bind import bind
 from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
 from evalstone.tasks.describe import TaskOutline, WorkedSample, outline_task, work_sample
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from evalstone.report.console import Text
 
 SHOWN_TOKENS = 160  # of the prompt's end
 SHOWN_CHARACTERS = 1500
@@ -107,7 +112,7 @@ def _tokens(request: Request, model_args: str) -> dict[str, JsonValue] | None:
     return {"model": model.identity.name, "texts": texts[begin:], "scored_from": boundary - begin, "n": len(texts)}
 
 
-def explanation_view(found: Mapping[str, JsonValue]) -> list[Any]:
+def explanation_view(found: Mapping[str, JsonValue]) -> "list[RenderableType]":
     """Return the explanation for a terminal."""
     from evalstone.report.console import Text
 
@@ -137,7 +142,7 @@ def _card_text(value: JsonValue) -> str:
     return str(value)
 
 
-def _prompt_view(found: Mapping[str, JsonValue]) -> Any:
+def _prompt_view(found: Mapping[str, JsonValue]) -> "Text":
     from evalstone.report.console import Text
 
     text = Text()
@@ -161,7 +166,7 @@ def _prompt_view(found: Mapping[str, JsonValue]) -> Any:
     return text
 
 
-def _score_view(found: Mapping[str, JsonValue]) -> Any:
+def _score_view(found: Mapping[str, JsonValue]) -> "Text":
     from evalstone.report.console import Text
 
     text = Text()

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
-from evalstone.api.evaluate import prepare_run
-from evalstone.api.lending import gives_back
-from evalstone.api.options import EvaluateOptions
 from evalstone.api.power import PowerLine, WantedPower, power_of_plan
+from evalstone.models.lending import gives_back
 from evalstone.records import RunPlan, WorkEstimate
 from evalstone.runner.chunks import chunks_of
+from evalstone.runner.evaluate_options import EvaluateOptions
 from evalstone.runner.plan import render_of
+from evalstone.runner.prepare import prepare_run
 from evalstone.tasks.task import Group
 
 TaskNames = tuple[str, ...]

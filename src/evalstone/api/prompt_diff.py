@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalstone.api.run import Run
 from evalstone.errors import EvalstoneError, UsageError
@@ -17,6 +17,11 @@ from evalstone.report.comparison.prompt_differences import (
     TaskDifferences,
     prompt_differences,
 )
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from evalstone.report.console import Text
 
 __all__ = ["PromptDiff", "diff_prompts", "diff_to_json", "diff_view"]
 
@@ -104,7 +109,7 @@ def diff_to_json(found: PromptDiff) -> dict[str, JsonValue]:
     }
 
 
-def _difference_json(found: PromptDiff, one: PromptDifference) -> Mapping[str, Any]:
+def _difference_json(found: PromptDiff, one: PromptDifference) -> Mapping[str, JsonValue]:
     return {
         "sample_indices": [one.first_index, one.second_index],
         "kinds": list(one.kinds),
@@ -129,11 +134,11 @@ def _tokens(model: Model | None, request: Request) -> JsonValue:
     return {"n": len(texts), "first": texts[:1], "last": texts[last:], "scored_from": begin - last}
 
 
-def diff_view(found: PromptDiff, limit: int) -> list[Any]:
+def diff_view(found: PromptDiff, limit: int) -> "list[RenderableType]":
     """Return a summary per task, and the first differing samples with what changed marked."""
     from evalstone.report.console import Text
 
-    views: list[Any] = [_summary(found)]
+    views: list[RenderableType] = [_summary(found)]
     shown = [one for task in found.tasks for one in task.differences][:limit]
     views += [_sample_view(found, one) for one in shown]
     if found.n_differing > len(shown):
@@ -144,7 +149,7 @@ def diff_view(found: PromptDiff, limit: int) -> list[Any]:
     return views
 
 
-def _summary(found: PromptDiff) -> Any:
+def _summary(found: PromptDiff) -> "RenderableType":
     from evalstone.report.views.cells import plain_table
 
     table = plain_table()
@@ -160,7 +165,7 @@ def _summary(found: PromptDiff) -> Any:
     return table
 
 
-def _sample_view(found: PromptDiff, one: PromptDifference) -> Any:
+def _sample_view(found: PromptDiff, one: PromptDifference) -> "Text":
     from evalstone.report.console import Text
 
     text = Text(f"\n{one.task} {one.first_index}", style="bold")
@@ -179,7 +184,7 @@ def _sample_view(found: PromptDiff, one: PromptDifference) -> Any:
     return text
 
 
-def _append_piece(text: Any, piece: Piece) -> None:
+def _append_piece(text: "Text", piece: Piece) -> None:
     """Add a stretch: what is the same shortened, what is gone as [-…-], what is new as {+…+}."""
     if piece.is_same:
         same = piece.first

@@ -2,16 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from evalstone.api.comparison import compare_runs
-from evalstone.api.evaluate import evaluate, model_of
-from evalstone.api.lending import gives_back
-from evalstone.api.options import EvaluateOptions
+from evalstone.api.evaluate import evaluate
 from evalstone.api.run import Run
 from evalstone.errors import UsageError
+from evalstone.models.lending import gives_back
 from evalstone.records import JsonValue
+from evalstone.runner.evaluate_options import EvaluateOptions
+from evalstone.runner.prepare import model_of
 from evalstone.tasks.prompting import find_prompting
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from evalstone.report.comparison.records import Comparison
+    from evalstone.report.views.prompt_style_table import StyleLine
 
 __all__ = ["Promptings", "StyleRun", "evaluate_promptings"]
 
@@ -30,9 +37,9 @@ class Promptings:
     """The runs of all ways, the first of which the others are compared with."""
 
     runs: tuple[StyleRun, ...]
-    comparison: Any  # evalstone.report.comparison.compare.Comparison; None for one run
+    comparison: "Comparison | None"  # None for one run
 
-    def _lines(self) -> list[Any]:
+    def _lines(self) -> "list[StyleLine]":
         from evalstone.report.views.prompt_style_table import StyleEstimates, style_lines
 
         made = [
@@ -40,7 +47,7 @@ class Promptings:
         ]
         return style_lines(made, self.comparison)
 
-    def table(self) -> Any:
+    def table(self) -> "RenderableType":
         """Return the ways side by side for a terminal: values, intervals, answers not read, paired differences."""
         from evalstone.report.views.prompt_style_table import style_table
 

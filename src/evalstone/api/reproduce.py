@@ -9,18 +9,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
-from evalstone.api.evaluate import evaluate, prepare_run
-from evalstone.api.options import EvaluateOptions
+from evalstone.api.evaluate import evaluate
 from evalstone.api.run import Run
 from evalstone.drafts import draft_folder
 from evalstone.errors import UsageError
-from evalstone.models.create import arguments_of
+from evalstone.options.plans import options_of
 from evalstone.records import JsonValue, Output, RunPlan
+from evalstone.runner.evaluate_options import EvaluateOptions
+from evalstone.runner.prepare import prepare_run
 from evalstone.store import SampleRecord
 from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.prompt_presets import preset_from
 
 NOISE_NATS = 1e-4
 SENSITIVITY = 4.0  # how far a score may move per nat: a Brier score's slope is below 2 for each of two choices
@@ -61,7 +61,7 @@ class Reproduction:
         return f"not reproduced: {self.n_scores:,} score(s) differ over {self.n_samples:,} samples"
 
 
-def reproduce(run: Run, tasks: Sequence[str] = (), **options: Any) -> Reproduction:
+def reproduce(run: Run, tasks: Sequence[str] = (), **options: Unpack[EvaluateOptions]) -> Reproduction:
     """Carry out a stored run's plan again and compare.
 
     Args:
@@ -77,17 +77,18 @@ def reproduce(run: Run, tasks: Sequence[str] = (), **options: Any) -> Reproducti
         raise UsageError(f"run {run.short_id} was imported: its model is not known here; run the tasks yourself")
     run.refuse_without_results()
     names = list(tasks) or _names(run, options.get("include_path") or ())
-    options = {**_options(plan), **options}
-    options["num_fewshot"] = _shots(plan, names, options)
+    given = cast("EvaluateOptions", {**options_of(plan), **options})
+    given["num_fewshot"] = _shots(plan, names, given)
     with draft_folder() as folder:
-        again = evaluate(plan.model.kind, names, **options, store=f"{folder}/run.sqlite")
+        given["store"] = f"{folder}/run.sqlite"
+        again = evaluate(plan.model.kind, names, **given)
         try:
             return compare_with_copy(run, again)
         finally:
             again.store.close()
 
 
-def _names(run: Run, include_path: Sequence[str]) -> list[str]:
+def _names(run: Run, include_path: Sequence[str | Path]) -> list[str]:
     """Return what leads to the run's tasks: the file of a task that came from one, else its name.
 
     Raises: UsageError for a task whose file is not there and whose name nothing has.
@@ -120,36 +121,14 @@ def _task_files(run: Run) -> Mapping[str, str]:
     return found
 
 
-def _options(plan: RunPlan) -> dict[str, Any]:
-    """Return the options of `evaluate` that lead to this plan."""
-    extra = dict(plan.extra)
-    preset = extra.get("prompt_preset") or {}
-    content = preset.get("content")  # runs made before presets were kept have the name alone
-    samples = {task.name: task.sample_indices for task in plan.tasks if task.sample_indices is not None}
-    return {
-        "model_args": arguments_of(plan.model) | {"too_long": plan.too_long},
-        "limit": plan.limit,
-        "samples": samples or None,
-        "seed": plan.seed,
-        "apply_chat_template": plan.apply_chat_template,
-        "fewshot_as_multiturn": plan.fewshot_as_multiturn if plan.apply_chat_template or preset else None,
-        "prompting": extra.get("prompting"),
-        "prompt_preset": preset_from(content, f"preset {preset['name']}") if content else preset.get("name"),
-        "system_instruction": plan.system_instruction,
-        "gen_kwargs": extra.get("gen_kwargs") or {},
-        "profile": plan.profile,
-    }
-
-
-def _shots(plan: RunPlan, names: list[str], options: dict[str, Any]) -> int | None:
+def _shots(plan: RunPlan, names: list[str], options: EvaluateOptions) -> int | None:
     """Return which --num_fewshot gives each task the shots it had; tasks that say 0 themselves keep 0.
 
     Raises: UsageError where none does: the tasks were asked at shots of their own, as a suite's are.
     """
     wanted = [task.num_fewshot for task in plan.tasks]
     for count in (None, *sorted(set(wanted))):
-        given = cast("EvaluateOptions", {**options, "num_fewshot": count})
-        _, prepared = prepare_run(plan.model.kind, names, given)
+        _, prepared = prepare_run(plan.model.kind, names, {**options, "num_fewshot": count})
         if [task.num_fewshot for task in prepared.plan.tasks] == wanted:
             return count
     shown = ", ".join(f"{task.name} {task.num_fewshot}" for task in plan.tasks[:5])
@@ -229,7 +208,7 @@ def _records(run: Run) -> Iterator[tuple[str, SampleRecord]]:
             yield record.request.id, record
 
 
-def _facts(run: Run) -> Mapping[str, Any]:
+def _facts(run: Run) -> Mapping[str, JsonValue]:
     """Return what the first attempt that asked something said of its machine and versions."""
     attempts = run.attempts()
     facts: Any = attempts[0]["facts"] if attempts else {}

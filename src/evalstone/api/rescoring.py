@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evalstone.api.evaluate import split_names
 from evalstone.api.run import Run
 from evalstone.api.stored import existing_store, run_in
 from evalstone.errors import PlanError, UnknownName, UsageError
 from evalstone.records import Estimate, JsonValue
 from evalstone.registry import nearest
+from evalstone.runner.prepare import split_names
 from evalstone.runner.rescore import RescoredTask, rescore
 from evalstone.runner.score_responses import SCORING_HASH
 from evalstone.store import RunRow
@@ -153,7 +153,7 @@ def _known_tasks(row: RunRow, options: RescoreOptions) -> dict[str, Task]:
             continue  # from a file that was named by its path
     found.update({task.name: task for task in _named_tasks(row, options)})
     known = [found[name] for name in row.tasks if name in found]
-    if prompting := dict(row.plan.extra).get("prompting"):
+    if prompting := row.plan.prompting:
         known = [put_task(task, find_prompting(prompting)) for task in known]
     return {task.name: task for task in known}
 

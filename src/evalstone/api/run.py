@@ -12,6 +12,8 @@ from evalstone.runner.plan import PreparedRun
 from evalstone.store import Problem, RunRow, SampleRecord, Store
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from evalstone.report.evidence.generated_texts import TurnAnswers
 
 
@@ -112,7 +114,7 @@ class Run:
 
     # --------------------------------------------------------------------------------------- to read
 
-    def table(self, *, by_subject: bool = False, details: bool = False) -> Any:
+    def table(self, *, by_subject: bool = False, details: bool = False) -> "RenderableType":
         """Return the run's table for a terminal (a rich renderable).
 
         by_subject: every task sorted by its value. details: calibration, baselines and detectable difference as well.
@@ -135,9 +137,11 @@ class Run:
 
         Raises: UsageError for another ending, or a PDF without a browser; StoreError if it cannot be written.
         """
-        from evalstone.api.reporting import write_report
+        from evalstone.report.documents.contents import report_contents
+        from evalstone.report.documents.document import write_document
 
-        return write_report([self], path)
+        self.refuse_without_results()
+        return write_document(path, report_contents(self.store, [self.id]))
 
     def refuse_without_results(self) -> None:
         """Raise UsageError for a run that was not finished: answers come sorted, so some of them stand for none."""
@@ -148,8 +152,11 @@ class Run:
                 "it by running it again"
             )
 
-    def remarks(self) -> list[str]:
-        """Return what the table does not say: failures, what was scored again, where it is, and what to type next."""
+    def remarks(self, *, details: bool = False) -> list[str]:
+        """Return what the table does not say: failures, what was scored again, where it is, and what to type next.
+
+        details: how the model was run as well, where that is as usual.
+        """
         from evalstone.report.evidence.generated_texts import generated_lines
         from evalstone.report.evidence.rescoring import rescored_lines
 
@@ -169,18 +176,19 @@ class Run:
             shown = any("first_error" in estimate.details for estimate in self.estimates)
             if not shown and (why := self.store.first_error(self.id)):
                 lines.append(f"the first that failed: {why}")
-        lines += self._how_answered()
+        lines += self._how_run(details=details)
         if self.result is not None and self.result.was_stored:
             lines.append("everything was in the store already; nothing was asked")
         lines.append(f"run {row.short_id} in {place_of(self.store)}")
         return lines
 
-    def _how_answered(self) -> Iterator[str]:
-        """Yield the engine's attention path and the reason for it, and its warning, as the last loading noted them."""
+    def _how_run(self, *, details: bool) -> Iterator[str]:
+        """Yield the engine's warning, and its attention path with the reason where it is not the usual one."""
         for attempt in reversed(self.store.attempts(self.id)):
             facts = attempt.summary.get("model")
             if isinstance(facts, Mapping) and facts.get("attention") and facts.get("why"):
-                yield f"attention: {facts['attention']} path ({facts['why']})"
+                if details or _is_unusual(facts["attention"], facts["why"]):
+                    yield f"attention: {facts['attention']} path ({facts['why']})"
                 if facts.get("note"):
                     yield f"warning: {facts['note']}"
                 return
@@ -241,7 +249,7 @@ class Run:
             indices.add(record.request.sample_index)
         return found
 
-    def sample_views(self, records: Sequence[SampleRecord]) -> list[Any]:
+    def sample_views(self, records: Sequence[SampleRecord]) -> "list[RenderableType]":
         """Return one panel per sample: its prompt's end, choices with log-likelihoods, picked, gold; or a dialogue."""
         from evalstone.report.views.dialogue import conversations, dialogue_view
 
@@ -268,6 +276,11 @@ class Run:
         from evalstone.interop.lm_eval_files import write_lm_eval_files
 
         return write_lm_eval_files(self.store, self.id, Path(folder), log_samples=log_samples)
+
+
+def _is_unusual(attention: str, why: str) -> bool:
+    """Return whether a model ran otherwise than most do: by the plain path, or by one that the user insisted on."""
+    return attention == "plain" or (attention == "trie" and not why.startswith("self-check"))
 
 
 def place_of(store: Store) -> str:

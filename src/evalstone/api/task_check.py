@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from evalstone.api.evaluate import split_names
 from evalstone.audit.task_checks import Checked, Finding, check_requests, check_tokens
 from evalstone.errors import EvalstoneError
 from evalstone.models.create import create_model
 from evalstone.records import JsonValue
+from evalstone.runner.prepare import split_names
 from evalstone.settings import data_folder
 from evalstone.tasks.bind import bind
 from evalstone.tasks.bound import BindOptions

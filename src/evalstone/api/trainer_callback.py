@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from evalstone.api.evaluate import evaluate
-from evalstone.api.options import EvaluateOptions
 from evalstone.api.run import Run
 from evalstone.errors import UsageError
 from evalstone.models.training import TrainingCallback
+from evalstone.runner.evaluate_options import EvaluateOptions
 
 __all__ = ["EvaluationCallback"]
 

@@ -11,10 +11,10 @@ from types import UnionType
 from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from evalstone.models.model import Model
-from evalstone.records import AUDIT, JsonValue, Output, Request, RollingQuery, RunPlan, content_hash
+from evalstone.records import AUDIT, AuditPlan, JsonValue, Output, Request, RollingQuery, RunPlan, content_hash
 from evalstone.runner.attempt import Attempt
 from evalstone.runner.opening import RunOpener
-from evalstone.runner.plan import environment
+from evalstone.settings import environment
 from evalstone.store import OpenRun, RunRow
 
 __all__ = ["Keep", "StoredAudit", "audit_plan", "kept_parts", "made_anew", "plain", "restored", "stored_audit"]
@@ -39,7 +39,7 @@ def made_anew(name: str, kind: Any, make: Callable[[], T]) -> T:  # noqa: ARG001
 
 def audit_plan(plan: RunPlan, kind: str, settings: Mapping[str, JsonValue]) -> RunPlan:
     """Return the plan of an audit of what a run of `plan` would ask."""
-    return replace(plan, extra=(*plan.extra, (AUDIT, {"kind": kind, "version": AUDIT_VERSION, **settings})))
+    return replace(plan, audit_settings=AuditPlan(kind, AUDIT_VERSION, settings))
 
 
 class StoredAudit:

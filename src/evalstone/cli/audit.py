@@ -7,22 +7,23 @@ from typing import Any, TypeVar
 import click
 
 from evalstone.cli.output import echo, json_option, print_json, print_rich, store_option
+from evalstone.cli.run_options import Decorator, declared_option, evaluate_options
 from evalstone.cli.typed import typed_command
 from evalstone.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_ASKING: tuple[Callable[[F], F], ...] = (
-    click.option("--model_args", "-a", default="", metavar="A=1,B=2", help="Arguments of the model, as in `run`."),
-    click.option("--limit", "-L", type=float, metavar="N", help="First N samples of each task, or a fraction below 1."),
-    click.option("--data_dir", metavar="DIR", help="Local data, as in `run`."),
-    click.option("--include_path", multiple=True, metavar="DIR", help="Folder with task files; their code may run."),
-    click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes that answer."),
-    click.option("--no_wait", is_flag=True, help="Refuse where another process is writing the same audit."),
+_ASKING: tuple[Decorator[Any], ...] = (
+    declared_option("model_args", help="Arguments of the model, as in `run`."),
+    declared_option("limit"),
+    declared_option("data_dir", help="Local data, as in `run`."),
+    declared_option("include_path"),
+    declared_option("workers"),
+    declared_option("wait", help="Refuse where another process is writing the same audit."),
     click.option("--quiet", "-q", is_flag=True, help="Do not say what is being asked."),
 )
-shots_option = click.option(
-    "--num_fewshot", "-f", type=click.IntRange(0), metavar="N", help="Shots (default: the task's own)."
+shots_option = declared_option(
+    "num_fewshot", help="Shots (default: the task's own).", type=click.IntRange(0), callback=None
 )
 output_option = click.option(
     "--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write the result as JSON, samples and all."
@@ -118,7 +119,6 @@ def prompts(model: str, tasks: tuple[str, ...], **given: Any) -> None:
         tasks,
         given["systems"] or auditing.SYSTEM_PROMPTS,
         told=_teller(given),
-        apply_chat_template=given["apply_chat_template"],
         **_evaluate_options(given),
     )
     changes = rank_changes(found)
@@ -157,9 +157,8 @@ def calibration(run: str, tasks: tuple[str, ...], store: str | None, **given: An
 
 
 def _evaluate_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("model_args", "limit", "data_dir", "include_path", "workers", "num_fewshot", "store")
-    command = typed_command()
-    return {**{name: given[name] for name in names if name in given}, "wait": not given["no_wait"], "command": command}
+    shared = {name: value for name, value in given.items() if name != "seed"}  # here it is that of the shuffles
+    return {**evaluate_options(shared), "command": typed_command()}
 
 
 def _teller(given: Mapping[str, Any]) -> Callable[[str], None]:

@@ -3,10 +3,11 @@
 import click
 
 from evalstone.cli.output import echo, json_option, print_json
+from evalstone.cli.run_options import declared_option
 
 
 @click.command()
-@click.option("--model_args", "-a", default="", metavar="A=1", help="Also load this model and say which path it takes.")
+@declared_option("model_args", metavar="A=1", help="Also load this model and say which path it takes.")
 @json_option
 def doctor(model_args: str, as_json: bool) -> None:
     """Say what is installed here and what can run."""

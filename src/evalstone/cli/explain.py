@@ -3,16 +3,15 @@
 import click
 
 from evalstone.cli.output import json_option, print_json, print_rich
+from evalstone.cli.run_options import declared_option
 
 
 @click.command()
 @click.argument("task")
-@click.option("--num_fewshot", "-f", type=click.IntRange(0), metavar="N", help="Shots in the prompt that is shown.")
-@click.option(
-    "--model_args", "-a", default="", metavar="pretrained=DIR", help="Model whose tokenizer marks the tokens."
-)
-@click.option("--data_dir", metavar="DIR", help="Local data, as in `run`.")
-@click.option("--include_path", multiple=True, metavar="DIR", help="Folder with task files, as in `run`.")
+@declared_option("num_fewshot", help="Shots in the prompt that is shown.", type=click.IntRange(0), callback=None)
+@declared_option("model_args", metavar="pretrained=DIR", help="Model whose tokenizer marks the tokens.")
+@declared_option("data_dir", help="Local data, as in `run`.")
+@declared_option("include_path", help="Folder with task files, as in `run`.")
 @json_option
 def explain(
     task: str,

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from evalstone.cli.output import echo, json_option, print_json, store_option
+from evalstone.cli.run_options import declared_option
 from evalstone.errors import UsageError
 
 ORIGINS = {"user": 0, "evalstone": 1, "lm-eval": 2}  # the order of the list
@@ -14,7 +15,7 @@ KINDS = ("tasks", "groups", "tags", "suites", "models", "presets", "system_promp
 @click.command()
 @click.argument("kind", default="tasks", metavar="[tasks|groups|tags|suites|models|presets|system_prompts|runs|audits]")
 @click.argument("words", nargs=-1)
-@click.option("--include_path", multiple=True, metavar="DIR", help="Folder with task files to list as well.")
+@declared_option("include_path", help="Folder with task files to list as well.")
 @store_option
 @json_option
 def ls(kind: str, words: tuple[str, ...], include_path: tuple[str, ...], store: str | None, as_json: bool) -> None:

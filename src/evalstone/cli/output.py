@@ -10,7 +10,9 @@ from evalstone.report.plain_text import escape_unprintable, printable
 
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 details_option = click.option(
-    "--details", is_flag=True, help="Calibration, baselines and the minimum detectable difference as well."
+    "--details",
+    is_flag=True,
+    help="Calibration, baselines, minimum detectable difference and attention path as well.",
 )
 store_option = click.option(
     "--store", metavar="FILE|URL", help="The store (default: EVALSTONE_STORE, or your data folder)."

@@ -40,7 +40,8 @@ def plan(as_json: bool, mde: float | None, disagreement: float, **given: Any) ->
 
     kind, arguments = model_arguments(given)
     wanted = None if mde is None else WantedPower(mde / 100, disagreement)
-    planned = plan_run(kind, given["tasks"], model_args=arguments, wanted=wanted, **evaluate_options(given))
+    options = {**evaluate_options(given), "model_args": arguments}
+    planned = plan_run(kind, given["tasks"], wanted=wanted, **options)
     if as_json:
         power = [asdict(line) for line in planned.power]
         chunks = [asdict(chunk) for chunk in planned.chunks]

@@ -3,6 +3,7 @@
 import click
 
 from evalstone.cli.output import echo, json_option, print_json, store_option
+from evalstone.cli.run_options import declared_option
 
 DIFFERS = 1
 
@@ -10,8 +11,8 @@ DIFFERS = 1
 @click.command()
 @click.argument("run", default="last")
 @click.option("--tasks", "-t", multiple=True, metavar="FILE", help="The run's own tasks, where their files moved.")
-@click.option("--data_dir", metavar="DIR", help="Local data: DIR/<hub path>/<config>/<split>.parquet.")
-@click.option("--include_path", multiple=True, metavar="DIR", help="Folder with the run's own task files.")
+@declared_option("data_dir")
+@declared_option("include_path", help="Folder with the run's own task files.")
 @store_option
 @json_option
 def reproduce(

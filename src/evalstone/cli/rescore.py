@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from evalstone.cli.output import echo, json_option, print_json, print_rich, store_option
+from evalstone.cli.run_options import declared_option
 from evalstone.cli.typed import typed_command
 
 
@@ -23,7 +24,7 @@ from evalstone.cli.typed import typed_command
 @click.option(
     "--tasks", "-t", "task_files", multiple=True, metavar="FILE", help="Changed task files (whose code may run)."
 )
-@click.option("--include_path", multiple=True, metavar="DIR", help="Folder with task files; their code may run.")
+@declared_option("include_path")
 @click.option("--confirm_run_unsafe_code", "--unsafe_code", "unsafe_code", is_flag=True,
               help="Run code a model wrote even where there is no sandbox.")  # fmt: skip
 @store_option

@@ -9,6 +9,7 @@ import click
 from evalstone.cli.output import details_option, echo, json_option, print_json, print_rich
 from evalstone.cli.progress import ProgressLine
 from evalstone.cli.run_options import (
+    declared_option,
     evaluate_options,
     model_arguments,
     notes_on,
@@ -58,14 +59,10 @@ def _config_path(args: list[str]) -> Path | None:
 @click.option("--write_out", "-w", is_flag=True, help="Print the first prompt of each task.")
 @click.option("--show_config", is_flag=True, help="Print the whole configuration after the run.")
 @click.option("--predict_only", "-x", is_flag=True, help="Store answers and print no scores.")
-@click.option("--question_blind", is_flag=True, help="Ask choices without their questions too: a floor.")
-@click.option(
-    "--prompting",
-    metavar="WAYS",
-    help="Put multiple choice as letter, text or cot; several, and several --num_fewshot 0,5, are compared.",
-)
+@declared_option("question_blind")
+@declared_option("prompting")
 @details_option
-@click.option("--no_wait", is_flag=True, help="Refuse (exit code 4) where another process is writing the same run.")
+@declared_option("wait")
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
 @json_option
 def run(as_json: bool, quiet: bool, **given: Any) -> int:
@@ -91,14 +88,12 @@ def run(as_json: bool, quiet: bool, **given: Any) -> int:
     if given["output_path"] is not None:
         check_place(given["output_path"], "--output_path")
     kind, arguments = model_arguments(given)
-    options = {**evaluate_options(given), "question_blind": given["question_blind"], "wait": not given["no_wait"]}
+    options = {**evaluate_options(given), "model_args": arguments}
     command = typed_command()
     if given["write_out"]:
-        _write_out(kind, given["tasks"], arguments, options, to_stderr=as_json)
+        _write_out(kind, given["tasks"], options, to_stderr=as_json)
     with ProgressLine(quiet=quiet or as_json) as progress:
-        done = evaluate(
-            kind, given["tasks"], model_args=arguments, observe=progress, notify=_note, command=command, **options
-        )
+        done = evaluate(kind, given["tasks"], observe=progress, notify=_note, command=command, **options)
     _print_run(done, given, as_json=as_json)
     _log_to_wandb(done, wandb)
     return _exit_code([done])
@@ -122,14 +117,12 @@ def _run_promptings(given: Mapping[str, Any], *, quiet: bool, as_json: bool) -> 
     shots = given["num_fewshot"]
     counts = shots if isinstance(shots, tuple) else (0 if shots is None else shots,)
     kind, arguments = model_arguments(given)
-    options = {**evaluate_options({**given, "num_fewshot": None}), "wait": not given["no_wait"]}
+    options = {**evaluate_options({**given, "num_fewshot": None, "prompting": None}), "model_args": arguments}
     wandb = _checked_wandb(given)
     ways = [way.strip() for way in given["prompting"].split(",") if way.strip()]
     command = typed_command()
     with ProgressLine(quiet=quiet or as_json) as progress:
-        done = evaluate_promptings(
-            kind, given["tasks"], ways, counts, model_args=arguments, observe=progress, command=command, **options
-        )
+        done = evaluate_promptings(kind, given["tasks"], ways, counts, observe=progress, command=command, **options)
     if as_json:
         print_json(done.to_json())
     else:
@@ -176,7 +169,7 @@ def _print_run(done: "Run", given: Mapping[str, Any], *, as_json: bool) -> None:
         echo(f"answers are stored; score them with: evalstone show {done.short_id}")
     else:
         print_rich(done.table(details=given["details"]))
-        for line in done.remarks():
+        for line in done.remarks(details=given["details"]):
             echo(line)
     for line in done.store.notices:
         _note(line)
@@ -193,9 +186,9 @@ def _note(line: str) -> None:
     echo(f"note: {line}", err=True)
 
 
-def _write_out(kind: str, tasks: Any, arguments: dict[str, Any], options: dict[str, Any], *, to_stderr: bool) -> None:
+def _write_out(kind: str, tasks: Any, options: dict[str, Any], *, to_stderr: bool) -> None:
     """Print the first prompt of each task, as lm-eval's --write_out does; to stderr where stdout is for JSON."""
     from evalstone.api.evaluate import first_prompts
 
-    for name, prompt in first_prompts(kind, tasks, model_args=arguments, **options):
+    for name, prompt in first_prompts(kind, tasks, **options):
         echo(f"--- {name}: first prompt (its end is marked by |)\n{prompt}|", err=to_stderr)

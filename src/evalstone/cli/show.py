@@ -56,7 +56,7 @@ def _show_run(found: "Run", given: Mapping[str, Any], *, as_json: bool) -> None:
         print_json(found.to_json())
     else:
         print_rich(found.table(by_subject=given["by"] is not None, details=given["details"]))
-        for line in found.remarks():
+        for line in found.remarks(details=given["details"]):
             echo(line)
 
 

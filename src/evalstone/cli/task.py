@@ -3,6 +3,7 @@
 import click
 
 from evalstone.cli.output import echo, json_option, print_json
+from evalstone.cli.run_options import declared_option
 
 
 @click.group()
@@ -12,10 +13,10 @@ def task() -> None:
 
 @task.command()
 @click.argument("name", metavar="TASK|FILE")
-@click.option("--num_fewshot", "-f", type=click.IntRange(0), metavar="N", help="Shots to render with.")
-@click.option("--model_args", "-a", default="", metavar="pretrained=DIR", help="Model whose tokenizer is asked.")
-@click.option("--data_dir", metavar="DIR", help="Local data, as in `run`.")
-@click.option("--include_path", multiple=True, metavar="DIR", help="Folder with task files, as in `run`.")
+@declared_option("num_fewshot", help="Shots to render with.", type=click.IntRange(0), callback=None)
+@declared_option("model_args", metavar="pretrained=DIR", help="Model whose tokenizer is asked.")
+@declared_option("data_dir", help="Local data, as in `run`.")
+@declared_option("include_path", help="Folder with task files, as in `run`.")
 @json_option
 def check(
     name: str,

@@ -51,8 +51,9 @@ class FlexWindowAttention(WindowAttention):
         n_queries = query.shape[2]
         n_padded = padded_size(n_queries)
         query = torch.nn.functional.pad(query, (0, 0, 0, n_padded - n_queries))
+        sinks = options.get("s_aux")
         attend: Any = _compiled() if query.device.type == "cuda" else flex_attention
-        output, rest = attend(
+        output = attend(
             query,
             self._joined(path[0], key, n_padded),
             self._joined(path[1], value, n_padded),
@@ -60,11 +61,11 @@ class FlexWindowAttention(WindowAttention):
             block_mask=self._mask(rule, n_padded),
             scale=options.get("scaling"),
             enable_gqa=query.shape[1] != key.shape[1],
-            return_lse=True,
-        )  # [1, H, n_padded, E], [1, H, n_padded]
-        sinks = options.get("s_aux")
+            return_lse=sinks is not None,  # the compiled kernel on a CPU has none to give
+        )  # [1, H, n_padded, E], and [1, H, n_padded] with it
         if sinks is not None:
-            # A sink is one more key without a value: it only takes a share of the softmax.
+            output, rest = output
+            # A sink is one more key without a value: it only takes its share of the softmax.
             share = torch.sigmoid(rest - sinks.view(1, -1, 1).to(rest.dtype))
             output = output * share[..., None].to(output.dtype)
         result: torch.Tensor = output[:, :, :n_queries].transpose(1, 2).contiguous()

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evalstone.options.of_plans import limit_shown
 from evalstone.records import Estimate
-from evalstone.report.evidence.from_store import label_of, limit_shown
+from evalstone.report.evidence.from_store import label_of
 from evalstone.report.plain_text import csv_row, latex_inline, markdown_inline
 from evalstone.store import Store
 

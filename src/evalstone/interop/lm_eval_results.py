@@ -147,7 +147,6 @@ def _inherit(group: Mapping[str, Any], directions: dict[str, dict[str, Any]], sh
 def _config(run: RunRow, arguments: Mapping[str, Any], attempts: Sequence[AttemptRow]) -> dict[str, JsonValue]:
     model = run.plan.model
     described = _described(attempts)
-    settings = dict(run.plan.extra)
     return {
         "model": model.kind,
         "model_args": dict(arguments),
@@ -161,7 +160,7 @@ def _config(run: RunRow, arguments: Mapping[str, Any], attempts: Sequence[Attemp
         "use_cache": None,
         "limit": run.plan.limit,
         "bootstrap_iters": run.extra.get("bootstrap_iters", 100_000),
-        "gen_kwargs": settings.get("gen_kwargs", {}),
+        "gen_kwargs": dict(run.plan.gen_kwargs or {}),
         "random_seed": 0,
         "numpy_seed": 1234,
         "torch_seed": 1234,

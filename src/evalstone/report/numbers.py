@@ -11,11 +11,6 @@ from evalstone.records import Estimate
 NOTHING = "–"
 
 
-def short_hash(text: str) -> str:
-    """Return the first eight digits of a hash such as `sha256:1f2e...`."""
-    return text.rpartition(":")[2][:8]
-
-
 def reported_count(cell: Estimate) -> int | None:
     """Return how many samples count; None where a number was imported from files that do not say."""
     return cell.n if cell.n or cell.value is None else None

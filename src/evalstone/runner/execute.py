@@ -12,8 +12,9 @@ from evalstone.records import JsonValue, Progress, Request
 from evalstone.runner.attempt import Attempt
 from evalstone.runner.chunks import Chunk, chunks_of, rendered, turns_of
 from evalstone.runner.opening import RunOpener, no_notice
-from evalstone.runner.plan import PreparedRun, environment, render_of
+from evalstone.runner.plan import PreparedRun, render_of
 from evalstone.runner.score_responses import ChunkScorer
+from evalstone.settings import environment
 from evalstone.store import OpenRun, Store
 
 __all__ = ["Observer", "RunProgress", "RunResult", "execute"]

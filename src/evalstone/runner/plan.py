@@ -4,15 +4,14 @@ Nothing is rendered, tokenised or loaded here beyond configuration and data dige
 run that is wholly in the store is recognised from its key alone.
 """
 
-import platform
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from evalstone.errors import PlanError
 from evalstone.models.model import Model
-from evalstone.records import JsonValue, Message, Render, RunPlan
+from evalstone.records import Message, Render, RunPlan
 from evalstone.runner.bind_tasks import Wanted, bind_tasks
-from evalstone.settings import VERSION
 from evalstone.tasks.bound import BindOptions, BoundTask
 from evalstone.tasks.task import KIND_OF_OUTPUT_TYPE, Selection
 
@@ -22,11 +21,8 @@ class RunOptions:
     """What a run is asked to be, beyond its model and its tasks."""
 
     bind: BindOptions = field(default_factory=BindOptions)
-    samples: tuple[tuple[str, tuple[int, ...]], ...] = ()  # task -> positions to ask, nothing else of it
-    chat_template_name: str | None = None
-    too_long: str = "cut"  # cut | error
-    strict_env: bool = False  # versions become part of the run key
-    extra: tuple[tuple[str, JsonValue], ...] = ()  # whatever else decides answers
+    samples: tuple[tuple[str, tuple[int, ...]], ...] = ()  # task -> positions to evaluate, nothing else of it
+    settings: Mapping[str, Any] = field(default_factory=dict)  # the plan's fields that tasks are not bound with
     partial: bool = False  # leave out the members of a suite that cannot be asked
     n_workers: int = 1  # processes that answer
 
@@ -54,36 +50,37 @@ def prepare(selection: Selection, model: Model, options: RunOptions) -> Prepared
     _refuse_plain_text(selection, model, options)
     _refuse_strange_samples(selection, options)
     selection, bound = bind_tasks(selection, unanswerable, Wanted(options.bind, dict(options.samples), options.partial))
-    bind_options = options.bind
-    template: bool | str = options.chat_template_name or (
-        bind_options.apply_chat_template and bind_options.preset is None
-    )
     plan = RunPlan(
         model=model.identity,
-        profile=bind_options.profile.name,
         tasks=tuple(one.plan for one in bound),
-        seed=bind_options.profile.seed if bind_options.seed is None else bind_options.seed,
-        limit=bind_options.limit,
-        apply_chat_template=template,
-        fewshot_as_multiturn=bind_options.fewshot_as_multiturn,
-        system_instruction=bind_options.system_instruction,
-        too_long=options.too_long,
-        environment=dict(environment()) if options.strict_env else None,
-        extra=(*options.extra, *_where_code_runs(bound)),
+        code_runs_in=_where_code_runs(bound),
+        **{**_bound_fields(options.bind), **options.settings},
     )
     return PreparedRun(plan, bound, selection, options)
 
 
-def _where_code_runs(bound: Sequence[BoundTask]) -> tuple[tuple[str, JsonValue], ...]:
-    """Return what the plan says about model-written code: nothing where no task runs any."""
-    places: dict[str, JsonValue] = {}
+def _bound_fields(bind: BindOptions) -> dict[str, Any]:
+    """Return the plan's fields that say what its tasks are bound with."""
+    return {
+        "profile": bind.profile.name,
+        "seed": bind.profile.seed if bind.seed is None else bind.seed,
+        "limit": bind.limit,
+        "apply_chat_template": bind.apply_chat_template and bind.preset is None,
+        "fewshot_as_multiturn": bind.fewshot_as_multiturn,
+        "system_instruction": bind.system_instruction,
+    }
+
+
+def _where_code_runs(bound: Sequence[BoundTask]) -> dict[str, str] | None:
+    """Return what the plan says about model-written code: None where no task runs any."""
+    places: dict[str, str] = {}
     for one in bound:
         sandbox = one.sandbox
         if sandbox is not None:
             places[one.task.name] = sandbox.name
         elif one.task.spec.get("unsafe_code"):
             places[one.task.name] = "by the task's own functions, without a sandbox (--unsafe-code)"
-    return (("code_runs_in", places),) if places else ()
+    return places or None
 
 
 def _refuse_strange_samples(selection: Selection, options: RunOptions) -> None:
@@ -137,7 +134,7 @@ def _refuse_plain_text(selection: Selection, model: Model, options: RunOptions) 
     if not model.takes_messages:
         return
     who = f"model '{model.identity.name}' ({model.identity.kind}) is sent messages"
-    if options.bind.preset is not None or options.chat_template_name is not None:
+    if options.bind.preset is not None or isinstance(options.settings.get("apply_chat_template"), str):
         raise PlanError(
             f"{who}, and its server puts them into a template of its own; leave out --prompt_preset and the name of a "
             "template, or ask a completions endpoint (--model local-completions)"
@@ -162,13 +159,3 @@ def render_of(model: Model) -> Render | None:
         return model.render(messages, continue_final=continue_final)
 
     return render
-
-
-def environment() -> dict[str, JsonValue]:
-    """Return the facts of this process that belong to an attempt, not to the run."""
-    return {
-        "evalstone": VERSION,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "processor": platform.machine(),
-    }

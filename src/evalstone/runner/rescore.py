@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from evalstone.errors import LeaseLost, PlanError, RunBusy
 from evalstone.records import JsonValue, Sample, Score, ScoreStatus, content_hash
-from evalstone.runner.plan import environment
 from evalstone.runner.score_responses import SCORING_HASH, SCORING_VERSION, score_request
+from evalstone.settings import environment
 from evalstone.store import RunRow, SampleRecord, Store
 from evalstone.tasks.rescoring import StoredScoring, refuse_inapplicable
 from evalstone.tasks.task import Task

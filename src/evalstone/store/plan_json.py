@@ -1,13 +1,18 @@
 """A run plan as JSON and back; its key comes out the same, which `verify` checks."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 from evalstone.errors import HashMismatch
-from evalstone.records import JsonValue, ModelIdentity, RunPlan, TaskPlan
+from evalstone.records import AuditPlan, JsonValue, ModelIdentity, PresetPlan, RunPlan, TaskPlan
 from evalstone.store.packing import to_json
+
+_SETTING_FIELDS: Mapping[str, str] = {
+    each.metadata["in_extra"]: each.name for each in fields(RunPlan) if "in_extra" in each.metadata
+}
+"""Name under `extra` -> the plan's field, in the order in which they are written."""
 
 
 def plan_to_json(plan: RunPlan) -> str:
@@ -23,19 +28,51 @@ def plan_from_json(text: str) -> RunPlan:
     try:
         content = json.loads(text)
         model, tasks = dict(content.pop("model")), content.pop("tasks")
-        model["options"], content["extra"] = _pairs(model["options"]), _pairs(content["extra"])
+        model["options"], extra = _pairs(model["options"]), _pairs(content.pop("extra"))
         return RunPlan(
             model=ModelIdentity(**_known(ModelIdentity, model)),
             tasks=tuple(_task(task) for task in tasks),
             **_known(RunPlan, content),
+            **_settings(extra),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise HashMismatch(f"a stored run plan cannot be read: {error!r}; `evalstone verify` names its run") from error
 
 
+def _settings(pairs: Sequence[tuple[str, JsonValue]]) -> dict[str, Any]:
+    """Return the fields of what a plan holds under `extra`; what has no field, or another form, stays there.
+
+    Settings are read in the order in which they are written and no further, so that the key comes out the same.
+    """
+    found: dict[str, Any] = {}
+    expected = list(_SETTING_FIELDS)
+    for place, (name, value) in enumerate(pairs):
+        setting = _READ[name](value) if name in _READ else value
+        if name not in expected or setting is None or getattr(setting, "content", setting) != value:
+            return {**found, "extra": tuple(pairs[place:])}
+        found[_SETTING_FIELDS[name]] = setting
+        expected = expected[expected.index(name) + 1 :]
+    return found
+
+
+def _preset(value: Mapping[str, JsonValue]) -> PresetPlan:
+    return PresetPlan(value["name"], value["template_hash"], value.get("content"))
+
+
+def _audit(value: Mapping[str, JsonValue]) -> AuditPlan:
+    settings = {name: value[name] for name in value if name not in ("kind", "version")}
+    return AuditPlan(value["kind"], value["version"], settings)
+
+
+_READ: Mapping[str, Callable[[Mapping[str, JsonValue]], PresetPlan | AuditPlan]] = {
+    "prompt_preset": _preset,
+    "audit": _audit,
+}
+
+
 def _known(record: type, content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a record; what it has no field for goes into `unknown`."""
-    names = {each.name for each in fields(record)} - {"unknown"}
+    names = {each.name for each in fields(record) if "in_extra" not in each.metadata} - {"unknown"}
     unknown = tuple((name, value) for name, value in content.items() if name not in names)
     return {**{name: value for name, value in content.items() if name in names}, "unknown": unknown}
 

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evalstone.errors import UsageError
+from evalstone.options.shared import PROMPT_STYLE
 from evalstone.records import JsonValue, ScoreStatus
 from evalstone.report.evidence.records import MetricInput, RunEvidence, ScoreRow, TaskSummaryInput
 from evalstone.scoring.metrics import is_right_or_wrong
 from evalstone.statistics.aggregate import traits_of
 
-PROMPT_STYLE = "questions put as"  # among a run's settings
 EXPECTED_TO_DIFFER = frozenset({"model", "tokenizer"})  # that is what the comparison is about
 Key = tuple[str, int]  # (sample hash, occurrence)
 

@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from evalstone.errors import UnknownName, UsageError
+from evalstone.options.plans import compared_settings, headings
 from evalstone.records import Estimate, JsonValue, LoglikelihoodQuery, RunPlan, TaskPlan
-from evalstone.report.comparison.pairing import PROMPT_STYLE
 from evalstone.report.evidence.baselines import ConstantAnswers, with_baselines
 from evalstone.report.evidence.composites import SuiteRows, composite_estimates, suite_facts, suites_from
 from evalstone.report.evidence.records import MetricInput, RunEvidence, RunView, ScoreRow, TaskSummaryInput
@@ -21,18 +21,16 @@ from evalstone.report.evidence.task_facts import (
     own_aggregations,
     tasks_from,
 )
-from evalstone.report.numbers import counted, short_hash, short_model_name
+from evalstone.report.numbers import short_model_name
 from evalstone.report.views.samples import gold_indices
 from evalstone.scoring.metrics import aggregation_of, is_auxiliary, is_higher_better
 from evalstone.store import RunRow, Store
 from evalstone.store.rows import SampleRecord, StoredScore
 from evalstone.tasks.bound import BoundTask
-from evalstone.tasks.prompt_presets import system_prompts
 from evalstone.tasks.task import Selection
 
-NOT_IN_FILES = frozenset({"tokenizer", "model options", "prompts that are too long", "other settings", "chat template"})
+NOT_IN_FILES = frozenset({"tokenizer", "model options", "code runs in", "other settings"})
 """What the files of other tools do not say, or say in another form than we do."""
-NAMED_SETTINGS = frozenset({"prompt_preset", "prompting"})  # compared under names of their own
 SUMMARY_DUE = "summary_due"  # in a run's facts from the commit of a rescoring until its estimates are computed
 CONTEXT_END = 30  # characters of a choice's own context that are shown of it
 
@@ -188,32 +186,11 @@ def facts_shown(row: RunRow) -> Iterator[tuple[str, str]]:
         yield "dtype", plan.model.dtype if sure else f"{plan.model.dtype}, {plan.model.numerics}"
     if base_url := dict(plan.model.options).get("base_url"):
         yield "server", f"at {urlsplit(base_url).netloc}"
-    if plan.limit is not None:
-        yield "limit", limit_shown(plan.limit)
-    yield from _put_by(plan)
+    yield from headings(plan)
     if row.extra.get("rescored"):
         yield "scored again", "scored again after the run"
     if row.status != "finished":
         yield "status", row.status
-
-
-def limit_shown(limit: float) -> str:
-    """Return which samples a run with `--limit` evaluated."""
-    return f"first {limit:.0%} of the samples" if limit < 1 else f"first {counted(int(limit), 'sample')} per task"
-
-
-def _put_by(plan: RunPlan) -> Iterator[tuple[str, str]]:
-    """Yield how prompts were put into text, where it is not as plain text: template or preset, and the system text."""
-    extra = dict(plan.extra)
-    if prompting := extra.get("prompting"):
-        yield "put as", f"put as {prompting}"
-    if preset := extra.get("prompt_preset"):
-        yield "prompt preset", f"prompt preset {preset['name']} ({short_hash(preset['template_hash'])})"
-    elif plan.apply_chat_template:
-        yield "chat template", "chat template" + (f" ({short_hash(own)})" if (own := plan.model.template_hash) else "")
-    if plan.system_instruction is not None:
-        named = next((name for name, text in system_prompts().items() if text == plan.system_instruction), None)
-        yield "system prompt", "system prompt" if named is None else f"system prompt {named}"
 
 
 def _row(score: StoredScore, places: dict[tuple[int, int], _Place]) -> ScoreRow:
@@ -282,8 +259,7 @@ def _task_settings(plan: RunPlan, task: TaskPlan) -> dict[str, JsonValue]:
 
 
 def _all_settings(plan: RunPlan) -> dict[str, JsonValue]:
-    model, extra = plan.model, dict(plan.extra)
-    preset = extra.get("prompt_preset")
+    model = plan.model
     return {
         "model": model.content_hash or model.name,
         "dtype": model.dtype,
@@ -291,16 +267,9 @@ def _all_settings(plan: RunPlan) -> dict[str, JsonValue]:
         "tokenizer": model.tokenizer_hash,
         "longest context": model.max_length,
         "model options": [list(option) for option in model.options],
-        "profile": plan.profile,
-        "seed of the shots": plan.seed,
-        "chat template": model.template_hash if plan.apply_chat_template else None,
-        PROMPT_STYLE: extra.get("prompting"),
-        "prompt preset": f"{preset['name']} ({short_hash(preset['template_hash'])})" if preset else None,
-        "shots as turns": plan.fewshot_as_multiturn if plan.apply_chat_template or preset else None,
-        "system instruction": plan.system_instruction,
-        "prompts that are too long": plan.too_long,
-        "limit": plan.limit,
-        "other settings": [list(setting) for setting in plan.extra if setting[0] not in NAMED_SETTINGS],
+        **compared_settings(plan),
+        "code runs in": plan.code_runs_in,
+        "other settings": [list(setting) for setting in plan.extra],
     }
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from evalstone.errors import UsageError
-from evalstone.report.comparison.pairing import PROMPT_STYLE, pair_task
+from evalstone.options.shared import PROMPT_STYLE
+from evalstone.report.comparison.pairing import pair_task
 from evalstone.report.evidence.records import MetricInput, RunEvidence
 from evalstone.scoring.metrics import METRICS, is_right_or_wrong
 from tests.report.made import choice_rows, task_of

@@ -4,25 +4,49 @@ A sample (one row asked) becomes a request (all that is asked about it at one tu
 a model answers each ask, each repeat, with one output; outputs become scores; a run is one model put to one plan.
 """
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
-JsonValue = Any  # what json.dumps takes; the exact recursive type costs more than it tells
+from evalstone.records.hashing import JsonValue, canonical_json, content_hash
+from evalstone.records.plans import (
+    AUDIT,
+    AuditPlan,
+    ModelIdentity,
+    PresetPlan,
+    RunPlan,
+    TaskPlan,
+)
 
-
-def canonical_json(value: JsonValue) -> str:
-    """Return the one JSON text of `value`: sorted keys, no spaces, UTF-8 kept. Changing it changes every hash."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
-
-
-def content_hash(value: JsonValue) -> str:
-    """Return `sha256:<hex>` of the canonical JSON; the prefix names the algorithm, so a change of it shows."""
-    return "sha256:" + hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()
-
+__all__ = [
+    "AUDIT",
+    "AuditPlan",
+    "Estimate",
+    "GenerateQuery",
+    "GenerationSettings",
+    "ImagePart",
+    "JsonValue",
+    "LoglikelihoodQuery",
+    "Message",
+    "ModelIdentity",
+    "Output",
+    "PresetPlan",
+    "Progress",
+    "Query",
+    "QueryKind",
+    "Request",
+    "RollingQuery",
+    "RunPlan",
+    "Sample",
+    "Score",
+    "ScoreStatus",
+    "TaskPlan",
+    "TextPart",
+    "WorkEstimate",
+    "canonical_json",
+    "content_hash",
+]
 
 # --------------------------------------------------------------------------------------- what is asked
 
@@ -217,112 +241,6 @@ class Score:
 
 
 # ------------------------------------------------------------------------------------------- a run
-
-
-FIRST_FIELDS: Mapping[str, frozenset[str]] = {
-    "RunPlan": frozenset({
-        "model", "profile", "tasks", "seed", "limit", "apply_chat_template", "fewshot_as_multiturn",
-        "system_instruction", "too_long", "environment", "extra",
-    }),
-    "ModelIdentity": frozenset({
-        "name", "kind", "content_hash", "tokenizer_hash", "template_hash", "dtype", "numerics", "max_length",
-        "n_parameters", "revision", "options",
-    }),
-    "TaskPlan": frozenset({
-        "name", "version", "spec_hash", "dataset_hash", "num_fewshot", "n_samples", "sample_indices", "generation",
-    }),
-}  # fmt: skip
-"""The fields of plans that are written, and hashed, whatever their value. Never add to them: see `plan_content`."""
-
-
-def plan_content(record: "RunPlan | ModelIdentity | TaskPlan") -> dict[str, JsonValue]:
-    """Return a plan, or a part of one, as it is stored and hashed.
-
-    A field that was added later is left out where it has its default, so that plans which do not use it keep their
-    key. Fields that this version does not know are written back as they were read; a version that knows them wrote
-    them only because they differ from their default, so the key comes out the same here.
-    """
-    first = FIRST_FIELDS[type(record).__name__]
-    content: dict[str, JsonValue] = {}
-    for each in fields(record):
-        value = getattr(record, each.name)
-        if each.name == "unknown" or (each.name not in first and value == each.default):
-            continue
-        content[each.name] = value
-    return {**content, **dict(record.unknown)}
-
-
-@dataclass(frozen=True, slots=True)
-class ModelIdentity:
-    """Which model answers, by content. Everything here that can change an answer is part of the run key."""
-
-    name: str  # for people: a path or a hub id
-    kind: str  # registry name: hf, fake, ...
-    content_hash: str | None  # weights, config, tokenizer files, adapter; None for an HTTP model
-    tokenizer_hash: str | None
-    template_hash: str | None
-    dtype: str
-    numerics: str  # float32 | model-dtype
-    max_length: int | None = None
-    n_parameters: int | None = None
-    revision: str | None = None
-    options: tuple[tuple[str, JsonValue], ...] = ()  # arguments that can change an answer
-    unknown: tuple[tuple[str, JsonValue], ...] = ()  # fields of a later version
-
-
-@dataclass(frozen=True, slots=True)
-class TaskPlan:
-    """One task as a run asks it."""
-
-    name: str
-    version: str
-    spec_hash: str  # YAML after includes, and its .py files
-    dataset_hash: str
-    num_fewshot: int
-    n_samples: int
-    sample_indices: tuple[int, ...] | None = None  # only these rows, by position
-    generation: JsonValue = None  # effective generation settings, where the task writes
-    unknown: tuple[tuple[str, JsonValue], ...] = ()  # fields of a later version
-
-
-AUDIT = "audit"  # the name in `RunPlan.extra` under which an audit has its settings
-
-
-@dataclass(frozen=True, slots=True)
-class RunPlan:
-    """All that decides a run's answers. The same plan is the same run: running again resumes it."""
-
-    model: ModelIdentity
-    profile: str
-    tasks: tuple[TaskPlan, ...]
-    seed: int = 1234  # of the few-shot draw
-    limit: float | None = None
-    apply_chat_template: bool | str = False
-    fewshot_as_multiturn: bool = False
-    system_instruction: str | None = None
-    too_long: str = "cut"  # cut | error
-    environment: JsonValue = None  # only with --strict-env
-    extra: tuple[tuple[str, JsonValue], ...] = ()  # gen_kwargs, prompt preset, ...
-    unknown: tuple[tuple[str, JsonValue], ...] = ()  # fields of a later version
-
-    @property
-    def audit(self) -> str | None:
-        """Which audit this is the plan of; None for a run."""
-        settings = dict(self.extra).get(AUDIT)
-        return None if settings is None else str(settings["kind"])
-
-    @property
-    def key(self) -> str:
-        """The run key. `name` is for people and no part of it."""
-        content = self.content
-        model = {name: value for name, value in content["model"].items() if name not in ("name", "n_parameters")}
-        return content_hash({**content, "model": model})
-
-    @property
-    def content(self) -> dict[str, Any]:
-        """The plan as it is stored: plain lists, dictionaries and values, without later fields at their default."""
-        parts = {"model": plan_content(self.model), "tasks": [plan_content(task) for task in self.tasks]}
-        return {**plan_content(self), **parts}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from evalstone.api.lending import lent
 from evalstone.errors import ModelError, UsageError
 from evalstone.models.create import MODELS, create_model
+from evalstone.models.lending import lent
 from evalstone.models.model import Model
 from evalstone.records import LoglikelihoodQuery, Request, content_hash
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
     from evalstone.models.local.local_model import LocalModel
 
 
@@ -28,7 +30,7 @@ class Ranking:
     total_nats: tuple[float, ...]
 
 
-def loaded_pair(model: Any, tokenizer: Any) -> tuple[Any, Any] | None:
+def loaded_pair(model: Any, tokenizer: Any) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase] | None":
     """Return a loaded model and its tokenizer, given as a pair or apart; None where the model is only named.
 
     Raises: UsageError for a loaded model without a tokenizer, or a tokenizer that is given twice.
@@ -61,7 +63,7 @@ class LanguageModel:
         self.model = model
 
     @property
-    def loaded_model(self) -> Any:
+    def loaded_model(self) -> "PreTrainedModel | None":
         """The transformers model that the caller has loaded; None for one that is named."""
         return getattr(self.model, "loaded_model", None)
 

@@ -1,0 +1,60 @@
+"""Options looked over before anything is done with them: a mistyped one is an error, never passed over in silence."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from evalstone.errors import UnknownName, UsageError
+from evalstone.options.option import Declared, declared_options
+from evalstone.registry import nearest
+
+__all__ = ["check_options", "with_defaults"]
+
+_WORDS: Mapping[type, str] = {
+    bool: "True or False",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    Mapping: "a mapping",
+    list: "a list",
+}
+
+
+def check_options(kind: type, given: Mapping[str, Any]) -> None:
+    """Look over the options that were given, by what `kind`, a TypedDict, declares.
+
+    Raises: UnknownName for an option that there is not, UsageError for a value of a wrong type or one that cannot be,
+        and what an option's own check raises.
+    """
+    declared = declared_options(kind)
+    for name, value in given.items():
+        if name not in declared:
+            raise UnknownName("option of evaluate", name, nearest(name, declared))
+        if value is not None:
+            _check(declared[name], value)
+
+
+def with_defaults(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a value for each option that `kind`, a TypedDict, declares: as given, or its default."""
+    return {
+        name: one.option.default if given.get(name) is None else given[name]
+        for name, one in declared_options(kind).items()
+    }
+
+
+def _check(declared: Declared, value: Any) -> None:
+    option, types = declared.option, declared.types
+    if types and (not isinstance(value, types) or (isinstance(value, bool) and not {bool, object} & set(types))):
+        words = option.expected or _words(types)
+        raise UsageError(f"{declared.name} is {value!r:.80}, of type {type(value).__name__}; expected {words}")
+    if option.choices and value not in option.choices:
+        raise UsageError(f"{declared.name} is '{value}'; expected one of {', '.join(option.choices)}")
+    if option.least is not None and value < option.least:
+        raise UsageError(f"{declared.name} is {value}; expected {option.least} or more")
+    if option.check is not None:
+        option.check(value)
+
+
+def _words(types: tuple[type, ...]) -> str:
+    """Return what is expected, in words: `a number` for the types (int, float)."""
+    names = [_WORDS.get(kind, f"a {kind.__name__}") for kind in types]
+    return "a number" if float in types else " or ".join(dict.fromkeys(names))

@@ -1,0 +1,59 @@
+"""How the API is built: no circles among its modules, and types that say what comes back."""
+
+import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import evalstone
+from tests.conftest import ROOT
+
+API = ROOT / "src" / "evalstone" / "api"
+PUBLIC = [*sorted(API.glob("*.py")), API.parent / "__init__.py", API.parent / "models" / "language_model.py"]
+
+
+def imports_of(path: Path) -> set[str]:
+    """Return the modules of the API that one of them imports, at any depth of the file, types included."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            found |= {name.split(".")[2] for name in names if name.startswith("evalstone.api.")}
+    return {name for name in found if (API / f"{name}.py").is_file()}
+
+
+def test_no_module_of_the_api_imports_one_that_imports_it() -> None:
+    """The modules can be put in one order, so that each can be read before those that use it."""
+    graph = {path.stem: imports_of(path) for path in sorted(API.glob("*.py"))}
+    assert graph["evaluate"] >= {"run"}, "the imports are not found: this tests nothing"
+    TopologicalSorter(graph).prepare()
+
+
+def public_functions(path: Path) -> Iterator[ast.FunctionDef]:
+    """Yield the public functions of a module and the public methods of its public classes."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    for body in (tree.body, *(each.body for each in classes)):
+        for node in body:
+            if isinstance(node, ast.FunctionDef) and (not node.name.startswith("_") or node.name == "__getattr__"):
+                yield node
+
+
+@pytest.mark.parametrize("path", PUBLIC, ids=lambda path: path.stem)
+def test_what_comes_back_has_a_type(path: Path) -> None:
+    """No public function or method of the API is of the type Any."""
+    for function in public_functions(path):
+        assert function.returns is not None, function.name
+        names = {node.id for node in ast.walk(function.returns) if isinstance(node, ast.Name)}
+        texts = " ".join(str(node.value) for node in ast.walk(function.returns) if isinstance(node, ast.Constant))
+        assert "Any" not in names, function.name
+        assert "Any" not in texts, function.name
+
+
+def test_the_public_names_are_looked_at() -> None:
+    """Each name of the package comes from one of the modules above."""
+    modules = {getattr(evalstone, name).__module__ for name in evalstone.__all__ if name != "__version__"}
+    places = {"evalstone." + ".".join(path.relative_to(API.parent).with_suffix("").parts) for path in PUBLIC}
+    assert modules <= places

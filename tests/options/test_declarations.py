@@ -1,0 +1,180 @@
+"""One declaration of an option is all there is to it: keyword, flag, check, plan entry, display and reading back."""
+
+import ast
+from collections import Counter
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from evalstone.cli.plan import plan as plan_command
+from evalstone.cli.run import run as run_command
+from evalstone.cli.run_options import _click_option
+from evalstone.errors import UnknownName, UsageError
+from evalstone.models.fake import FakeModel
+from evalstone.options.checks import check_options, with_defaults
+from evalstone.options.option import InPlan, Option, declared_options
+from evalstone.options.plans import compared_settings, headings, options_of, plan_settings
+from evalstone.options.shared import SharedOptions
+from evalstone.records import ModelIdentity, RunPlan
+from evalstone.runner.evaluate_options import EvaluateOptions
+from evalstone.runner.prepare import prepare_run
+from tests.conftest import ROOT
+
+SOURCE = ROOT / "src" / "evalstone"
+MODEL = ModelIdentity("a/model", "hf", "sha256:1", "sha256:2", None, "float32", "float32")
+
+
+def _is_option(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Option"
+
+
+def declarations() -> Counter[str]:
+    """Return how often each name is declared as an option, in all of the package's source."""
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SOURCE.rglob("*.py")))
+    return Counter(
+        node.target.id
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        if any(_is_option(inner) for inner in ast.walk(node.annotation))
+    )
+
+
+def test_every_option_is_declared_once() -> None:
+    """Each keyword of `evaluate` is declared in one place, and nothing is declared that is not a keyword."""
+    assert declarations() == Counter(EvaluateOptions.__annotations__.keys())
+    assert set(declared_options(EvaluateOptions)) == set(EvaluateOptions.__annotations__)
+
+
+def _flags(path: Path) -> set[str]:
+    """Return the flags of the options that a command's source declares by itself."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {
+        str(text.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "click.option"
+        for text in node.args
+        if isinstance(text, ast.Constant)
+    }
+
+
+def test_no_command_that_evaluates_repeats_a_flag() -> None:
+    """`run` and `plan` have every flag that is declared, and their sources name none of them again."""
+    declared = [one for one in declared_options(SharedOptions).values() if one.option.flags]
+    flags = {flag for one in declared for flag in one.option.flags}
+    for name in ("run_options", "run", "plan"):
+        assert not flags & _flags(SOURCE / "cli" / f"{name}.py")
+    of_plan = {one.parameter for one in declared if one.option.is_shared}
+    assert {one.parameter for one in declared} <= {parameter.name for parameter in run_command.params}
+    assert of_plan <= {parameter.name for parameter in plan_command.params}
+
+
+def test_every_field_of_a_plan_has_its_option() -> None:
+    """What a plan holds is a declared option's, but for the model, the tasks and what follows from them."""
+    declared = [one.option.in_plan.field for one in declared_options(EvaluateOptions).values() if one.option.in_plan]
+    assert max(Counter(declared).values()) == 1
+    others = {"model", "tasks", "code_runs_in", "audit_settings", "extra", "unknown"}
+    assert set(declared) == {each.name for each in fields(RunPlan)} - others
+
+
+class LaterOptions(SharedOptions, total=False):
+    """The options of a later version: one declaration more."""
+
+    temper: Annotated[
+        int | None,
+        Option(
+            help="How even-tempered.",
+            flags=("--temper",),
+            least=1,
+            in_plan=InPlan(
+                field="environment",
+                value=lambda given: given["temper"],
+                read_back=lambda plan: plan.environment,
+                label="temper",
+                heading=lambda plan: ("temper", f"temper {plan.environment}") if plan.environment else None,
+            ),
+        ),
+    ]
+
+
+def test_a_new_option_is_one_declaration() -> None:
+    """Check, default, plan entry, comparison, heading, reading back and flag follow from it."""
+    check_options(LaterOptions, {"temper": 3})
+    with pytest.raises(UsageError, match=r"temper is '3', of type str; expected a whole number"):
+        check_options(LaterOptions, {"temper": "3"})
+    with pytest.raises(UsageError, match=r"temper is 0; expected 1 or more"):
+        check_options(LaterOptions, {"temper": 0})
+    with pytest.raises(UnknownName, match="nearest: temper"):
+        check_options(LaterOptions, {"tempr": 3})
+
+    settings = plan_settings(with_defaults(LaterOptions, {"temper": 3}), LaterOptions)
+    assert settings == {"environment": 3, "too_long": "cut"}
+    assert plan_settings(with_defaults(LaterOptions, {}), LaterOptions) == {"too_long": "cut"}
+    plan = RunPlan(MODEL, "evalstone", (), **settings)
+    assert compared_settings(plan, LaterOptions)["temper"] == 3
+    assert ("temper", "temper 3") in headings(plan, LaterOptions)
+    assert options_of(plan, LaterOptions)["temper"] == 3
+
+    @click.command()
+    @_click_option(declared_options(LaterOptions)["temper"])
+    def command(temper: int | None) -> None:
+        click.echo(f"got {temper!r}")
+
+    assert CliRunner().invoke(command, ["--temper", "3"]).output == "got 3\n"
+    assert "How even-tempered." in CliRunner().invoke(command, ["--help"]).output
+    assert CliRunner().invoke(command, ["--temper", "0"]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"limit": 0.5, "seed": 7},
+        {"samples": {"demo_yesno": [3, 5]}},
+        {"prompting": "letter"},
+        {"prompt_preset": "zephyr", "system_prompt": "helpful", "fewshot_as_multiturn": False},
+        {"apply_chat_template": True, "system_instruction": "Be brief."},
+        {"gen_kwargs": {"temperature": 0.5, "do_sample": True}},
+        {"too_long": "error", "profile": "evalstone"},
+        {"strict_env": True},
+    ],
+)
+def test_a_plan_leads_back_to_its_options(options: dict[str, Any]) -> None:
+    """The options read back from a plan make a plan with the same key, which is not the key without them."""
+    small: dict[str, Any] = {"limit": 8} if "samples" not in options else {}
+    wanted: Any = {**small, **options}
+    _, first = prepare_run(FakeModel(), "demo_yesno", wanted)
+    read: Any = {**options_of(first.plan), "model_args": {}}
+    _, again = prepare_run(FakeModel(), "demo_yesno", read)
+    assert again.plan.key == first.plan.key
+    _, plain = prepare_run(FakeModel(), "demo_yesno", {"limit": 8})
+    assert (first.plan.key == plain.plan.key) == (not options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"partial": 1}, "partial is 1, of type int; expected True or False"),
+        ({"workers": 0}, "workers is 0; expected 1 or more"),
+        ({"num_fewshot": -1}, "num_fewshot is -1; expected 0 or more"),
+        ({"numerics": "float64"}, "numerics is 'float64'; expected one of float32, model-dtype"),
+        ({"limit": 2.5}, "limit is 2.5; expected a whole number of samples from 1, or a fraction below 1"),
+        ({"notify": "me"}, "notify is 'me', of type str; expected a function"),
+        ({"system_instruction": 5}, "system_instruction is 5, of type int; expected a text"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
+    """Type, range and choice are looked at before anything is loaded, in one line that says what was expected."""
+    with pytest.raises(UsageError) as refused:
+        check_options(EvaluateOptions, options)
+    assert str(refused.value) == message
+
+
+def test_nothing_given_is_the_default() -> None:
+    """None stands for the default of an option that has one."""
+    assert with_defaults(EvaluateOptions, {"workers": None, "limit": 3})["workers"] == 1
+    check_options(EvaluateOptions, dict.fromkeys(EvaluateOptions.__annotations__))
