@@ -29,7 +29,7 @@ def plan_from_json(text: str) -> RunPlan:
             tasks=tuple(_task(task) for task in tasks),
             **_known(RunPlan, content),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise HashMismatch(f"a stored run plan cannot be read: {error!r}; `evalstone verify` names its run") from error
 
 
