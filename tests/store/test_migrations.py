@@ -1,6 +1,7 @@
 """The schema's history: from nothing or from any released revision to the present one, with what is in it."""
 
 import sqlite3
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, MetaData, create_engine, inspect, select, text
 
 from evalstone.errors import RunBusy, StoreError
+from evalstone.records import Estimate
 from evalstone.store import Store, migrate
-from evalstone.store.schema import HEAD, VERSION_TABLE, metadata
+from evalstone.store.packing import pack_json
+from evalstone.store.schema import HEAD, VERSION_TABLE, checksum_of, metadata
 from tests.store import examples
 
 FIRST_REVISION = Path(__file__).parent / "first_revision.sql"
@@ -20,7 +23,7 @@ NEXT_REVISION = '''"""A revision that the future may bring."""
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision, branch_labels, depends_on = "0003", "0002", None, None
+revision, down_revision, branch_labels, depends_on = "0004", "0003", None, None
 
 
 def upgrade() -> None:
@@ -51,8 +54,8 @@ def test_there_is_one_head() -> None:
 
 def test_a_second_head_would_be_seen(next_revision: Path) -> None:
     """A script that follows an earlier revision than the last is a head of its own."""
-    next_revision.write_text(NEXT_REVISION.format(then="pass").replace('"0002", None', '"0001", None'))
-    assert sorted(heads()) == ["0002", "0003"]
+    next_revision.write_text(NEXT_REVISION.format(then="pass").replace('"0003", None', '"0001", None'))
+    assert sorted(heads()) == ["0003", "0004"]
 
 
 def test_the_head_in_the_schema_is_the_last_migration() -> None:
@@ -156,8 +159,8 @@ def next_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         target = folder / source.relative_to(migrate.MIGRATIONS)
         target.write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
     monkeypatch.setattr(migrate, "MIGRATIONS", folder)
-    monkeypatch.setattr(migrate, "HEAD", "0003")
-    return folder / "versions" / "r0003_next.py"
+    monkeypatch.setattr(migrate, "HEAD", "0004")
+    return folder / "versions" / "r0004_next.py"
 
 
 def test_an_older_store_is_migrated_when_it_is_opened(
@@ -169,11 +172,11 @@ def test_an_older_store_is_migrated_when_it_is_opened(
         with Store.open(url) as store:
             run_id = examples.fill(store, examples.plan())
     next_revision.write_text(NEXT_REVISION.format(then="pass"))
-    with pytest.raises(StoreError, match="schema 0002 and this version needs 0003; open it once for writing"):
+    with pytest.raises(StoreError, match="schema 0003 and this version needs 0004; open it once for writing"):
         Store.open(url, read_only=True)
     with Store.open(url) as store:
         with store._database.reading() as connection:
-            assert migrate.version_of(connection) == "0003"
+            assert migrate.version_of(connection) == "0004"
         assert store.verify() == []
         assert len(list(store.scores(run_id))) == 16
 
@@ -194,3 +197,81 @@ def test_a_migration_that_fails_changes_nothing(url: str, next_revision: Path, m
             context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
             assert compare_metadata(context, metadata) == []
         assert store.verify() == []
+
+
+def add_earlier_estimates(url: str, contents: list[tuple[bytes, int]]) -> None:
+    """Add estimates of run 1 as revisions before 0003 had them: packed, and what is added to their checksum."""
+    engine = engine_of(url)
+    rows = []
+    for position, (content, added) in enumerate(contents):
+        checksum = checksum_of([b"run", b"position", b"content"], (1, position, content)) ^ added
+        rows.append({"run": 1, "position": position, "content": content, "checksum": checksum})
+    with engine.begin() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO estimates (run, position, content, checksum) VALUES (:run, :position, :content, :checksum)"
+            ),
+            rows,
+        )
+    engine.dispose()
+
+
+def test_estimates_of_earlier_revisions_move_into_columns(first_revision: str) -> None:
+    """Every field and detail of an estimate that was packed as JSON is read as before."""
+    details = {"kind": "group", "z": [1, None], "a": {"b": 2.5}, "primary": True, "n_shots": 5, "unit": "proportion"}
+    cells = [
+        Estimate("all", "acc", "none", 1 / 3, 0.1, 0.6, "wilson", 8, 1, 2, 0.05, 0.25, confidence=0.9, details=details),
+        Estimate("words", "ppl", "strict", None, None, None, "none", 0, higher_is_better=False),
+    ]
+    add_earlier_estimates(first_revision, [(pack_json(asdict(cell)), 0) for cell in cells])
+    with Store.open(first_revision) as store:
+        run_id = store.run("last").run_id
+        assert store.estimates(run_id) == cells
+        assert list(store.estimates(run_id)[0].details) == list(details)
+        (found,) = store.estimates_of_runs([run_id])
+        assert [(cell.task, cell.kind, cell.is_primary) for cell in found.estimates] == [
+            ("all", "group", True),
+            ("words", "task", False),
+        ]
+        assert store.verify() == []
+
+
+def test_damage_is_not_repaired_by_a_migration(first_revision: str) -> None:
+    """An estimate whose checksum was wrong, or that could not be read, opens with the store and is still damaged."""
+    sound = pack_json(asdict(Estimate("words", "acc", "none", 0.5, 0.2, 0.8, "wilson", 3)))
+    add_earlier_estimates(first_revision, [(sound, 0), (sound, 4), (b"\x01nothing that zlib made", 0), (b"\x00{}", 0)])
+    with Store.open(first_revision) as store:
+        problems = store.verify()
+        assert {(problem.table, problem.row[-1]) for problem in problems} == {("estimates", place) for place in "123"}
+        with pytest.raises(StoreError, match="verify"):
+            store.estimates(store.run("last").run_id)
+
+
+def test_a_run_whose_plan_is_damaged_is_migrated_as_it_is(first_revision: str) -> None:
+    """A plan that cannot be read keeps no store from opening; `verify` names it."""
+    engine = engine_of(first_revision)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE runs SET plan = :plan"), {"plan": b"\x00{"})
+    engine.dispose()
+    with Store.open(first_revision) as store:
+        assert {problem.table for problem in store.verify()} == {"runs"}
+        assert store.estimates_of_runs() == []
+
+
+def test_old_rows_keep_their_checksums(first_revision: str) -> None:
+    """The migration changes no row of runs, tasks, requests, outputs, scores and texts."""
+    kept = ("texts", "runs", "attempts", "run_tasks", "requests", "outputs", "scorings", "scores")
+
+    def rows() -> dict[str, list[str]]:
+        engine = engine_of(first_revision)
+        with engine.connect() as connection:
+            found = {name: sorted(map(repr, connection.execute(select(metadata.tables[name])))) for name in kept}
+        engine.dispose()
+        return found
+
+    before = rows()
+    Store.open(first_revision).close()
+    assert rows() == before
+    with Store.open(first_revision) as store:
+        assert store.fill_facts() == 6
+    assert rows() == before

@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from evalstone import settings
 from evalstone.errors import MissingExtra, SchemaTooNew, StoreError
 from evalstone.store import Store
 from evalstone.store.connection import NETWORK_FILE_SYSTEMS, file_system_of
+from evalstone.store.trouble import is_locked
 from tests.store import examples
 
 
@@ -240,3 +242,22 @@ def test_closing_twice_is_no_error(path: Path) -> None:
     store = Store.open(str(path))
     store.close()
     store.close()
+
+
+def test_a_lock_is_known_by_its_code_and_not_by_its_message(path: Path) -> None:
+    """Another connection's lock is recognised in whatever language it is reported; other errors are not locks."""
+    Store.open(str(path)).close()
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    other = sqlite3.connect(path, timeout=0, isolation_level=None)
+    with pytest.raises(sqlite3.OperationalError) as locked:
+        other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(sqlite3.OperationalError) as no_table:
+        holder.execute("SELECT * FROM locked")
+    for connection in (holder, other):
+        connection.close()
+    locked.value.args = ("la base de données est verrouillée",)
+    assert is_locked(locked.value)
+    assert is_locked(OperationalError("BEGIN", {}, locked.value))
+    assert not is_locked(no_table.value)
+    assert not is_locked(OSError("database is locked"))

@@ -11,20 +11,32 @@ if TYPE_CHECKING:
     from evalstone.store.database import Store
     from evalstone.store.rows import (
         AttemptRow,
+        CategoryCount,
+        EstimateRow,
         OpenRun,
         Problem,
         RemovedCounts,
+        RunEstimates,
+        RunFacts,
         RunRow,
+        SampleFacts,
+        SamplePage,
         SampleRecord,
         StoredScore,
     )
 
 __all__ = [
     "AttemptRow",
+    "CategoryCount",
+    "EstimateRow",
     "OpenRun",
     "Problem",
     "RemovedCounts",
+    "RunEstimates",
+    "RunFacts",
     "RunRow",
+    "SampleFacts",
+    "SamplePage",
     "SampleRecord",
     "Store",
     "StoredScore",

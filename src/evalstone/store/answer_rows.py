@@ -12,11 +12,12 @@ from evalstone.store.packing import (
     pack_json,
     pack_optional,
     pack_optional_json,
+    shown_text,
     unpack_hash,
     unpack_json,
     unpack_optional,
 )
-from evalstone.store.schema import outputs, scores, with_checksum
+from evalstone.store.schema import estimates, outputs, scores, with_checksum
 
 OUTPUT_COLUMNS = tuple(column for column in outputs.columns if column.name not in {"checksum", "attempt"})
 
@@ -106,14 +107,63 @@ def score_of(row: Mapping[Any, Any], request_id: str) -> Score:
     )
 
 
-def estimate_content(estimate: Estimate) -> bytes:
-    """Return the stored form of an estimate."""
-    return pack_json(asdict(estimate))
+def estimate_row(estimate: Estimate, run: int, position: int) -> dict[str, Any]:
+    """Return the row of an estimate: its fields as columns, and its details whole, so that they come back exactly."""
+    details = asdict(estimate)["details"]
+    row = {
+        "run": run,
+        "position": position,
+        "task": shown_text(estimate.task),
+        "metric": shown_text(estimate.metric),
+        "filter": shown_text(estimate.filter),
+        "method": shown_text(estimate.method),
+        "n": int(estimate.n),
+        "n_failed": int(estimate.n_failed),
+        "n_unparsed": int(estimate.n_unparsed),
+        "higher_is_better": int(estimate.higher_is_better),
+        "confidence": float(estimate.confidence),
+        **{name: _defined(getattr(estimate, name)) for name in ("value", "low", "high", "stderr", "chance")},
+        **repeated_details(details),
+        "details": pack_json(details),
+    }
+    return with_checksum(estimates, row)
 
 
-def estimate_of(content: bytes) -> Estimate:
-    """Return the estimate of its stored form."""
-    return Estimate(**unpack_json(content))
+def repeated_details(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of an estimate that repeat its details, so that boards can filter by them."""
+    kind, unit, n_shots = details.get("kind"), details.get("unit"), details.get("n_shots")
+    return {
+        "kind": shown_text(kind)[:32] if isinstance(kind, str) else "task",
+        "is_primary": int(bool(details.get("primary"))),
+        "n_shots": n_shots if isinstance(n_shots, int) and abs(n_shots) < 2**31 else None,
+        "unit": shown_text(unit)[:32] if isinstance(unit, str) else None,
+    }
+
+
+def estimate_of(row: Any) -> Estimate:
+    """Return the estimate of a row of all columns."""
+    return Estimate(
+        task=row.task,
+        metric=row.metric,
+        filter=row.filter,
+        value=row.value,
+        low=row.low,
+        high=row.high,
+        method=row.method,
+        n=row.n,
+        n_failed=row.n_failed,
+        n_unparsed=row.n_unparsed,
+        stderr=row.stderr,
+        chance=row.chance,
+        higher_is_better=bool(row.higher_is_better),
+        confidence=row.confidence,
+        details=unpack_json(row.details),
+    )
+
+
+def _defined(value: float | None) -> float | None:
+    """Return a number as both databases keep it, None where it is none."""
+    return None if value is None or math.isnan(value) else float(value) + 0.0
 
 
 def _number(value: float | None, what: str) -> float | None:

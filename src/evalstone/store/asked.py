@@ -174,7 +174,7 @@ def text_ids(pieces: str, form: int) -> list[int]:
     """
     try:
         return [*(int(number) for number in json.loads(pieces)), form]
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise HashMismatch(
             f"a request has the text list {pieces!r}; expected numbers: run `evalstone verify`"
         ) from error

@@ -22,7 +22,7 @@ from evalstone.errors import EvalstoneError, MissingExtra, StoreError
 from evalstone.store import migrate
 from evalstone.store.lost_file import FileId, file_id, rescue
 from evalstone.store.schema_guard import refuse_active_schema
-from evalstone.store.trouble import explain, translated
+from evalstone.store.trouble import explain, is_locked, translated
 
 BUSY_SECONDS = 30.0  # how long to wait for another writer
 IDLE_SECONDS = 30.0  # after which a server ends the transaction of a writer that was suspended within it
@@ -96,10 +96,14 @@ class Database:
             path = Path(parsed.database or "")
             return path.is_file() and path.stat().st_size > 0
         try:
-            cls.open(url, read_only=True).close()
+            database = cls(parsed, read_only=True)
+            try:
+                with database.reading() as connection:
+                    return migrate.version_of(connection) is not None  # one of an earlier version is there too
+            finally:
+                database.close()
         except EvalstoneError:
             return False
-        return True
 
     @classmethod
     def may_be_generated(cls, url: str) -> bool:
@@ -251,7 +255,7 @@ class Database:
                         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
                     connection.execute(f"PRAGMA journal_mode = {mode}").fetchall()
             except (DBAPIError, sqlite3.Error) as error:
-                if "locked" not in str(error) or time.monotonic() > deadline:
+                if not is_locked(error) or time.monotonic() > deadline:
                     raise explain(error, self.shown_url) from error
                 time.sleep(0.02)
             else:

@@ -7,40 +7,24 @@ loses no more than that. Nothing here computes: each method says what it promise
 it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from evalstone import settings
+from evalstone.errors import StoreError
 from evalstone.records import Estimate, JsonValue, Output, Request, RunPlan, Sample, Score
-from evalstone.store import asked, estimated, read, remove, results, run_list, runs, verify, written
+from evalstone.store import asked, lookups, remove, results, run_list, runs, sample_facts, search
 from evalstone.store.connection import Database
-from evalstone.store.leases import Leases
-from evalstone.store.rows import (
-    AttemptRow,
-    GeneratedRow,
-    OpenRun,
-    Problem,
-    RemovedCounts,
-    RunRow,
-    RunWriter,
-    SampleRecord,
-    StoredProgress,
-    StoredScore,
-)
-from evalstone.store.write import Writer
+from evalstone.store.reading import StoredResults
+from evalstone.store.rows import OpenRun, RemovedCounts, RunWriter, StoredProgress
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-class Store:
+class Store(StoredResults):
     """Runs, attempts, requests, outputs, scores and the cache across runs."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._leases = Leases(database)
-        self._writer = Writer(database, self._leases)
 
     @classmethod
     def open(cls, url: str | None = None, *, read_only: bool = False) -> Self:
@@ -169,21 +153,27 @@ class Store:
     def save_estimates(
         self, run_id: str, estimates: Sequence[Estimate], extra: Mapping[str, JsonValue] | None = None
     ) -> None:
-        """Replace the run's estimates, and `RunRow.extra` where `extra` is given."""
+        """Replace the run's estimates, and `RunRow.extra` where `extra` is given.
+
+        Of a run that nobody is writing the facts of its samples are made current as well.
+        """
         self._writer.flush()
-        estimated.save_estimates(self._database, self._leases, run_id, estimates, extra)
+        results.save_estimates(self._database, self._leases, run_id, estimates, extra)
+        self._fill_facts_of(run_id)
 
     def close_run(
         self, run_id: str, attempt_id: int, status: str, summary: Mapping[str, JsonValue] | None = None
     ) -> None:
         """End the attempt: finished, incomplete (some answers are worth asking again), interrupted or failed.
 
-        A finished run's rows are counted and sealed, and `open_run` calls it complete from then on.
+        A finished run's rows are counted and sealed, and `open_run` calls it complete from then on. The facts of its
+        samples are stored too, if it has estimates.
 
         Raises: LeaseLost if another writer took the run over.
         """
         self._writer.flush()
         runs.close_run(self._database, self._leases, run_id, attempt_id, status, summary)
+        self._fill_facts_of(run_id)
 
     def close_rescoring(
         self,
@@ -224,7 +214,7 @@ class Store:
     def outputs_of(self, run_id: str, request_ids: Sequence[str]) -> dict[str, list[Output]]:
         """Return the stored outputs of these requests, by ask and repeat; a request without any has an empty list."""
         self._writer.flush()
-        return read.outputs_of(self._database, run_id, request_ids)
+        return lookups.outputs_of(self._database, run_id, request_ids)
 
     def unscored(self, run_id: str, scoring_hash: str, task: str | None = None) -> list[str]:
         """Return the ids of requests whose outputs are all there but which have no score under this hash.
@@ -232,7 +222,7 @@ class Store:
         An output with an error is there: its request is scored as failed. `task` restricts the search to one task.
         """
         self._writer.flush()
-        return read.unscored(self._database, run_id, scoring_hash, task)
+        return lookups.unscored(self._database, run_id, scoring_hash, task)
 
     def find(self, keys: Sequence[str]) -> dict[str, Output]:
         """Return outputs of any run by `Output.cache_key`; unknown keys are left out, errors are never among them.
@@ -241,93 +231,36 @@ class Store:
         checksum is wrong is not returned.
         """
         self._writer.flush()
-        return read.find(self._database, keys)
+        return lookups.find(self._database, keys)
 
-    # -------------------------------------------------------------------------------------- reading
+    # ---------------------------------------------------------------------------------- what is derived
 
-    def runs(self, words: Sequence[str] = ()) -> list[RunRow]:
-        """Return the runs in which every word occurs (id, model, task, profile or status), the latest first.
+    def fill_facts(self, run_ids: Sequence[str] | None = None) -> int:
+        """Store the facts of samples (`sample_list`) of runs that lack them. Returns for how many samples it did so.
 
-        Audits are not among them.
+        Runs have theirs from when they are summarised; those of a store that an earlier version made, or of runs that
+        were interrupted, lack them, and lists of their samples are slow. It takes short transactions and may be killed:
+        another call goes on from there. Runs that are being written are left alone.
+
+        Args:
+            run_ids: which runs; None: all.
+
+        Raises: StoreError if they cannot be written.
         """
         self._writer.flush()
-        return run_list.runs(self._database, words)
+        return sample_facts.fill_runs(self._database, run_ids)
 
-    def audits(self, words: Sequence[str] = ()) -> list[RunRow]:
-        """Return the audits in which every word occurs, the latest first; they are kept as runs are."""
-        self._writer.flush()
-        return run_list.runs(self._database, words, audits=True)
+    def _fill_facts_of(self, run_id: str) -> None:
+        """Store the facts of a run that was just ended or summarised; where that fails, lists are slow and no more."""
+        try:
+            sample_facts.fill(self._database, run_id, only_summarised=True)
+        except StoreError:
+            return
 
-    def run(self, name: str) -> RunRow:
-        """Return the run named by its id, an unambiguous beginning of it, `last`, or `last~1` (the one before).
+    def index_samples(self, run_id: str) -> int:
+        """Make the full-text index of a run (`search_samples`) anew. Returns how many requests it has.
 
-        An audit is found by its id; `last` is never one.
-
-        Raises: UnknownName with the nearest ids.
+        Raises: RunBusy where the run is being written; StoreError where the database has no full-text search.
         """
         self._writer.flush()
-        return run_list.run(self._database, name)
-
-    def attempts(self, run_id: str) -> list[AttemptRow]:
-        """Return the run's attempts, the first one first."""
-        return run_list.attempts(self._database, run_id)
-
-    def estimates(self, run_id: str) -> list[Estimate]:
-        """Return the run's estimates, in the order in which they were saved."""
-        return estimated.estimates(self._database, run_id)
-
-    def scores(self, run_id: str, task: str | None = None, *, details: bool = True) -> Iterator[StoredScore]:
-        """Yield the current scores: the latest scoring of each task, filter and metric.
-
-        Ordered by task (the plan's order), filter, metric, sample index, turn. Without `details` that field is None
-        and is not read, which is faster.
-        """
-        self._writer.flush()
-        return results.scores_of(self._database, run_id, task, details=details)
-
-    def samples(
-        self,
-        run_id: str,
-        task: str,
-        *,
-        offset: int = 0,
-        limit: int | None = None,
-        indices: Sequence[int] | None = None,
-    ) -> Iterator[SampleRecord]:
-        """Yield a task's requests with all that belongs to them, by sample index and turn.
-
-        `indices` keeps only these samples (those that were answered wrong, say); `offset` and `limit` count after it.
-        """
-        self._writer.flush()
-        return results.samples(self._database, run_id, task, offset=offset, limit=limit, indices=indices)
-
-    def score_names(self, run_id: str, task: str) -> list[tuple[str, str]]:
-        """Return (filter, metric) of a task's current scores, in the order of `SampleRecord.scores`."""
-        self._writer.flush()
-        return results.score_names(self._database, run_id, task)
-
-    def samples_not_right(self, run_id: str, task: str, by: tuple[str, str]) -> Iterator[SampleRecord]:
-        """Yield what `samples` does, without reading the requests that are right by this (filter, metric).
-
-        Right is a score from 1/2 on, or a negative one, which is no share; what failed or has no such score is given.
-        """
-        self._writer.flush()
-        return results.samples_not_right(self._database, run_id, task, by)
-
-    def written(self, run_id: str) -> list[GeneratedRow]:
-        """Return how the written answers of a run ended, counted by task, turn and finish reason."""
-        self._writer.flush()
-        return written.written(self._database, run_id)
-
-    def first_error(self, run_id: str) -> str | None:
-        """Return what happened to the run's first answer that failed, None if all came."""
-        self._writer.flush()
-        return written.first_error(self._database, run_id)
-
-    def verify(self, run_id: str | None = None) -> list[Problem]:
-        """Derive every hash and checksum again and return what does not agree; an empty list is a sound store.
-
-        With `run_id` only that run and its texts are read; without it also the database's own structures.
-        """
-        self._writer.flush()
-        return verify.verify(self._database, run_id)
+        return search.index_samples(self._database, run_id)

@@ -107,7 +107,7 @@ def put_together(place: tuple[str, int, int], sample_sha256: str, form: str, pie
             n_shots=content["n_shots"],
             n_leaked_shots=content["n_leaked_shots"],
         )
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
         raise HashMismatch(
             f"the stored request {place[0]}/{place[1]}/{place[2]} cannot be read: {error!r}; "
             f"`evalstone verify` lists what is damaged"

@@ -38,7 +38,7 @@ class Owner:
         """Return what `to_text` wrote; None for anything else."""
         try:
             return cls(**json.loads(text))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             return None
 
     def to_text(self) -> str:

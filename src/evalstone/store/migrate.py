@@ -55,7 +55,7 @@ def require_current(connection: Connection, where: str) -> None:
     _require_known(version, where)
     raise StoreError(
         f"store {where} has schema {version} and this version needs {HEAD}; "
-        f"open it once for writing to migrate it (`evalstone doctor` does)"
+        f"open it once for writing to migrate it (`evalstone ls runs` does)"
     )
 
 

@@ -7,16 +7,19 @@ and both occur in what models write. A packed hash is 32 bytes behind one that n
 
 import hashlib
 import json
+import re
 import zlib
 from binascii import hexlify, unhexlify
 
-from evalstone.errors import HashMismatch
+from evalstone.errors import HashMismatch, StoreError
 from evalstone.records import JsonValue
 
 PLAIN, ZLIB = b"\x00", b"\x01"
 OTHER_KEY, SHA256 = b"\x00", b"\x01"
 WORTH_COMPRESSING = 96  # bytes; below it zlib's own frame eats the gain
+LONGEST_TEXT = 128 * 2**20  # bytes of one text; a file from elsewhere may hold some that unpack to gigabytes
 _PREFIX = "sha256:"
+_NO_TEXT = re.compile(r"[\x00\ud800-\udfff]")  # what PostgreSQL or UTF-8 do not take
 
 _encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
@@ -31,9 +34,21 @@ def text_digest(text: str) -> bytes:
     return hashlib.sha256(text_bytes(text)).digest()
 
 
+def shown_text(text: str) -> str:
+    """Return a text for a column of type TEXT: what cannot be stored as such becomes U+FFFD."""
+    if text.isascii() and "\x00" not in text:
+        return text
+    return _NO_TEXT.sub("\ufffd", text)
+
+
 def pack_text(text: str) -> bytes:
-    """Return the stored form of a text."""
+    """Return the stored form of a text.
+
+    Raises: StoreError for one that `unpack_text` would refuse.
+    """
     raw = text_bytes(text)
+    if len(raw) > LONGEST_TEXT:
+        raise StoreError(f"a text of {len(raw):,} bytes is to be stored; expected at most {LONGEST_TEXT:,}: shorten it")
     if len(raw) >= WORTH_COMPRESSING:
         small = zlib.compress(raw, 6)
         if len(small) < len(raw):
@@ -44,12 +59,12 @@ def pack_text(text: str) -> bytes:
 def unpack_text(packed: bytes) -> str:
     """Return the text of a stored form.
 
-    Raises: HashMismatch if the bytes are no packed text.
+    Raises: HashMismatch if the bytes are no packed text, or one longer than LONGEST_TEXT.
     """
     coding, body = packed[:1], packed[1:]
     try:
         if coding == ZLIB:
-            body = zlib.decompress(body)
+            body = _decompressed(body)
         elif coding != PLAIN:
             raise HashMismatch(
                 f"a stored text begins with {coding!r}; expected 0 (plain) or 1 (zlib): verify the store"
@@ -57,6 +72,20 @@ def unpack_text(packed: bytes) -> str:
         return body.decode("utf-8", "surrogatepass")
     except (zlib.error, UnicodeDecodeError) as error:
         raise HashMismatch(f"a stored text cannot be read: {error}; `evalstone verify` names its run") from error
+
+
+def _decompressed(body: bytes) -> bytes:
+    """Return what zlib made small, unpacking no more of it than a text may have."""
+    stream = zlib.decompressobj()
+    whole = stream.decompress(body, LONGEST_TEXT + 1)
+    if len(whole) > LONGEST_TEXT:
+        raise HashMismatch(
+            f"a stored text of {len(body):,} bytes unpacks to more than {LONGEST_TEXT:,}; expected at most that: no "
+            "such text was written by evalstone"
+        )
+    if not stream.eof:
+        raise zlib.error("incomplete or truncated stream")
+    return whole
 
 
 def pack_optional(text: str | None) -> bytes | None:
@@ -94,7 +123,7 @@ def unpack_json(packed: bytes | None) -> JsonValue:
     text = unpack_text(packed)
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise HashMismatch(f"a stored JSON value cannot be read: {error}; `evalstone verify` names its run") from error
 
 

@@ -35,7 +35,7 @@ def plan_from_json(text: str) -> RunPlan:
             **_known(RunPlan, content),
             **_settings(extra),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise HashMismatch(f"a stored run plan cannot be read: {error!r}; `evalstone verify` names its run") from error
 
 

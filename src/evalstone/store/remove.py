@@ -9,7 +9,21 @@ from evalstone.store.asked import text_ids
 from evalstone.store.connection import Database
 from evalstone.store.rows import RemovedCounts
 from evalstone.store.runs import counts_of, run_number
-from evalstone.store.schema import attempts, estimates, outputs, requests, run_tasks, runs, scores, scorings, texts
+from evalstone.store.schema import (
+    attempts,
+    estimates,
+    fact_sets,
+    outputs,
+    requests,
+    run_facts,
+    run_tasks,
+    runs,
+    sample_facts,
+    scores,
+    scorings,
+    texts,
+)
+from evalstone.store.search import forget_index
 from evalstone.store.text_table import chunks
 
 
@@ -24,9 +38,10 @@ def remove_run(database: Database, run_id: str) -> RemovedCounts:
         asked = select(requests.c.id).where(requests.c.run_task.in_(tasks))
         for table in (scores, outputs):
             connection.execute(delete(table).where(table.c.request.in_(asked)))
-        for table in (requests, scorings):
+        forget_index(connection, number)
+        for table in (sample_facts, fact_sets, requests, scorings):
             connection.execute(delete(table).where(table.c.run_task.in_(tasks)))
-        for table in (estimates, attempts, run_tasks):
+        for table in (estimates, run_facts, attempts, run_tasks):
             connection.execute(delete(table).where(table.c.run == number))
         leases.drop(connection, number)
         connection.execute(delete(runs).where(runs.c.id == number))

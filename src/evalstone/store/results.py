@@ -1,7 +1,8 @@
-"""Reading what came out: scores for tables, samples for people.
+"""What came out of one run, read: its estimates for tables, its scores and samples, how its answers ended.
 
-Nothing is held open: each page is fetched whole and its transaction ended before the first row is given out, so a
-reader that stops half-way keeps nobody from writing.
+(`lookups` reads what a run needs while it is written, `run_facts` the estimates of many runs, and `sample_list` the
+lists of pages.) Nothing is held open: each page is fetched whole and its transaction ended before the first row is
+given out, so a reader that stops half-way keeps nobody from writing.
 """
 
 import json
@@ -10,23 +11,29 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, exists, or_, select, tuple_
+from sqlalchemy import Connection, Select, bindparam, case, delete, exists, func, insert, or_, select, tuple_
 
-from evalstone.errors import UnknownName
-from evalstone.records import Output, Sample, Score, ScoreStatus
-from evalstone.store.answer_rows import OUTPUT_COLUMNS, output_of, parts_of, score_of
+from evalstone.errors import HashMismatch, UnknownName
+from evalstone.records import Estimate, JsonValue, Output, Sample, Score, ScoreStatus
+from evalstone.store.answer_rows import OUTPUT_COLUMNS, estimate_of, estimate_row, output_of, parts_of, score_of
 from evalstone.store.asked import restore, task_numbers, text_ids
 from evalstone.store.connection import Database
-from evalstone.store.packing import unpack_hash, unpack_json
-from evalstone.store.rows import SampleRecord, StoredScore
-from evalstone.store.runs import run_number
-from evalstone.store.schema import outputs, requests, scores, scorings
+from evalstone.store.leases import Leases
+from evalstone.store.packing import pack_json, unpack_hash, unpack_json, unpack_optional
+from evalstone.store.rows import GeneratedRow, SampleRecord, StoredScore
+from evalstone.store.runs import change_row, run_number
+from evalstone.store.schema import estimates, outputs, requests, run_tasks, runs, scores, scorings
 from evalstone.store.text_table import chunks, load_texts
 
 PAGE = 200  # requests read at once
 LISTED_AT_ONCE = 5000  # requests whose ids are held, so that memory does not grow with the run
 
 _STATUS = {status.value: status for status in ScoreStatus}
+
+_n_texts = func.count(outputs.c.text)
+_n_failed = func.count(outputs.c.error)
+_is_written = outputs.c.text.isnot(None) | outputs.c.error.isnot(None)  # spares sorting every choice's log-likelihood
+_n_tokens = func.coalesce(func.sum(case((outputs.c.text.isnot(None), outputs.c.n_tokens), else_=0)), 0)
 
 _at = requests.c.sample_index
 _listed = (
@@ -58,7 +65,7 @@ def scores_of(database: Database, run_id: str, task: str | None, *, details: boo
         tasks = task_numbers(connection, run_number(connection, run_id))
         names = [task] if task is not None else list(tasks)
         found: dict[str, list[tuple[Any, list[Any]]]] = {
-            name: _scores_of_task(connection, _number_of(tasks, name), details=details) for name in names
+            name: _scores_of_task(connection, number_of(tasks, name), details=details) for name in names
         }
     for name, by_scoring in found.items():
         for scoring, rows in by_scoring:
@@ -79,8 +86,8 @@ def scores_of(database: Database, run_id: str, task: str | None, *, details: boo
 def score_names(database: Database, run_id: str, task: str) -> list[tuple[str, str]]:
     """Return (filter, metric) of a task's current scores, in the order in which a sample's record has them."""
     with database.reading() as connection:
-        number = _number_of(task_numbers(connection, run_number(connection, run_id)), task)
-        return [(row.filter, row.metric) for row in _current_scorings(connection, number)]
+        number = number_of(task_numbers(connection, run_number(connection, run_id)), task)
+        return [(row.filter, row.metric) for row in current_scorings(connection, number)]
 
 
 def samples(
@@ -88,7 +95,7 @@ def samples(
 ) -> Iterator[SampleRecord]:
     """Yield a task's requests with all that belongs to them, by sample index and turn."""
     with database.reading() as connection:
-        number = _number_of(task_numbers(connection, run_number(connection, run_id)), task)
+        number = number_of(task_numbers(connection, run_number(connection, run_id)), task)
     found = _chosen_ids(database, number, indices) if indices is not None else _listed_ids(database, number, _listed)
     ids = islice(found, offset, None if limit is None else offset + limit)
     yield from _records(database, number, task, ids)
@@ -97,8 +104,8 @@ def samples(
 def samples_not_right(database: Database, run_id: str, task: str, by: tuple[str, str]) -> Iterator[SampleRecord]:
     """Yield the requests of `samples` whose score under this filter and metric lies in [0, 1/2), or is not there."""
     with database.reading() as connection:
-        number = _number_of(task_numbers(connection, run_number(connection, run_id)), task)
-        current = [row.id for row in _current_scorings(connection, number) if (row.filter, row.metric) == by]
+        number = number_of(task_numbers(connection, run_number(connection, run_id)), task)
+        current = [row.id for row in current_scorings(connection, number) if (row.filter, row.metric) == by]
     is_right = (
         select(scores.c.request)
         .where(
@@ -140,14 +147,18 @@ def _listed_ids(database: Database, task: int, listed: Select[tuple[int, int, in
         last = (rows[-1].sample_index, rows[-1].turn)
 
 
-def _number_of(tasks: Mapping[str, int], name: str) -> int:
+def number_of(tasks: Mapping[str, int], name: str) -> int:
+    """Return the row id of a task of a run.
+
+    Raises: UnknownName with what the run has.
+    """
     if name not in tasks:
         near = get_close_matches(name, tasks, n=3, cutoff=0.5)
         raise UnknownName("task of this run", name, near or list(tasks)[:5])
     return tasks[name]
 
 
-def _current_scorings(connection: Connection, task: int) -> list[Any]:
+def current_scorings(connection: Connection, task: int) -> list[Any]:
     """Return a task's latest scoring of each filter and metric."""
     of_task = (
         select(scorings)
@@ -158,7 +169,7 @@ def _current_scorings(connection: Connection, task: int) -> list[Any]:
 
 
 def _scores_of_task(connection: Connection, task: int, *, details: bool) -> list[tuple[Any, list[Any]]]:
-    current = _current_scorings(connection, task)
+    current = current_scorings(connection, task)
     columns = [scores.c.value, scores.c.status, scores.c.parts]
     if details:
         columns.append(scores.c.detail)
@@ -183,7 +194,7 @@ def _page(connection: Connection, task: int, name: str, ids: Sequence[int]) -> l
     answers: dict[int, list[Output]] = {row.id: [] for row in rows}
     for output in connection.execute(_outputs_of, {"ids": ids}):
         answers[output[0]].append(output_of(output, names[output[0]]))
-    current = {scoring.id for scoring in _current_scorings(connection, task)}
+    current = {scoring.id for scoring in current_scorings(connection, task)}
     scored: dict[int, list[Score]] = {row.id: [] for row in rows}
     for score in connection.execute(_scores_of, {"ids": ids}).mappings():
         if score["scoring"] in current:
@@ -202,4 +213,80 @@ def _page(connection: Connection, task: int, name: str, ids: Sequence[int]) -> l
 def _sample(row: Any, task: str, loaded: Mapping[int, str]) -> Sample | None:
     if row.sample_row is None:
         return None
-    return Sample(task, row.sample_index, json.loads(loaded[row.sample_row]), unpack_hash(row.sample_sha256))
+    try:
+        content = json.loads(loaded[row.sample_row])
+    except (ValueError, RecursionError) as error:
+        raise HashMismatch(
+            f"the row of sample {task}/{row.sample_index} cannot be read: {error}; run `evalstone verify`"
+        ) from error
+    return Sample(task, row.sample_index, content, unpack_hash(row.sample_sha256))
+
+
+# -------------------------------------------------------------------------------------- estimates
+
+
+def save_estimates(
+    database: Database,
+    leases: Leases,
+    run_id: str,
+    given: Sequence[Estimate],
+    extra: Mapping[str, JsonValue] | None,
+) -> None:
+    """Replace the run's estimates, the cells of its tables, and its extra where given.
+
+    Raises: LeaseLost if this store held the run's lease and another writer took it over.
+    """
+    with database.writing() as connection:
+        number = run_number(connection, run_id)
+        leases.check(connection, run_id, number, only_held=True)
+        connection.execute(delete(estimates).where(estimates.c.run == number))
+        rows = [estimate_row(estimate, number, position) for position, estimate in enumerate(given)]
+        if rows:
+            connection.execute(insert(estimates), rows)
+        if extra is not None:
+            row = connection.execute(select(runs).where(runs.c.id == number)).one()
+            change_row(connection, runs, row, extra=pack_json(dict(extra)))
+
+
+def estimates_of(database: Database, run_id: str) -> list[Estimate]:
+    """Return the run's estimates in the order in which they were saved."""
+    with database.reading() as connection:
+        of_run = select(estimates).where(estimates.c.run == run_number(connection, run_id))
+        return [estimate_of(row) for row in connection.execute(of_run.order_by(estimates.c.position))]
+
+
+# --------------------------------------------------------------------------- how answers ended
+
+
+def written(database: Database, run_id: str) -> list[GeneratedRow]:
+    """Return one row for each task, turn and finish reason, tasks in the plan's order; of tasks that write.
+
+    The database counts them, and no text is read.
+    """
+    with database.reading() as connection:
+        number = run_number(connection, run_id)
+        found = connection.execute(
+            select(run_tasks.c.name, requests.c.turn, outputs.c.finish_reason, _n_texts, _n_failed, _n_tokens)
+            .join(requests, requests.c.run_task == run_tasks.c.id)
+            .join(outputs, outputs.c.request == requests.c.id)
+            .where(run_tasks.c.run == number, _is_written)
+            .group_by(run_tasks.c.position, run_tasks.c.name, requests.c.turn, outputs.c.finish_reason)
+            .order_by(run_tasks.c.position, requests.c.turn, outputs.c.finish_reason)
+        ).all()
+    rows = [GeneratedRow(row[0], row[1], row[2], row[3], row[4], int(row[5])) for row in found]
+    writing = {row.task for row in rows if row.n_texts}
+    return [row for row in rows if row.task in writing]
+
+
+def first_error(database: Database, run_id: str) -> str | None:
+    """Return what happened to the run's first answer that failed, None if all came."""
+    with database.reading() as connection:
+        packed = connection.execute(
+            select(outputs.c.error)
+            .join(requests, outputs.c.request == requests.c.id)
+            .join(run_tasks, requests.c.run_task == run_tasks.c.id)
+            .where(run_tasks.c.run == run_number(connection, run_id), outputs.c.error.isnot(None))
+            .order_by(run_tasks.c.position, requests.c.id)
+            .limit(1)
+        ).scalar()
+    return unpack_optional(packed)

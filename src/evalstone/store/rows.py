@@ -145,3 +145,111 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.table} {self.row}: {self.what}"
+
+
+# ---------------------------------------------------------------------------- for boards and pages
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What a board shows and filters by of a run, all of it from columns."""
+
+    run_id: str
+    status: str  # running | finished | incomplete | interrupted | failed
+    created_at: str
+    updated_at: str
+    model: str
+    kind: str  # of the model: hf, openai, fake, imported, ...
+    model_hash: str | None  # None for an HTTP model
+    revision: str | None
+    dtype: str
+    numerics: str
+    n_parameters: int | None
+    max_length: int | None
+    profile: str
+    seed: int | None  # of the few-shot draw
+    sample_limit: float | None  # `--limit`: below 1 a share, from 1 on a number of samples per task
+    chat_template: str | None  # None: none applied; "": the default one of the model; else its name
+    prompt_style: str | None  # letter, text, ...; None: as each task has it
+    prompt_preset: str | None
+    has_system_instruction: bool
+    audit: str | None  # which audit; None for a run
+    n_tasks: int
+    n_samples: int
+
+
+class EstimateRow(NamedTuple):
+    """One estimate without its details, light enough for the boards of thousands of runs."""
+
+    run_id: str
+    task: str  # or a group or suite
+    metric: str
+    filter: str
+    value: float | None
+    low: float | None
+    high: float | None
+    method: str
+    n: int
+    n_failed: int
+    n_unparsed: int
+    stderr: float | None
+    chance: float | None
+    confidence: float
+    kind: str  # task | group | composite
+    n_shots: int | None
+    unit: str | None  # proportion | plain
+    higher_is_better: bool
+    is_primary: bool  # the metric and filter that stand for the task
+
+
+@dataclass(frozen=True, slots=True)
+class RunEstimates:
+    """A run's facts with its estimates, in the order in which they were saved."""
+
+    run: RunFacts
+    estimates: tuple[EstimateRow, ...]
+
+
+class SampleFacts(NamedTuple):
+    """What lists show of one sample at one turn, without its prompt."""
+
+    task: str
+    metric: str | None  # with the filter: the score that decides; None where the task has none
+    filter: str | None
+    sample_index: int
+    turn: int
+    status: str | None  # scored | unparsed | failed; None: no score yet
+    score: float | None  # value of the deciding metric
+    correct: float | None  # which share of it is right, in [0, 1]; None where undefined or failed
+    is_wrong: bool  # below one half, unparsed or failed; the status tells these apart
+    category: str | None  # what the row calls its category or subject
+    n_shots: int
+    n_leaked_shots: int
+    n_truncated_tokens: int  # of the prompt, dropped from the left
+    n_at_limit: int  # outputs that ended at the token limit
+    snippet: str  # the beginning of the question, in one line
+
+    @property
+    def request_id(self) -> str:
+        """The id of the request."""
+        return f"{self.task}/{self.sample_index}/{self.turn}"
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePage:
+    """Some samples of a list, and how many the whole list has."""
+
+    samples: tuple[SampleFacts, ...]
+    total: int
+    offset: int
+    limit: int
+    is_indexed: bool = False  # found by the full-text index, and not by the snippets
+
+
+@dataclass(frozen=True, slots=True)
+class CategoryCount:
+    """How many samples of a category there are, and how many of them `SampleFacts.is_wrong`."""
+
+    category: str | None  # None: those without one
+    n_samples: int
+    n_wrong: int

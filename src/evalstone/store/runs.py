@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Table, func, insert, select, update
+from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from evalstone.errors import HashMismatch, StoreError, UsageError
 from evalstone.records import JsonValue, RunPlan
@@ -21,7 +21,20 @@ from evalstone.store.leases import Leases, holder_of, lock, refuse_held
 from evalstone.store.packing import pack_hash, pack_json, pack_optional, pack_optional_json, to_json
 from evalstone.store.plan_json import plan_to_json
 from evalstone.store.rows import OpenRun
-from evalstone.store.schema import attempts, outputs, requests, run_leases, run_tasks, runs, scores, with_checksum
+from evalstone.store.run_facts import facts_row
+from evalstone.store.schema import (
+    attempts,
+    fact_sets,
+    outputs,
+    requests,
+    run_facts,
+    run_leases,
+    run_tasks,
+    runs,
+    scores,
+    search_sets,
+    with_checksum,
+)
 
 SHORTEST_ID = 12  # hex digits of the run key
 END_STATES = ("finished", "incomplete", "interrupted", "failed")
@@ -56,8 +69,15 @@ def change_row(connection: Connection, table: Table, row: Any, **changes: Any) -
     connection.execute(statement.values(**{name: values[name] for name in (*changes, "checksum")}))
 
 
-def break_seal(connection: Connection, number: int) -> None:
-    """Say that the run may grow: it is running again."""
+def break_seal(connection: Connection, number: int, *, texts_change: bool = True) -> None:
+    """Say that the run may grow: it is running again, and what was derived from its rows is no longer current.
+
+    The full-text index stays current where only scores are written.
+    """
+    tasks = select(run_tasks.c.id).where(run_tasks.c.run == number)
+    connection.execute(delete(fact_sets).where(fact_sets.c.run_task.in_(tasks)))
+    if texts_change:
+        connection.execute(delete(search_sets).where(search_sets.c.run == number))
     row = connection.execute(select(runs).where(runs.c.id == number)).one()
     if row.seal is not None:
         change_row(connection, runs, row, seal=None, status="running")
@@ -87,7 +107,7 @@ def sealed_counts(seal: str) -> dict[str, int]:
     try:
         counts = json.loads(seal)
         return {name: int(counts[name]) for name in ("n_requests", "n_outputs", "n_failed", "n_scores")}
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise HashMismatch(f"a run's stored counts cannot be read: {seal!r}; `evalstone verify` names it") from error
 
 
@@ -230,6 +250,7 @@ def _add_run(connection: Connection, plan: RunPlan, key: str) -> tuple[int, str]
         "seal": None,
     }
     connection.execute(insert(runs), with_checksum(runs, row))
+    connection.execute(insert(run_facts), facts_row(number, plan))
     add_tasks(connection, number, [task.name for task in plan.tasks])
     return number, run_id
 

@@ -4,6 +4,9 @@ Texts lie once, under their SHA-256; a prompt is a list of them. Outputs and sco
 each row of every table carries a CRC-32 over its columns, so that one flipped byte shows. Only parents that are
 removed by an indexed look-up have a foreign key; the other references are checked by `verify`.
 
+What boards and pages read is derived from these rows and lies in columns of its own: `run_facts` from the plans,
+`sample_facts` from requests, outputs and scores. `fact_sets` says of which tasks the sample facts are current.
+
 The CRC is taken over the columns that are not NULL, by name: a later column that starts as NULL changes no old row.
 """
 
@@ -29,10 +32,11 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 
 from evalstone.errors import StoreError
 
-HEAD = "0002"  # the newest migration; known here so that opening a current store needs no Alembic
+HEAD = "0003"  # the newest migration; known here so that opening a current store needs no Alembic
 VERSION_TABLE = "evalstone_schema"  # Alembic's, under a name of our own: a database may have others in it
 
 
@@ -193,7 +197,96 @@ estimates = Table(
     metadata,
     _parent("run", "runs.id", primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
-    Column("content", Blob, nullable=False),  # JSON, packed
+    Column("task", Text, nullable=False),  # or the name of a group or suite
+    Column("metric", Text, nullable=False),
+    Column("filter", Text, nullable=False),
+    Column("value", Double),
+    Column("low", Double),
+    Column("high", Double),
+    Column("method", Text, nullable=False),
+    Column("n", BigInteger, nullable=False),
+    Column("n_failed", BigInteger, nullable=False),
+    Column("n_unparsed", BigInteger, nullable=False),
+    Column("stderr", Double),
+    Column("chance", Double),
+    Column("higher_is_better", SmallInteger, nullable=False),
+    Column("confidence", Double, nullable=False),
+    Column("kind", String(32), nullable=False),  # task | group | composite: this and the three below repeat details
+    Column("is_primary", SmallInteger, nullable=False),
+    Column("n_shots", Integer),
+    Column("unit", String(32)),  # proportion | plain
+    Column("details", Blob, nullable=False),  # JSON, packed
+    _checksum(),
+)
+Index("estimates_by_task", estimates.c.task, estimates.c.metric, estimates.c.filter)
+
+run_facts = Table(
+    "run_facts",
+    metadata,
+    _parent("run", "runs.id", primary_key=True),
+    Column("model", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("model_hash", Text),
+    Column("revision", Text),
+    Column("dtype", Text, nullable=False),
+    Column("numerics", Text, nullable=False),
+    Column("n_parameters", BigInteger),
+    Column("max_length", BigInteger),
+    Column("profile", Text, nullable=False),
+    Column("seed", BigInteger),
+    Column("sample_limit", Double),
+    Column("chat_template", Text),  # NULL: none applied; empty: the default one of the model
+    Column("prompt_style", Text),  # letter, text, ...; NULL: as each task has it
+    Column("prompt_preset", Text),
+    Column("has_system_instruction", SmallInteger, nullable=False),
+    Column("audit", Text),  # which audit; NULL of a run
+    Column("n_tasks", Integer, nullable=False),
+    Column("n_samples", BigInteger, nullable=False),
+    _checksum(),
+)
+
+fact_sets = Table(
+    "fact_sets",
+    metadata,
+    _parent("run_task", "run_tasks.id", primary_key=True),
+    Column("metric", Text),  # with the filter: the score that decides; NULL where the task has none
+    Column("filter", Text),
+    Column("is_share", SmallInteger, nullable=False),  # whether that score says which share of a sample is right
+    Column("reached_index", Integer, nullable=False),  # the facts of requests up to this sample and turn are stored
+    Column("reached_turn", Integer, nullable=False),
+    Column("is_complete", SmallInteger, nullable=False),
+    _checksum(),
+)
+
+sample_facts = Table(
+    "sample_facts",
+    metadata,
+    _parent("run_task", "run_tasks.id", primary_key=True),
+    Column("sample_index", Integer, primary_key=True, autoincrement=False),
+    Column("turn", Integer, primary_key=True, autoincrement=False),
+    Column("status", String(16)),  # of the deciding score; NULL where there is no score
+    Column("score", Double),
+    Column("correct", Double),  # in [0, 1]; NULL where it is undefined
+    Column("is_wrong", SmallInteger, nullable=False),
+    Column("category", Text),
+    Column("n_shots", Integer, nullable=False),
+    Column("n_leaked_shots", Integer, nullable=False),
+    Column("n_truncated_tokens", Integer, nullable=False),  # of the prompt
+    Column("n_at_limit", Integer, nullable=False),  # outputs that ended at the token limit
+    Column("snippet", Text, nullable=False),
+    _checksum(),
+    sqlite_with_rowid=False,
+)
+Index(  # narrow: counts, categories and pages are found in it without passing over the snippets
+    "sample_facts_narrow",
+    *(sample_facts.c[name] for name in ("run_task", "sample_index", "turn", "is_wrong", "category")),
+)
+
+search_sets = Table(
+    "search_sets",
+    metadata,
+    _parent("run", "runs.id", primary_key=True),
+    Column("n_requests", Integer, nullable=False),  # how many are in the index; see `search`
     _checksum(),
 )
 
@@ -225,8 +318,13 @@ _KIND_NAMES = {kind: kind.__name__.encode() for kind in _ENCODERS}
 
 def row_checksum(table: Table, values: Sequence[Any]) -> int:
     """Return the CRC-32 of a row, given in the table's order: name, type and value of each column that is not NULL."""
+    return checksum_of(_COLUMNS[table.name], values)
+
+
+def checksum_of(names: Sequence[bytes], values: Sequence[Any]) -> int:
+    """Return the CRC-32 of the values of columns of these names; migrations name those of their own time."""
     pieces: list[bytes] = []
-    for name, value in zip(_COLUMNS[table.name], values, strict=False):  # the checksum itself comes last
+    for name, value in zip(names, values, strict=False):  # the checksum itself comes last
         if value is not None:
             kind = type(value)
             if kind not in _ENCODERS:
@@ -267,3 +365,17 @@ def insert_rows(connection: Connection, statement: Any, rows: Sequence[Mapping[s
         connection.exec_driver_sql(str(compiled), [tuple(row[name] for name in names) for row in rows])
     else:
         connection.exec_driver_sql(str(compiled), list(rows))
+
+
+@cache
+def upsert(dialect_name: str, table: Table) -> Any:
+    """Return the statement that inserts rows, or replaces those with the same key."""
+    dialect = sqlite if dialect_name == "sqlite" else postgresql
+    statement = dialect.insert(table)
+    keys = [column.name for column in table.primary_key.columns]
+    others = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in keys}
+    return statement.on_conflict_do_update(index_elements=keys, set_=others)
+
+
+SEARCH_TABLE = "sample_search"  # the full-text index: made by `search` for the first run that is indexed
+SEARCH_TABLE_SQL = f"CREATE VIRTUAL TABLE {SEARCH_TABLE} USING fts5(run, document)"  # on SQLite

@@ -1,14 +1,16 @@
 """What a database file may hold before anything in it is queried.
 
 A store that somebody else made is untrusted input: a view in place of a table can make one SELECT run for ever, a
-trigger or a generated column runs what its author wrote. Our own schema has tables and plain indexes only, so anything
-else is refused. Reading `sqlite_master` evaluates nothing of what it describes.
+trigger or a generated column runs what its author wrote. Our own schema has tables and plain indexes, and one full-text
+index in exactly the words in which we make it; anything else is refused. Reading `sqlite_master` evaluates nothing of
+what it describes.
 """
 
 import re
 import sqlite3
 
 from evalstone.errors import StoreError
+from evalstone.store.schema import SEARCH_TABLE_SQL
 
 __all__ = ["refuse_active_schema"]
 
@@ -23,7 +25,7 @@ def refuse_active_schema(connection: sqlite3.Connection, where: str) -> None:
         if text is None and kind == "index":
             continue  # SQLite's own, of a key
         plain = " ".join(str(text).split())
-        if kind == "table" and not _ACTIVE_WORDS.search(plain):
+        if kind == "table" and (plain == SEARCH_TABLE_SQL or not _ACTIVE_WORDS.search(plain)):
             continue
         if kind == "index" and _PLAIN_INDEX.fullmatch(plain):
             continue

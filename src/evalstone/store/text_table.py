@@ -12,6 +12,8 @@ from evalstone.store.schema import insert_rows, texts
 
 T = TypeVar("T")
 LOOKED_UP_AT_ONCE = 500  # values in one IN (...)
+UNPACKED_AT_ONCE = 2**30  # characters of texts read together, from which on they must not be suspiciously small
+MOST_SHRUNK = 50  # how often longer than its packed form such a set of texts may be
 
 _ids_by_hash = select(texts.c.sha256, texts.c.id).where(texts.c.sha256.in_(bindparam("hashes", expanding=True)))
 _insert = insert(texts)
@@ -43,12 +45,20 @@ def store_texts(connection: Connection, wanted: Mapping[bytes, str]) -> dict[byt
 def load_texts(connection: Connection, ids: Iterable[int]) -> dict[int, str]:
     """Return texts by id.
 
-    Raises: HashMismatch if one is not there.
+    Raises: HashMismatch if one is not there, or a few bytes unpack to gigabytes.
     """
     wanted = ids if isinstance(ids, Collection) else list(ids)
     found: dict[int, str] = {}
+    n_packed = n_unpacked = 0
     for some in chunks(list(dict.fromkeys(wanted))):
-        found.update({n: unpack_text(content) for n, content in connection.execute(_contents_by_id, {"ids": some})})
+        for number, content in connection.execute(_contents_by_id, {"ids": some}):
+            found[number] = unpack_text(content)
+            n_packed, n_unpacked = n_packed + len(content), n_unpacked + len(found[number])
+            if n_unpacked > max(UNPACKED_AT_ONCE, MOST_SHRUNK * n_packed):
+                raise HashMismatch(
+                    f"texts of {n_packed:,} bytes unpack to more than {UNPACKED_AT_ONCE:,} characters; expected "
+                    f"at most {MOST_SHRUNK} times as many: no such texts were written by evalstone"
+                )
     for number in wanted:
         if number not in found:
             raise HashMismatch(

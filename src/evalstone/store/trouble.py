@@ -32,9 +32,20 @@ _SQLITE_REMEDIES = (
 )
 
 
+def original_of(error: Exception) -> Exception:
+    """Return what the driver raised, whether or not SQLAlchemy wrapped it."""
+    return error.orig if isinstance(error, DBAPIError) and isinstance(error.orig, Exception) else error
+
+
+def is_locked(error: Exception) -> bool:
+    """Return whether SQLite refused because of another connection, which may be over in a moment."""
+    code = getattr(original_of(error), "sqlite_errorcode", None)  # the primary code is its lowest byte
+    return code is not None and code & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
 def explain(error: Exception, where: str) -> StoreError:
     """Return the StoreError for what the database or the operating system raised."""
-    original = error.orig if isinstance(error, DBAPIError) and isinstance(error.orig, Exception) else error
+    original = original_of(error)
     first_line = str(original).strip().split("\n", 1)[0]
     if isinstance(original, sqlite3.Error):
         name = getattr(original, "sqlite_errorname", "") or ""

@@ -24,18 +24,23 @@ from evalstone.store.runs import counts_of, run_number, sealed_counts
 from evalstone.store.schema import (
     attempts,
     estimates,
+    fact_sets,
     metadata,
     outputs,
     requests,
     row_checksum,
+    run_facts,
     run_leases,
     run_tasks,
     runs,
+    sample_facts,
     scores,
     scorings,
+    search_sets,
     texts,
 )
 from evalstone.store.text_table import chunks
+from evalstone.store.verify_derived import derived_problems
 
 READ_AT_ONCE = 500
 UNREADABLE = (
@@ -47,6 +52,11 @@ UNREADABLE = (
     LookupError,
     OverflowError,
     MemoryError,
+    RecursionError,
+)
+OWN_ROWS = (
+    *(attempts, run_leases, run_tasks, outputs, scorings, scores),
+    *(estimates, run_facts, fact_sets, sample_facts, search_sets),
 )
 
 
@@ -103,12 +113,13 @@ class _Search:
         self.guarded("texts", self._check_texts)
         self.guarded("runs", self._check_runs)
         self.guarded("requests", self._check_requests)
-        for table in (attempts, run_leases, run_tasks, outputs, scorings, scores, estimates):
+        for table in OWN_ROWS:
             self.guarded(table.name, lambda table=table: self._check_rows(table))  # type: ignore[misc]
         for table in metadata.sorted_tables:
             self.guarded(table.name, lambda table=table: self._check_parents(table))  # type: ignore[misc]
         self.guarded("scores", self._check_scorings)
         self.guarded("outputs", self._check_attempts)
+        self.guarded("runs", self._check_derived)
         for number, what in self.bad_texts.items():
             users = self.users.get(number, [])
             self.found("texts", f"{number} (used by {len(users)} requests, {', '.join(users[:3])})", what)
@@ -271,6 +282,11 @@ class _Search:
         lost = select(func.count()).select_from(joined).where(attempts.c.number.is_(None))
         if count := self.connection.execute(self._mine(outputs, lost)).scalar_one():
             self.found("outputs", f"{count} rows", "their attempt is not one of their run")
+
+    def _check_derived(self) -> None:
+        found = self.connection.execute(self._mine(runs, select(runs.c.id, runs.c.run_id, runs.c.plan))).all()
+        for row in found:
+            self.guarded("facts", lambda row=row: self.problems.extend(derived_problems(self.connection, row)))  # type: ignore[misc]
 
 
 def _shown(value: Any) -> str:

@@ -7,11 +7,9 @@ a minute away. A batch that cannot be written stays gathered: once there is spac
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, delete, insert, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from evalstone.errors import LeaseLost, StoreError
 from evalstone.records import Output, Score
@@ -21,7 +19,7 @@ from evalstone.store.connection import Database
 from evalstone.store.leases import Leases
 from evalstone.store.packing import pack_hash
 from evalstone.store.runs import break_seal, change_row, next_id, run_number
-from evalstone.store.schema import insert_rows, outputs, requests, scores, scorings, with_checksum
+from evalstone.store.schema import insert_rows, outputs, requests, scores, scorings, upsert, with_checksum
 from evalstone.store.text_table import chunks
 
 BATCH_SECONDS = 0.5
@@ -227,16 +225,16 @@ class Writer:
             if number != places.number:
                 raise StoreError(f"run {run_id} was removed and made again while it was written; run again")
             self._leases.check(connection, run_id, number)
-            break_seal(connection, number)
+            break_seal(connection, number, texts_change=run_id in self._outputs)
         rows = [row for of_run in self._outputs.values() for row in of_run]
         for some in chunks(list({row["request"] for row in rows})):
             connection.execute(_drop_scores, {"ids": some})
         if rows:
-            insert_rows(connection, _upsert(connection.dialect.name, outputs), rows)
+            insert_rows(connection, upsert(connection.dialect.name, outputs), rows)
         if self._scores:
             numbers = self._scoring_numbers(connection)
             rows = [score_row(score, request, numbers[run_id, name]) for run_id, name, score, request in self._scores]
-            insert_rows(connection, _upsert(connection.dialect.name, scores), rows)
+            insert_rows(connection, upsert(connection.dialect.name, scores), rows)
 
     # --------------------------------------------------------------------------------------- places
 
@@ -310,13 +308,3 @@ class Writer:
         }
         connection.execute(insert(scorings), with_checksum(scorings, fresh))
         return number
-
-
-@cache
-def _upsert(dialect_name: str, table: Table) -> Any:
-    """Return the statement that inserts rows, or replaces those with the same key."""
-    dialect = sqlite if dialect_name == "sqlite" else postgresql
-    statement = dialect.insert(table)
-    keys = [column.name for column in table.primary_key.columns]
-    others = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in keys}
-    return statement.on_conflict_do_update(index_elements=keys, set_=others)

@@ -1,4 +1,7 @@
-"""What a run reads while it is written: outputs to score, requests without scores, and the cache across runs."""
+"""What a run looks up while it is written: outputs to score, requests without scores, and the cache across runs.
+
+What came out of a run, for tables and for people, is read by `results`.
+"""
 
 from collections.abc import Sequence
 

@@ -1,0 +1,306 @@
+"""How fast the store gives boards and pages what they show, and how long an old store takes to be brought up to date.
+
+python benchmarks/store_speed.py [--runs 1000] [--requests 1000000] [--samples 200000] [--dir DIR] [--store URL]
+
+Prints three figures, each beside what it should stay below: the estimates of all runs in one query, the migration of a
+store of the schema before `sample_facts` (with `fill_facts`, which is what takes the time), and the pages of one run:
+opened, filtered, searched for a text, and cut out of the middle. With `--store postgresql://...` the same on a server
+(an empty database); the migration is measured on a file only.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from sqlalchemy import insert, text
+
+from evalstone.records import Estimate, LoglikelihoodQuery, ModelIdentity, Request, RunPlan, TaskPlan, content_hash
+from evalstone.store import Store, migrate
+from evalstone.store.forms import Digests, hash_of, take_apart
+from evalstone.store.packing import pack_hash, pack_json, pack_text, text_digest, to_json
+from evalstone.store.plan_json import plan_to_json
+from evalstone.store.schema import (
+    attempts,
+    checksum_of,
+    insert_rows,
+    outputs,
+    requests,
+    run_tasks,
+    runs,
+    scores,
+    scorings,
+    texts,
+    with_checksum,
+)
+
+BEFORE = "0002"  # the schema without sample facts
+AIMS = {"estimates": 0.05, "migration": 120.0, "pages": 1.0}  # seconds
+TASKS_PER_RUN = 6
+WORDS = (
+    *("which", "of", "these", "rivers", "planet", "cell", "energy", "king", "treaty", "number", "angle"),
+    *("poem", "market", "court", "theory", "water"),
+)
+SUBJECTS = ("physics", "history", "law", "biology", "economics")
+NOW = "2026-01-01T00:00:00.000000Z"
+
+
+def main() -> None:
+    """Measure all three and print a line for each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--requests", type=int, default=1_000_000)
+    parser.add_argument("--samples", type=int, default=200_000)
+    parser.add_argument("--dir", type=Path, default=None, help="where the stores are made")
+    parser.add_argument("--store", default=None, help="URL of an empty PostgreSQL database")
+    given = parser.parse_args()
+    print(f"load before: {' '.join(f'{one:.2f}' for one in os.getloadavg())} on {os.cpu_count()} processors")
+    with tempfile.TemporaryDirectory(dir=given.dir) as folder:
+        if given.runs:
+            measure_estimates(given.store or str(Path(folder) / "runs.sqlite"), given.runs)
+        if given.requests and given.store is None:
+            measure_migration(Path(folder) / "old.sqlite", given.requests)
+        if given.samples:
+            measure_pages(given.store or str(Path(folder) / "large.sqlite"), given.samples)
+    print(f"load after: {' '.join(f'{one:.2f}' for one in os.getloadavg())}")
+
+
+def line(what: str, seconds: float, aim: float, detail: str = "") -> None:
+    """Print one figure."""
+    print(f"{what:<64} {seconds * 1000:>12,.1f} ms   aim < {aim * 1000:,.0f} ms{detail}", flush=True)
+
+
+def median_of(call: Callable[[], Any], repeats: int = 7) -> float:
+    """Return the median time of a call. Units: seconds."""
+    times = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begun)
+    return statistics.median(times)
+
+
+# ------------------------------------------------------------------------------------- estimates
+
+
+def plan_of(number: int, names: list[str], n_samples: int) -> RunPlan:
+    """Return the plan of one of many models."""
+    model = ModelIdentity(f"lab/model-{number}", "hf", content_hash(number), content_hash("t"), None, "bfloat16",
+                          "float32", 4096, 7_000_000_000 + number)  # fmt: skip
+    tasks = tuple(
+        TaskPlan(name, "1.0", content_hash(name), content_hash([name, "rows"]), 5, n_samples) for name in names
+    )
+    return RunPlan(model, "open-llm-v2", tasks)
+
+
+def estimate_of(task: str, number: int, kind: str = "task") -> Estimate:
+    """Return a plausible estimate with the details of a real one."""
+    value = 0.25 + (number * 37 % 500) / 1000
+    details = {"kind": kind, "alias": task, "version": "1.0", "output_type": "multiple_choice", "n_shots": 5,
+               "n_total": 1319, "n_leaked": 0, "n_cut": 0, "n_mostly_cut": 0, "brier": 0.61, "calibration_error": 0.08,
+               "calibration_error_null": 0.02, "calibration_p": 0.4, "path": [], "primary": True, "unit": "proportion",
+               "n_tied": 3, "lm_eval_value": value, "lm_eval_stderr": 0.013, "lm_eval_n": 1319}  # fmt: skip
+    return Estimate(task, "acc_norm", "none", value, value - 0.03, value + 0.03, "wilson", 1319, stderr=0.013,
+                    chance=0.25, details=details)  # fmt: skip
+
+
+def measure_estimates(url: str, n_runs: int) -> None:
+    """Print how long one query over all runs takes."""
+    names = [f"task_{i}" for i in range(TASKS_PER_RUN)]
+    with Store.open(url) as store:
+        for number in range(n_runs):
+            opened = store.open_run(plan_of(number, names, 1319), facts={})
+            found = [estimate_of(name, number + i) for i, name in enumerate(names)]
+            store.save_estimates(opened.run_id, [*found, estimate_of("board", number, "composite")])
+            store.close_run(opened.run_id, opened.attempt_id, "finished")
+        every = store.estimates_of_runs()
+        n = sum(len(one.estimates) for one in every)
+        assert (len(every), n) == (n_runs, n_runs * (TASKS_PER_RUN + 1))
+        line(f"{n:,} estimates of {n_runs:,} runs with their facts", median_of(store.estimates_of_runs),
+             AIMS["estimates"])  # fmt: skip
+        line("  the composite of each of them", median_of(lambda: store.estimates_of_runs(tasks=["board"])),
+             AIMS["estimates"])  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------- large stores
+
+
+class LargeStore:
+    """Writes rows as an evaluation writes them, many at once: the rows of tables that schema 0002 has too."""
+
+    def __init__(self, store: Store) -> None:
+        self.database = store._database
+        self.ids = {"text": 0, "request": 0, "task": 0}
+        self.known: dict[str, int] = {}
+        self.digests = Digests()
+
+    @contextmanager
+    def _writing(self) -> Iterator[Any]:
+        with self.database.writing() as connection:
+            yield connection
+
+    def add_run(self, number: int, names: list[str], n_samples: int) -> None:
+        """Add a run of tasks; runs share their texts, as runs of the same benchmark do."""
+        plan = plan_of(number, names, n_samples)
+        run_id = plan.key.removeprefix("sha256:")[:12]
+        n = n_samples * len(names)
+        seal = to_json({"n_requests": n, "n_outputs": 4 * n, "n_failed": 0, "n_scores": 2 * n})
+        with self._writing() as connection:
+            row = {"id": number, "run_id": run_id, "key": pack_hash(plan.key), "plan": pack_text(plan_to_json(plan)),
+                   "status": "finished", "created_at": NOW, "updated_at": NOW, "summary": None, "extra": None,
+                   "seal": seal}  # fmt: skip
+            connection.execute(insert(runs), with_checksum(runs, row))
+            attempt = {"run": number, "number": 1, "status": "finished", "started_at": NOW, "ended_at": NOW,
+                       "host": "h", "process_id": 1, "command": None, "facts": pack_json({}),
+                       "summary": None}  # fmt: skip
+            connection.execute(insert(attempts), with_checksum(attempts, attempt))
+        for position, name in enumerate(names):
+            self._add_task(number, position, name, n_samples)
+
+    def _add_task(self, run: int, position: int, name: str, n_samples: int) -> None:
+        self.ids["task"] += 1
+        task = self.ids["task"]
+        with self._writing() as connection:
+            row = {"id": task, "run": run, "position": position, "name": name}
+            connection.execute(insert(run_tasks), with_checksum(run_tasks, row))
+            for place, metric in enumerate(("acc", "acc_norm")):
+                scoring = {"id": 2 * task + place, "run_task": task, "scoring_hash": pack_hash(content_hash("s")),
+                           "filter": "none", "metric": metric, "sequence": 1}  # fmt: skip
+                connection.execute(insert(scorings), with_checksum(scorings, scoring))
+        for start in range(0, n_samples, 5000):
+            with self._writing() as connection:
+                self._add_samples(connection, task, name, range(start, min(start + 5000, n_samples)))
+
+    def _add_samples(self, connection: Any, task: int, name: str, indices: range) -> None:
+        new: list[dict[str, Any]] = []
+        rows: dict[str, list[dict[str, Any]]] = {"requests": [], "outputs": [], "scores": []}
+        for index in indices:
+            question = " ".join(WORDS[(index * step + step) % len(WORDS)] for step in range(1, 30)) + f" {index}?"
+            row = {"question": question, "subject": SUBJECTS[index % len(SUBJECTS)], "choices": ["a", "b", "c", "d"],
+                   "answer": index % 4}  # fmt: skip
+            queries = tuple(LoglikelihoodQuery(i, letter) for i, letter in enumerate((" A", " B", " C", " D")))
+            request = Request(name, index, content_hash(index), ("shots " * 200, question), queries,
+                              target=str(index % 4), n_shots=5)  # fmt: skip
+            apart = take_apart(request)
+            pieces = [self._text(piece, new) for piece in apart.pieces]
+            self.ids["request"] += 1
+            number = self.ids["request"]
+            rows["requests"].append(with_checksum(requests, {
+                "id": number, "run_task": task, "sample_index": index, "turn": 0,
+                "content_hash": hash_of(apart, self.digests),
+                "sample_sha256": pack_hash(request.sample_sha256), "n_outputs": 4, "pieces": to_json(pieces),
+                "form": self._text(apart.form, new), "sample_row": self._text(to_json(row), new),
+            }))  # fmt: skip
+            rows["outputs"] += [self._output(number, i) for i in range(4)]
+            right = float((index * 7 + task) % 10 < 6)
+            detail = pack_json({"picked": index % 4, "gold": [index % 4], "n_tied": 1, "n_near": 1, "credit": right,
+                                "n_choices": 4, "nats": [-1.5, -2.25, -3.5, -4.75]})  # fmt: skip
+            rows["scores"] += [
+                with_checksum(scores, {"request": number, "scoring": 2 * task + place, "value": right,
+                                       "status": "scored", "parts": None, "detail": detail})
+                for place in range(2)
+            ]  # fmt: skip
+        insert_rows(connection, _INSERT["texts"], new)
+        for table, found in rows.items():
+            insert_rows(connection, _INSERT[table], found)
+
+    @staticmethod
+    def _output(request: int, query: int) -> dict[str, Any]:
+        return with_checksum(outputs, {
+            "request": request, "ask_index": query, "repeat": 0, "attempt": 1, "total_nats": -1.5 - query,
+            "is_greedy": 0, "text": None, "reasoning": None, "tool_calls": None, "finish_reason": None, "n_context_tokens": 700,
+            "n_tokens": 1, "n_cut_tokens": 0, "cache_key": None, "from_cache": 0, "error": None, "error_kind": None,
+        })  # fmt: skip
+
+    def _text(self, content: str, new: list[dict[str, Any]]) -> int:
+        if content not in self.known:
+            self.ids["text"] += 1
+            self.known[content] = self.ids["text"]
+            new.append({"id": self.ids["text"], "sha256": text_digest(content), "content": pack_text(content)})
+        return self.known[content]
+
+
+_INSERT = {table.name: insert(table) for table in (texts, requests, outputs, scores)}
+
+
+def measure_migration(path: Path, n_requests: int) -> None:
+    """Print how long a store of the earlier schema takes until its lists are fast."""
+    names = [f"task_{i}" for i in range(TASKS_PER_RUN)]
+    n_samples = min(2000, max(1, n_requests // TASKS_PER_RUN))
+    n_runs = -(-n_requests // (TASKS_PER_RUN * n_samples))
+    with patch.multiple(migrate, HEAD=BEFORE, TARGET=BEFORE), Store.open(str(path)) as store:
+        large = LargeStore(store)
+        for number in range(1, n_runs + 1):
+            large.add_run(number, names, n_samples)
+            with store._database.writing() as connection:
+                connection.execute(_EARLIER_ESTIMATE, [_earlier(number, i, name) for i, name in enumerate(names)])
+    begun = time.perf_counter()
+    with Store.open(str(path)) as store:
+        migrated = time.perf_counter() - begun
+        n = store.fill_facts()
+    seconds = time.perf_counter() - begun
+    size = path.stat().st_size / 2**20
+    detail = f"   (schema and estimates {migrated:.1f} s; {seconds / n * 1e6:.0f} us a request; {size:,.0f} MiB)"
+    line(f"a store of {n:,} requests of {n_runs} runs migrated and filled", seconds, AIMS["migration"], detail)
+
+
+_EARLIER_ESTIMATE = text("INSERT INTO estimates (run, position, content, checksum) VALUES (:run, :position, :content, "
+                         ":checksum)")  # fmt: skip
+
+
+def _earlier(run: int, position: int, task: str) -> dict[str, Any]:
+    one = estimate_of(task, run)
+    content = pack_json({name: getattr(one, name) for name in one.__slots__})
+    values = (run, position, content)
+    checksum = checksum_of([b"run", b"position", b"content"], values)
+    return {"run": run, "position": position, "content": content, "checksum": checksum}
+
+
+# ------------------------------------------------------------------------------------------- pages
+
+
+def measure_pages(url: str, n_samples: int) -> None:
+    """Print how long the pages of one large run take."""
+    with Store.open(url) as store:
+        LargeStore(store).add_run(1_000_000, ["large"], n_samples)
+    with Store.open(url) as store:
+        (run_id,) = [row.run_id for row in store.runs() if row.tasks == ("large",)]
+        begun = time.perf_counter()
+        store.save_estimates(run_id, [estimate_of("large", 1)])
+        print(f"  facts of {n_samples:,} samples stored in {time.perf_counter() - begun:.1f} s")
+        begun = time.perf_counter()
+        store.index_samples(run_id)
+        print(f"  search index of {n_samples:,} samples made in {time.perf_counter() - begun:.1f} s")
+    middle = n_samples // 5
+    pages: dict[str, Callable[[Store], Any]] = {
+        "first page": lambda store: store.sample_list(run_id, "large"),
+        "wrong ones, from the middle": lambda store: store.sample_list(run_id, "large", wrong_only=True, offset=middle),
+        "one category, wrong ones": lambda store: store.sample_list(
+            run_id, "large", wrong_only=True, category="law", offset=middle // 10
+        ),
+        "a text in the snippet": lambda store: store.sample_list(run_id, "large", text=f"{n_samples - 7}?"),
+        "categories": lambda store: store.categories(run_id, "large"),
+        "words by the index, wrong ones": lambda store: store.search_samples(
+            run_id, f"treaty {n_samples - 7}", wrong_only=False
+        ),
+    }
+    with Store.open(url, read_only=True) as store:
+        for what, call in pages.items():
+            found = call(store)
+            n = found.total if hasattr(found, "total") else len(found)
+            detail = f"   ({n:,} found)"
+            line(f"{n_samples:,} samples: {what}", median_of(partial(call, store), 3), AIMS["pages"], detail)
+
+
+if __name__ == "__main__":
+    main()

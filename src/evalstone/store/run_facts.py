@@ -1,0 +1,128 @@
+"""What boards read of many runs at once: facts of their plans and their estimates, from columns and in two queries.
+
+A plan is packed JSON, which costs more to unpack for each of a thousand runs than all their estimates. So what a board
+shows and filters by lies beside it in `run_facts`, written with the run and never changed, as its plan is not.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, select
+
+from evalstone.errors import StoreError
+from evalstone.records import RunPlan
+from evalstone.store.connection import Database
+from evalstone.store.leases import holder_of
+from evalstone.store.packing import shown_text
+from evalstone.store.rows import EstimateRow, RunEstimates, RunFacts
+from evalstone.store.schema import estimates, run_facts, runs, with_checksum
+
+__all__ = ["estimates_of_runs", "facts_row"]
+
+MOST_NAMED = 10_000  # runs or tasks in one query: databases bound how many values it takes
+
+_OF_RUN = (
+    *(runs.c.run_id, runs.c.status, runs.c.created_at, runs.c.updated_at),
+    *(column for column in run_facts.columns if column.name not in {"run", "checksum"}),
+)
+_NAMES = tuple(column.name for column in _OF_RUN)
+_OF_ESTIMATE = tuple(estimates.c[name] for name in EstimateRow._fields if name != "run_id")
+_make_row = EstimateRow._make
+
+
+def facts_row(run: int, plan: RunPlan) -> dict[str, Any]:
+    """Return the row of `run_facts` of a plan; texts as both databases take them."""
+    model, template = plan.model, plan.apply_chat_template
+    settings = dict(plan.content["extra"])
+    preset = settings.get("prompt_preset")
+    row = {
+        "run": run,
+        "model": shown_text(model.name),
+        "kind": shown_text(model.kind),
+        "model_hash": _optional(model.content_hash),
+        "revision": _optional(model.revision),
+        "dtype": shown_text(model.dtype),
+        "numerics": shown_text(model.numerics),
+        "n_parameters": _integer(model.n_parameters),
+        "max_length": _integer(model.max_length),
+        "profile": shown_text(plan.profile),
+        "seed": _integer(plan.seed),
+        "sample_limit": None if plan.limit is None else float(plan.limit),
+        "chat_template": None if template is False else "" if template is True else shown_text(template),
+        "prompt_style": _optional(settings.get("prompting")),
+        "prompt_preset": None if preset is None else shown_text(str(preset["name"])),
+        "has_system_instruction": int(plan.system_instruction is not None),
+        "audit": _optional(plan.audit),
+        "n_tasks": len(plan.tasks),
+        "n_samples": _integer(sum(task.n_samples for task in plan.tasks)) or 0,
+    }
+    return with_checksum(run_facts, row)
+
+
+def _integer(value: float | None) -> int | None:
+    """Return a number as both databases can hold it; tokenizers state lengths beyond that where they have no limit."""
+    return int(value) if value is not None and abs(value) < 2**63 else None
+
+
+def _optional(text: Any) -> str | None:
+    return None if text is None else shown_text(str(text))
+
+
+def estimates_of_runs(
+    database: Database, run_ids: Sequence[str] | None, tasks: Sequence[str] | None, *, primary_only: bool
+) -> list[RunEstimates]:
+    """Return runs with their estimates, the latest run first.
+
+    Raises: StoreError for a run that is not there.
+    """
+    for named in (run_ids, tasks):
+        if named is not None and len(named) > MOST_NAMED:
+            raise StoreError(f"{len(named):,} runs or tasks are named in one query; expected at most {MOST_NAMED:,}")
+    with database.reading() as connection:
+        facts = _facts(connection, run_ids)
+        if run_ids is not None:
+            _refuse_missing(run_ids, {one.run_id for one in facts.values()})
+        cells: dict[int, list[EstimateRow]] = {number: [] for number in facts}
+        for row in connection.execute(_estimates(run_ids, tasks, primary_only=primary_only)).all():
+            number = row[0]
+            higher, primary = row[-2:]
+            cells[number].append(_make_row((facts[number].run_id, *row[1:-2], higher == 1, primary == 1)))
+    found = [RunEstimates(run, tuple(cells[number])) for number, run in facts.items()]
+    return sorted(found, key=lambda one: one.run.updated_at, reverse=True)
+
+
+def _chosen(run_ids: Sequence[str] | None) -> ColumnElement[bool]:
+    return run_facts.c.audit.is_(None) if run_ids is None else runs.c.run_id.in_(run_ids)
+
+
+def _facts(connection: Connection, run_ids: Sequence[str] | None) -> dict[int, RunFacts]:
+    """Return the facts of runs by row id, the runs made last first."""
+    joined = runs.join(run_facts, run_facts.c.run == runs.c.id)
+    statement = select(runs.c.id, *_OF_RUN).select_from(joined).where(_chosen(run_ids)).order_by(runs.c.id.desc())
+    found: dict[int, RunFacts] = {}
+    for row in connection.execute(statement).all():
+        values = dict(zip(_NAMES, row[1:], strict=True))
+        values["has_system_instruction"] = bool(values["has_system_instruction"])
+        if values["status"] == "running" and holder_of(connection, row[0]) is None:
+            values["status"] = "interrupted"
+        found[row[0]] = RunFacts(**values)
+    return found
+
+
+def _refuse_missing(run_ids: Sequence[str], there: Collection[str]) -> None:
+    for run_id in run_ids:
+        if run_id not in there:
+            raise StoreError(f"run {run_id} is not in the store; it may have been removed by another process")
+
+
+def _estimates(run_ids: Sequence[str] | None, tasks: Sequence[str] | None, *, primary_only: bool) -> Select[Any]:
+    """Return the query for estimates, those of a run in their order; in the order of the key nothing is sorted."""
+    joined = estimates.join(run_facts, run_facts.c.run == estimates.c.run)
+    if run_ids is not None:
+        joined = joined.join(runs, runs.c.id == estimates.c.run)
+    statement = select(estimates.c.run, *_OF_ESTIMATE).select_from(joined).where(_chosen(run_ids))
+    if tasks is not None:
+        statement = statement.where(estimates.c.task.in_(tasks))
+    if primary_only:
+        statement = statement.where(estimates.c.is_primary == 1)
+    return statement.order_by(estimates.c.run, estimates.c.position)

@@ -1,0 +1,107 @@
+"""A store that commit 842d6be wrote (schema 0002) says the same after its migration, on SQLite and PostgreSQL.
+
+`make_earlier_store.py` made `earlier/`, with that commit's package: its docstring has the two commands.
+"""
+
+import json
+import lzma
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from evalstone.store import Store, migrate
+from tests.store.make_earlier_store import HERE, all_said
+from tests.store.test_migrations import copy_rows
+
+
+@pytest.fixture
+def earlier(tmp_path: Path) -> Path:
+    """Return the store as it was written."""
+    path = tmp_path / "earlier.sqlite"
+    path.write_bytes(lzma.decompress((HERE / "store.sqlite.xz").read_bytes()))
+    return path
+
+
+@pytest.fixture
+def migrated(url: str, earlier: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the URL of a store of the earlier schema with those rows, on either database."""
+    if not url.startswith("postgresql"):
+        return str(earlier)
+    with monkeypatch.context() as before:
+        before.setattr(migrate, "TARGET", "0002")
+        before.setattr(migrate, "HEAD", "0002")
+        Store.open(url).close()
+    copy_rows(str(earlier), url)
+    return url
+
+
+def numbers_and_texts(said: str) -> object:
+    """Return JSON as such, and anything else as its text."""
+    try:
+        return json.loads(said)
+    except ValueError:
+        return said
+
+
+def test_commands_say_what_they_said(migrated: str, tmp_path: Path) -> None:
+    """`show`, `compare`, `export`, `ls` and `verify` of a migrated store print what they printed before."""
+    before = json.loads(lzma.decompress((HERE / "said.json.xz").read_bytes()))
+    now = all_said(migrated, tmp_path)
+    assert list(now) == list(before)
+    for command, said in before.items():
+        assert numbers_and_texts(now[command]) == numbers_and_texts(said), command
+
+
+def test_its_facts_are_filled_and_agree(migrated: str) -> None:
+    """Filled afterwards, lists give what they gave without, verdicts sum up to the estimates, and all verifies."""
+    with Store.open(migrated) as store:
+        runs = store.runs()
+        derived = {row.run_id: store.sample_list(row.run_id, limit=10_000) for row in runs}
+        n = store.fill_facts()
+        assert n == sum(page.total for page in derived.values()) > 100
+        n_checked = 0
+        for row in runs:
+            page = store.sample_list(row.run_id, limit=10_000)
+            assert page == derived[row.run_id]
+            for cell in store.estimates(row.run_id):
+                of_task = [one for one in page.samples if one.task == cell.task and one.correct is not None]
+                if cell.details.get("primary") and of_task and cell.value is not None:
+                    mean = sum(one.correct or 0.0 for one in of_task) / len(of_task)
+                    assert mean == pytest.approx(cell.value), cell
+                    n_checked += 1
+        assert n_checked > 8
+        assert store.verify() == []
+        audits = {row.run_id for row in store.audits()}
+        assert len(audits) == 1
+        assert {one.run.run_id for one in store.estimates_of_runs()} == {row.run_id for row in runs}
+
+
+def test_rows_that_need_not_change_do_not(earlier: Path) -> None:
+    """The migration and the filling leave every row of the other tables byte for byte as it was."""
+    kept = ("texts", "runs", "attempts", "run_tasks", "requests", "outputs", "scorings", "scores", "run_leases")
+
+    def rows() -> dict[str, list[tuple[object, ...]]]:
+        with closing(sqlite3.connect(earlier)) as connection:
+            return {table: connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall() for table in kept}
+
+    before = rows()
+    with Store.open(str(earlier)) as store:
+        store.fill_facts()
+    assert rows() == before
+
+
+def test_its_runs_can_be_exported_and_come_back(earlier: Path, tmp_path: Path) -> None:
+    """A run of the migrated store goes into a file and from there into a new store, its facts made there."""
+    from evalstone.interop.one_file import read_run_file, write_run_file
+
+    with Store.open(str(earlier)) as store, Store.open(str(tmp_path / "new.sqlite")) as other:
+        for row in store.runs():
+            file = write_run_file(store, row.run_id, tmp_path / f"{row.run_id}.evalstone")
+            run_id, is_new = read_run_file(other, file)
+            assert is_new
+            assert other.estimates(run_id) == store.estimates(row.run_id)
+            assert other.sample_list(run_id, limit=10_000) == store.sample_list(row.run_id, limit=10_000)
+        assert other.fill_facts() == 0
+        assert other.verify() == []

@@ -1,0 +1,278 @@
+"""Facts of samples agree with the scores they are derived from, stay current, and are filled again after a kill."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+
+from evalstone.errors import StoreError
+from evalstone.records import Estimate, Output, Sample, Score, ScoreStatus, content_hash
+from evalstone.store import SampleFacts, Store, sample_facts
+from evalstone.store.schema import fact_sets
+from evalstone.store.schema import sample_facts as facts_table
+from tests.store import examples
+
+
+def n_stored(store: Store) -> int:
+    """Return how many samples have stored facts."""
+    with store._database.reading() as connection:
+        return connection.execute(select(func.count()).select_from(facts_table)).scalar_one()
+
+
+def n_current(store: Store) -> int:
+    """Return of how many tasks the stored facts are current."""
+    with store._database.reading() as connection:
+        complete = select(func.count()).select_from(fact_sets).where(fact_sets.c.is_complete == 1)
+        return connection.execute(complete).scalar_one()
+
+
+def test_facts_are_stored_when_a_run_is_summarised(store: Store) -> None:
+    """After its estimates are saved a run's lists are read from columns; what they say is what the scores say."""
+    run_id = examples.summarised(store, examples.plan(("letters", "words")))
+    assert (n_stored(store), n_current(store)) == (16, 2)
+    page = store.sample_list(run_id)
+    assert page.total == 16
+    assert page.samples[1] == SampleFacts(
+        *("letters", "acc", "none", 1, 0, "scored", 1.0, 1.0, False, None, 2, 0, 0, 0, "letters: what is 1 + 1?")
+    )
+    scores = {(row.task, row.sample_index): row.value for row in store.scores(run_id) if row.metric == "acc"}
+    assert {(one.task, one.sample_index): one.score for one in page.samples} == scores
+    assert [one.is_wrong for one in page.samples] == [not value for value in scores.values()]
+    assert page.samples[1].request_id == "letters/1/0"
+    assert store.verify() == []
+
+
+def test_the_mean_of_correct_is_the_estimate(store: Store) -> None:
+    """Choices that tie share the credit; what failed is wrong in no count, and an unreadable answer is."""
+    run = store.open_run(examples.plan(n_samples=5), facts={})
+    store.add_requests(run.run_id, examples.requests(n_samples=5), examples.samples(n_samples=5))
+    store.add(run.run_id, 1, [Output("letters/3/0", 0, error="too long: cut it", error_kind="PromptTooLong")])
+    store.add_scores(
+        run.run_id,
+        [
+            Score("letters/0/0", "acc", 1.0, detail={"credit": 0.25, "n_tied": 4}),
+            Score("letters/1/0", "acc", 1.0, detail={"credit": 1.0}),
+            Score("letters/2/0", "acc", 0.0, status=ScoreStatus.UNPARSED),
+            Score("letters/3/0", "acc", None, status=ScoreStatus.FAILED),
+        ],
+        examples.SCORING,
+    )
+    store.close_run(run.run_id, 1, "finished")
+    store.save_estimates(run.run_id, examples.estimates_for(examples.plan()))
+    found = store.sample_list(run.run_id).samples
+    assert [one.correct for one in found] == [0.25, 1.0, 0.0, None, None]
+    assert [one.status for one in found] == ["scored", "scored", "unparsed", "failed", None]
+    assert [one.is_wrong for one in found] == [True, False, True, True, False]
+
+
+def test_a_number_that_is_no_share_calls_nothing_wrong(store: Store) -> None:
+    """Under a metric such as a perplexity samples have a score and no verdict; nor has a run without estimates."""
+    plan = examples.plan(n_samples=3)
+    run_id = examples.fill(store, plan)
+    (found,) = {(one.metric, one.score, one.correct, one.is_wrong) for one in store.sample_list(run_id).samples}
+    assert found == (None, None, None, False)
+    plain = [replace(one, details={**one.details, "unit": "plain"}) for one in examples.estimates_for(plan)]
+    store.save_estimates(run_id, plain)
+    found_now = store.sample_list(run_id).samples
+    assert [(one.score, one.correct, one.is_wrong) for one in found_now] == [
+        (0.0, None, False), (1.0, None, False), (0.0, None, False)
+    ]  # fmt: skip
+    store.save_estimates(run_id, [replace(one, higher_is_better=False) for one in examples.estimates_for(plan)])
+    assert {one.correct for one in store.sample_list(run_id).samples} == {None}
+
+
+def test_another_deciding_metric_makes_them_anew(store: Store) -> None:
+    """When another metric stands for a task, its facts follow."""
+    plan = examples.plan()
+    run_id = examples.summarised(store, plan)
+    store.add_scores(run_id, [Score(f"letters/{i}/0", "f1", 0.75) for i in range(8)], examples.SCORING)
+    store.save_estimates(run_id, examples.estimates_for(plan, "f1"))
+    found = store.sample_list(run_id).samples
+    assert {(one.metric, one.score) for one in found} == {("f1", 0.75)}
+    assert n_current(store) == 1
+    assert store.verify() == []
+
+
+def test_what_is_written_later_is_seen_at_once(store: Store) -> None:
+    """New scores under the same metric show in lists before and after the facts are stored again."""
+    plan = examples.plan()
+    run_id = examples.summarised(store, plan)
+    better = [Score(f"letters/{i}/0", "acc", 1.0) for i in range(8)]
+    store.add_scores(run_id, better, examples.OTHER_SCORING)
+    assert store.sample_list(run_id, wrong_only=True).total == 0
+    assert n_current(store) == 0
+    store.save_estimates(run_id, examples.estimates_for(plan))
+    assert n_current(store) == 1
+    assert store.sample_list(run_id, wrong_only=True).total == 0
+    assert store.verify() == []
+
+
+def test_a_run_that_is_being_written_is_read_as_it_is(store: Store) -> None:
+    """While a run grows its lists grow; facts are stored at its end and not before."""
+    plan = examples.plan()
+    run = store.open_run(plan, facts={})
+    asked = examples.requests()
+    store.add_requests(run.run_id, asked, examples.samples())
+    store.save_estimates(run.run_id, examples.estimates_for(plan))
+    store.add_scores(run.run_id, examples.scores_for(asked[0]), examples.SCORING)
+    assert [one.status for one in store.sample_list(run.run_id).samples] == ["scored", *[None] * 7]
+    assert store.fill_facts() == 0
+    assert n_stored(store) == 0
+    store.close_run(run.run_id, 1, "incomplete")
+    assert (n_stored(store), n_current(store)) == (8, 1)
+    again = store.open_run(plan, facts={})
+    store.add_scores(run.run_id, examples.scores_for(asked[1]), examples.SCORING)
+    assert [one.status for one in store.sample_list(run.run_id).samples] == ["scored", "scored", *[None] * 6]
+    store.close_run(run.run_id, again.attempt_id, "incomplete")
+    assert n_current(store) == 1
+    assert store.verify() == []
+
+
+def test_what_pages_show_beside_the_verdict(store: Store) -> None:
+    """Category, shots, leaks, truncated prompts, outputs at the token limit, and the question in one line."""
+    run = store.open_run(examples.plan(n_samples=2), facts={})
+    row = {"subject": " physics ", "question": "Why?\n\n" + "so long " * 60, "choices": ["a"]}
+    samples = [Sample("letters", 0, row, content_hash(row)), examples.sample("letters", 1)]
+    asked = [replace(one, sample_sha256=sample.sha256, n_leaked_shots=1 - sample.index)
+             for one, sample in zip(examples.requests(n_samples=2), samples, strict=True)]  # fmt: skip
+    store.add_requests(run.run_id, asked, samples)
+    store.add(
+        run.run_id,
+        1,
+        [
+            Output("letters/0/0", 0, text="an answer", finish_reason="length", n_cut_tokens=7),
+            Output("letters/0/0", 1, text="an answer", finish_reason="stop", n_cut_tokens=3),
+        ],
+    )
+    first, second = store.sample_list(run.run_id).samples
+    assert (first.category, first.n_shots, first.n_leaked_shots) == ("physics", 2, 1)
+    assert (first.n_truncated_tokens, first.n_at_limit) == (7, 1)
+    assert first.snippet.startswith("Why? so long so long")
+    assert len(first.snippet) == sample_facts.SNIPPET_LENGTH
+    assert (second.category, second.n_truncated_tokens, second.n_at_limit) == (None, 0, 0)
+
+
+def test_without_a_row_the_snippet_is_the_samples_own_part_of_the_prompt(store: Store) -> None:
+    """Where the row was not given, or names its question in its own way, the prompt tells it, without the shots."""
+    run = store.open_run(examples.plan(n_samples=2), facts={})
+    row = {"so_called": "this", "label": 1}
+    store.add_requests(run.run_id, examples.requests(n_samples=2), [Sample("letters", 1, row, content_hash(row))])
+    assert [one.snippet for one in store.sample_list(run.run_id).samples] == [
+        "Q: letters: what is 0 + 0? A:",
+        "Q: letters: what is 1 + 1? A:",
+    ]
+
+
+def test_texts_that_no_column_takes_are_shown_without_them(store: Store) -> None:
+    """NUL and lone surrogates of a question are replaced in its snippet."""
+    run = store.open_run(examples.plan(n_samples=1), facts={})
+    row = {"question": "a\x00b\ud83dc", "category": "\x00"}
+    store.add_requests(run.run_id, examples.requests(n_samples=1), [Sample("letters", 0, row, content_hash(row))])
+    store.close_run(run.run_id, 1, "finished")
+    assert store.fill_facts() == 1
+    (found,) = store.sample_list(run.run_id).samples
+    assert (found.snippet, found.category) == ("a\ufffdb\ufffdc", "\ufffd")
+    assert store.verify() == []
+
+
+# ------------------------------------------------------------------------------------------- filling
+
+
+def test_filling_goes_on_where_it_was_ended(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an earlier call stored is not derived again, and the end is the same as that of one call."""
+    monkeypatch.setattr(sample_facts, "AT_ONCE", 3)
+    run_id = examples.fill(store, examples.plan(("letters", "words")))
+    examples.fill(store, examples.plan(("words",), content="b"), content="b")
+    expected = store.sample_list(run_id)
+    real, n_calls = sample_facts._fill_some, 0
+
+    def ended(*given: object) -> tuple[int, bool]:
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls == 4:
+            raise StoreError("the disk is full")
+        return real(*given)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sample_facts, "_fill_some", ended)
+        with pytest.raises(StoreError, match="disk is full"):
+            store.fill_facts()
+    assert n_stored(store) == 9
+    assert store.sample_list(run_id) == expected
+    assert store.fill_facts() == 15
+    assert (n_stored(store), n_current(store)) == (24, 3)
+    assert store.fill_facts() == 0
+    assert store.sample_list(run_id) == expected
+    assert store.verify() == []
+
+
+FILL = """
+import os, signal, sys
+from evalstone.store import Store, sample_facts
+sample_facts.AT_ONCE = 50
+real, calls = sample_facts._fill_some, []
+def killed(*given):
+    calls.append(given)
+    found = real(*given)
+    if len(calls) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return found
+sample_facts._fill_some = killed
+Store.open(sys.argv[1]).fill_facts()
+"""
+
+
+def test_filling_that_was_killed_goes_on(path: Path) -> None:
+    """After kill -9 in the middle of a transaction the next call finishes the work and repeats only that one."""
+    with Store.open(str(path)) as store:
+        run_id = examples.fill(store, examples.plan(n_samples=400))
+        expected = store.sample_list(run_id, limit=400)
+    done = subprocess.run([sys.executable, "-c", FILL, str(path)], capture_output=True, check=False)
+    assert done.returncode == -9, done.stderr
+    with Store.open(str(path)) as store:
+        assert n_stored(store) == 100
+        assert store.sample_list(run_id, limit=400) == expected
+        assert store.fill_facts() == 300
+        assert store.sample_list(run_id, limit=400) == expected
+        assert store.verify() == []
+
+
+def test_a_store_that_is_only_read_needs_none(path: Path) -> None:
+    """Lists of a store that may not be written come from its rows."""
+    with Store.open(str(path)) as store:
+        run_id = examples.fill(store, examples.plan())
+        expected = store.sample_list(run_id)
+    with Store.open(str(path), read_only=True) as store:
+        assert store.sample_list(run_id) == expected
+        assert [(one.category, one.n_samples) for one in store.categories(run_id)] == [(None, 8)]
+        with pytest.raises(StoreError, match="may be read and not written"):
+            store.fill_facts()
+    with Store.open(str(path)) as store:
+        assert n_stored(store) == 0
+        store.fill_facts()
+        assert store.sample_list(run_id) == expected
+
+
+def test_what_cannot_be_derived_is_left_to_verify(path: Path) -> None:
+    """A run with a damaged row keeps its other results, other runs are filled, and `verify` names the text."""
+    import sqlite3
+
+    with Store.open(str(path)) as store:
+        damaged = examples.fill(store, examples.plan())
+        sound = examples.fill(store, examples.plan(("words",), content="b"), content="b")
+    with sqlite3.connect(path) as connection:
+        changed = connection.execute(
+            "UPDATE texts SET content = x'01ff' WHERE id = (SELECT max(sample_row) FROM requests WHERE run_task = 1)"
+        )
+        assert changed.rowcount == 1
+    connection.close()
+    with Store.open(str(path)) as store:
+        assert store.fill_facts() == 8
+        assert store.sample_list(sound).total == 8
+        with pytest.raises(StoreError, match="cannot be read"):
+            store.sample_list(damaged)
+        store.save_estimates(damaged, [Estimate("letters", "acc", "none", 0.5, 0.2, 0.8, "wilson", 8)])
+        assert {problem.table for problem in store.verify()} == {"texts"}

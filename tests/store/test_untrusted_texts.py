@@ -1,0 +1,119 @@
+"""A store file from elsewhere cannot make the reader unpack gigabytes or run out of stack: one line, little memory."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+import zlib
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from evalstone.errors import HashMismatch, StoreError
+from evalstone.interop.one_file import write_run_file
+from evalstone.store import Store, packing, text_table
+from evalstone.store.packing import pack_text, unpack_json, unpack_text
+from evalstone.store.schema import metadata, row_checksum
+from tests.store import examples
+
+BLOCK = b" " * 2**20
+MEMORY = 1_500 * 2**20  # bytes of address space that an import may use
+
+
+def bomb(mebibytes: int) -> bytes:
+    """Return a packed text that unpacks to so much: one compressed block, again and again."""
+    stream = zlib.compressobj(9)
+    head = stream.compress(BLOCK) + stream.flush(zlib.Z_FULL_FLUSH)
+    block = stream.compress(BLOCK) + stream.flush(zlib.Z_FULL_FLUSH)
+    return packing.ZLIB + head + block * (mebibytes - 1)
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> Path:
+    """Return an exported run."""
+    with Store.open(str(tmp_path / "store.sqlite")) as store:
+        run_id = examples.summarised(store, examples.plan())
+        return write_run_file(store, run_id, tmp_path / "run.evalstone")
+
+
+def plant(path: Path, table: str, column: str, value: bytes) -> None:
+    """Put a value into the first row of a table, under a checksum that agrees."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.row_factory = sqlite3.Row
+        row = dict(connection.execute(f"SELECT * FROM {table} LIMIT 1").fetchone())
+        keys = [key.name for key in metadata.tables[table].primary_key.columns]
+        where = " AND ".join(f"{key} = ?" for key in keys)
+        row[column] = value
+        if "checksum" in row:
+            row["checksum"] = row_checksum(metadata.tables[table], list(row.values()))
+            connection.execute(f"UPDATE {table} SET checksum = ? WHERE {where}",
+                               (row["checksum"], *(row[key] for key in keys)))  # fmt: skip
+        connection.execute(f"UPDATE {table} SET {column} = ? WHERE {where}", (value, *(row[key] for key in keys)))
+
+
+PLACES = [
+    ("texts", "content"), ("runs", "plan"), ("runs", "extra"), ("attempts", "facts"), ("outputs", "text"),
+    ("scores", "detail"), ("estimates", "details"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("table", "column"), PLACES)
+def test_a_text_that_unpacks_to_gigabytes_is_refused(table: str, column: str, exported: Path, tmp_path: Path) -> None:
+    """Wherever 3 GiB are packed into a file, importing it ends in one line and within a bound of memory."""
+    plant(exported, table, column, bomb(3 * 1024))
+    assert exported.stat().st_size < 8 * 2**20
+    program = (
+        f"import resource, sys; resource.setrlimit(resource.RLIMIT_AS, ({MEMORY}, {MEMORY}));"
+        "from evalstone.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    target = tmp_path / "target.sqlite"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "import", str(exported), "--store", str(target)],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode in {3, 4}, done.stderr
+    (line,) = done.stderr.strip().splitlines()
+    assert "unpacks to more than 134,217,728" in line
+    with Store.open(str(target)) as store:
+        assert store.runs() == []
+
+
+def test_many_texts_that_are_suspiciously_small_are_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts that are each short enough may not make up gigabytes together, unless they are large as they are stored."""
+    run_id = examples.fill(store, examples.plan())
+    with store._database.writing() as connection:
+        content = pack_text(" " * 10_000)
+        connection.exec_driver_sql(
+            "UPDATE texts SET content = ?" if store._database.is_sqlite else "UPDATE texts SET content = %s", (content,)
+        )
+    monkeypatch.setattr(text_table, "UNPACKED_AT_ONCE", 50_000)
+    with pytest.raises(HashMismatch, match="unpack to more than 50,000 characters"):
+        list(store.samples(run_id, "letters"))
+
+
+def test_long_texts_of_our_own_are_stored_and_beyond_the_bound_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can be packed can be unpacked, up to the bound and not beyond it."""
+    monkeypatch.setattr(packing, "LONGEST_TEXT", 1000)
+    for text in ("x" * 1000, "é" * 500, "abc" * 333):
+        assert unpack_text(pack_text(text)) == text
+    with pytest.raises(StoreError, match="1,001 bytes is to be stored; expected at most 1,000"):
+        pack_text("x" * 1001)
+    with pytest.raises(HashMismatch, match="more than 1,000"):
+        unpack_text(packing.ZLIB + zlib.compress(b"x" * 1001))
+
+
+def test_a_text_that_was_cut_off_is_no_shorter_text() -> None:
+    """A packed text without its end is damaged, and what is left of it is not taken for the whole."""
+    packed = pack_text("a sentence that is long enough to be packed " * 10)
+    with pytest.raises(HashMismatch, match="cannot be read"):
+        unpack_text(packed[:-5])
+
+
+def test_json_that_is_nested_beyond_any_stack_is_damaged() -> None:
+    """Lists in lists in lists are one error and no end of the process."""
+    deep = "[" * 200_000 + "]" * 200_000
+    with pytest.raises(RecursionError):
+        json.loads(deep)
+    with pytest.raises(HashMismatch, match="cannot be read"):
+        unpack_json(pack_text(deep))
