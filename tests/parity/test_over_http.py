@@ -1,7 +1,7 @@
 """Over HTTP our numbers are those of lm-evaluation-harness 0.4.13's own local-completions, on one and the same server.
 
-Real rows, a real small model behind the server of `tests.models.server.openai_server`: prompts, log-likelihoods, texts and
-every score, sample by sample, with two requests at once.
+Real rows, a real small model behind the server of `tests.models.server.openai_server`: prompts,
+log-likelihoods, texts and every score, sample by sample, with two requests at once.
 """
 
 import hashlib

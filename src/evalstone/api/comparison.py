@@ -59,7 +59,7 @@ def win_rates(runs: Sequence[Run]) -> list[Any]:
 
 
 def gate_results(comparison: Any, gates: Sequence[str]) -> list[Any]:
-    """Return what came of each gate expression, such as "mmlu >= -0.01" (`evalstone.report.comparison.gates.GateResult`).
+    """Return what came of each gate expression, such as "mmlu >= -0.01" (`report.comparison.gates.GateResult`).
 
     Raises: UsageError for an expression that cannot be read; UnknownName for a task that was not compared.
     """

@@ -305,7 +305,7 @@ def imported_tasks(
     Args:
         tasks: what the files say of them.
         samples: those that the files hold.
-        n_stated: how many samples there were, for tasks of which the files hold none.
+        n_reported: how many samples there were, for tasks of which the files hold none.
         generation: the settings of tasks that are answered in writing.
     """
     shas: dict[str, list[str]] = {}
