@@ -233,6 +233,32 @@ def test_no_circle_inside_a_part(part: str) -> None:
     assert [circle for circle in circles(part) if circle not in CIRCLES_TO_REMOVE] == []
 
 
+DEFINED_ONCE = {
+    *("Score", "ScoreValue", "ScoreRow", "Render", "Observer", "WindowObserver", "StepObserver", "Floats", "Ints"),
+    *("n_outputs_of", "read_ahead", "find_metric"),
+}
+
+
+def definitions(path: Path) -> set[str]:
+    """Return the names that a file defines at its top: classes, functions and assigned names."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign):
+            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return found
+
+
+def test_what_parts_share_is_defined_once() -> None:
+    """A noun, type or rule that several parts use has one definition, under a name that nothing else has."""
+    places: dict[str, list[str]] = {name: [] for name in DEFINED_ONCE}
+    for path in sorted(SOURCE.rglob("*.py")):
+        for name in definitions(path) & DEFINED_ONCE:
+            places[name].append(str(path.relative_to(SOURCE)))
+    assert {name: found for name, found in places.items() if len(found) != 1} == {}
+
+
 def test_the_table_has_no_circle() -> None:
     """The allowed imports can be put in one order, so every part can be read before its users."""
     TopologicalSorter(MAY_IMPORT).prepare()  # raises CycleError and names the circle

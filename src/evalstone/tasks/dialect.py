@@ -6,7 +6,7 @@ nearest known key, because a misspelt key that is silently ignored gives wrong n
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from evalstone.datasets import DatasetSpec
 from evalstone.errors import DataError
@@ -15,7 +15,6 @@ from evalstone.registry import nearest
 from evalstone.scoring.metrics import aggregation_of, defaults_for, is_higher_better
 from evalstone.tasks.spec_hash import hash_spec
 from evalstone.tasks.task import (
-    KIND_OF_OUTPUT_TYPE,
     FewshotSpec,
     FilterSpec,
     FilterStep,
@@ -173,8 +172,8 @@ def _metadata(reader: _Reader) -> Mapping[str, Any]:
 def _checked(reader: _Reader) -> tuple[OutputType, Splits]:
     """Return what kind of task this is and its splits, after looking that both and a data set are named."""
     output_type = reader.get("output_type", "generate_until")
-    if output_type not in KIND_OF_OUTPUT_TYPE:
-        raise reader.fail("output_type", output_type, " or ".join(KIND_OF_OUTPUT_TYPE))
+    if output_type not in get_args(OutputType):
+        raise reader.fail("output_type", output_type, " or ".join(get_args(OutputType)))
     if reader.get("also_loglikelihood") and output_type != "generate_until":
         raise reader.fail("also_loglikelihood", reader.get("also_loglikelihood"), "none beside log-likelihoods")
     if reader.get("doc_to_turns") is not None:
