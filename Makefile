@@ -6,6 +6,7 @@ TORCH := torch==2.13.0
 STAMP := $(VENV)/.evalstone-demo
 DEV_STAMP := $(VENV)/.evalstone-dev
 SLOW_STAMP := $(VENV)/.evalstone-slow
+DOCS_STAMP := $(VENV)/.evalstone-docs
 # pytest-xdist workers; the engine's own threads are held to one in each
 JOBS ?= 2
 PYTEST = EVALSTONE_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
@@ -19,7 +20,7 @@ help:
 	@echo "make lint    style and types"
 	@echo "make bench   speed beside lm-evaluation-harness (QUICK=1: under ten minutes)"
 	@echo "make bench-gpu   the same on a GPU, for a model of 1.2 billion parameters"
-	@echo "make docs    write docs/cli.md anew"
+	@echo "make docs    write docs/cli.md and build the documentation in docs/_build/html"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"Evalstone needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]}. Name another: make PYTHON=python3.12")'
@@ -71,8 +72,15 @@ bench: $(DEV_STAMP)
 bench-gpu: $(DEV_STAMP)
 	$(BIN)/python benchmarks/gpu.py $(if $(QUICK),--quick)
 
-docs: $(DEV_STAMP)
+$(DOCS_STAMP): $(DEV_STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	@touch $@
+
+# warnings are errors; links to other sites are not followed
+docs: $(DOCS_STAMP)
 	$(BIN)/python tools/write_cli_page.py
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs docs/_build/html
+	$(BIN)/python tools/check_site.py docs/_build/html
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) docs/_build .mypy_cache .ruff_cache .pytest_cache

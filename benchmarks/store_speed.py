@@ -219,7 +219,8 @@ class LargeStore:
         return with_checksum(outputs, {
             "request": request, "ask_index": query, "repeat": 0, "attempt": 1, "total_nats": -1.5 - query,
             "is_greedy": 0, "text": None, "reasoning": None, "tool_calls": None, "finish_reason": None,
-            "n_context_tokens": 700, "n_tokens": 1, "n_cut_tokens": 0, "cache_key": None, "from_cache": 0, "error": None, "error_kind": None,
+            "n_context_tokens": 700, "n_tokens": 1, "n_cut_tokens": 0, "cache_key": None, "from_cache": 0,
+            "error": None, "error_kind": None,
         })  # fmt: skip
 
     def _text(self, content: str, new: list[dict[str, Any]]) -> int:

@@ -1,0 +1,54 @@
+"""The documentation's site: every internal link leads somewhere, and its Python pages leave nothing out."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from evalstone.api.options import EvaluateOptions
+from tools.check_site import broken_links
+
+import evalstone
+from tests.conftest import ROOT
+
+PYTHON_PAGE = (ROOT / "docs" / "python_api.md").read_text(encoding="utf-8")
+
+
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    """A missing file and a missing anchor are reported with page and link; other sites are left alone."""
+    (tmp_path / "a.html").write_text('<h1 id="top">A</h1><a href="b.html#here">b</a><a href="https://x.org/y">x</a>')
+    (tmp_path / "b.html").write_text('<a href="a.html#top">a</a><a href="a.html#gone">a</a><img src="no.png">')
+    assert broken_links(tmp_path) == [
+        "a.html: b.html#here: no anchor 'here' on that page",
+        "b.html: a.html#gone: no anchor 'gone' on that page",
+        "b.html: no.png: no such file",
+    ]
+
+
+def test_every_option_of_evaluate_is_on_the_page() -> None:
+    """The table of options has one row per option, in the order of `EvaluateOptions`."""
+    section = PYTHON_PAGE.partition("### Options")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(EvaluateOptions.__annotations__)
+
+
+def test_every_public_name_is_documented() -> None:
+    """What `evalstone` exports is on the Python page by autodoc."""
+    documented = set(re.findall(r"^\.\. auto(?:function|class):: evalstone\.(\w+)$", PYTHON_PAGE, re.MULTILINE))
+    assert documented == set(evalstone.__all__) - {"__version__"}
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
+    """Sphinx builds every page, warnings being errors, and no internal link of the result is broken."""
+    pytest.importorskip("sphinx", reason="the extra [docs] is not installed")
+    site = tmp_path / "site"
+    words = ["-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", "--builder", "html"]
+    done = subprocess.run(
+        [sys.executable, *words, "--doctree-dir", str(tmp_path / "trees"), str(ROOT / "docs"), str(site)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert broken_links(site) == []

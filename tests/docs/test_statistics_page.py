@@ -1,0 +1,51 @@
+"""The figures on the page about statistics are what the functions give."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstone.statistics.calibration import expected_error_if_calibrated
+from evalstone.statistics.intervals import wilson
+from evalstone.statistics.mcnemar import mcnemar_exact
+from evalstone.statistics.power import mde_paired_binary
+from evalstone.statistics.unpaired import compare_shares
+from tests.conftest import ROOT
+
+PAGE = " ".join((ROOT / "docs" / "statistics.md").read_text(encoding="utf-8").split())
+
+
+def binomial(n: int, p: float) -> NDArray[np.float64]:
+    """Return the probabilities of 0 to n successes."""
+    return np.array([math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)])
+
+
+def test_the_table_of_minimum_detectable_effects() -> None:
+    """Each size of the table has the effect that stands under it, at 20% of differing answers."""
+    sizes = (100, 164, 500, 1319, 14042)
+    shown = " | ".join(f"{100 * mde_paired_binary(n, 0.2):.1f}" for n in sizes)
+    assert f"| MDE in points | {shown} |" in PAGE
+
+
+def test_the_coverage_of_two_intervals() -> None:
+    """With 30 samples and a true share of 0.9, the usual interval covers 81% and Wilson's 97%."""
+    n, p = 30, 0.9
+    shares = np.arange(n + 1) / n
+    half = 1.96 * np.sqrt(shares * (1 - shares) / n)
+    usual = binomial(n, p)[(shares - half <= p) & (p <= shares + half)].sum()
+    ends = [wilson(k, n) for k in range(n + 1)]
+    wilsons = binomial(n, p)[[one.low <= p <= one.high for one in ends]].sum()
+    assert f"it covers {usual:.0%} where Wilson's covers {wilsons:.0%}" in PAGE
+
+
+def test_the_example_of_a_paired_comparison() -> None:
+    """295 samples right in both, 60 in B and 35 in A alone, of 500: both p-values are the page's."""
+    unpaired = compare_shares(295 + 35, 500, 295 + 60, 500)
+    assert f"gives p = {unpaired.p:.3f}, McNemar's exact test p = {mcnemar_exact(60, 35):.3f}" in PAGE
+    assert f"the exact p is {mcnemar_exact(2, 0)}" in PAGE
+
+
+def test_the_error_of_a_calibrated_model() -> None:
+    """300 samples of confidence 0.7 in 10 bins show the error that the page gives."""
+    expected = expected_error_if_calibrated([30] * 10, [0.7] * 10)
+    assert f"{expected:.3f} for 300 samples, 10 bins and p = 0.7" in PAGE
