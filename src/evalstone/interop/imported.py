@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evalstone.errors import EvalstoneError
-from evalstone.interop.stated import ReportedValue, reported_estimates
+from evalstone.interop.reported import ReportedValue, reported_estimates
 from evalstone.records import (
     Estimate,
     GenerateQuery,

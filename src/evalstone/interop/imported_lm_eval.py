@@ -19,7 +19,7 @@ from evalstone.interop.lm_eval_checks import model_named
 from evalstone.interop.log_files import json_object
 from evalstone.interop.read_lm_eval import read_lm_eval, results_file
 from evalstone.interop.read_lm_eval_samples import samples_file, samples_of
-from evalstone.interop.stated import ReportedValue, in_table_order, reported_estimates
+from evalstone.interop.reported import ReportedValue, in_table_order, reported_estimates
 from evalstone.records import (
     Estimate,
     GenerateQuery,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalstone.statistics.estimate import estimate_mean
-from evalstone.statistics.stated import estimate_reported
+from evalstone.statistics.reported import estimate_reported
 
 
 @given(

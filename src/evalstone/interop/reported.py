@@ -14,7 +14,7 @@ from evalstone.report.evidence.groups import group_estimates, leaves_of
 from evalstone.report.evidence.records import GroupSummaryInput, MetricInput, TaskSummaryInput
 from evalstone.report.evidence.summarise import MEANS
 from evalstone.statistics.aggregate import METRIC_AGGREGATION
-from evalstone.statistics.stated import estimate_reported
+from evalstone.statistics.reported import estimate_reported
 
 __all__ = ["ReportedValue", "in_table_order", "reported_estimates"]
 
