@@ -16,7 +16,7 @@ __all__ = ["calibration_table"]
 STRIP = 40
 ABOUT = (
     "Confidence is the share of the choices' probability on the one picked; bins hold equally many samples. The error "
-    "is never 0 in a finite sample: 'if calibrated' is its expected value for a calibrated model with these confidences."
+    "is never 0 in a finite sample: 'if calibrated' is the value expected of a calibrated model with these confidences."
 )
 
 
@@ -53,14 +53,14 @@ def _curve(audit: CalibrationAudit) -> RenderableType:
             f"miscalibration {brier.reliability:.3f} - discrimination {brier.resolution:.3f} "
             f"+ uncertainty of the task {brier.uncertainty:.3f} + within bins {brier.within:+.3f}"
         ),
-        f"Platt slope {audit.platt.slope:.2f}: {_confidence_bias(audit)}; error after it {_share(audit.error_after_platt)}",
+        f"Platt slope {audit.platt.slope:.2f}: {_direction(audit)}; error after it {_share(audit.error_after_platt)}",
         f"accuracy when only the most confident are answered: {answered}",
     ]
     notes = [Text(line, style="dim") for line in lines]
     return Padding(Group(Text(audit.task, style="bold"), table, *notes), (0, 1, 1, 1))
 
 
-def _confidence_bias(audit: CalibrationAudit) -> str:
+def _direction(audit: CalibrationAudit) -> str:
     """Return the interpretation of a Platt slope."""
     if audit.platt.slope <= 0:
         return "more confident answers are no better"

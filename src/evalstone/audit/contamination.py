@@ -121,7 +121,7 @@ def audit_contamination(
 
     Raises: as `check_tests`.
     """
-    check_tests(settings, asked.model)
+    check_tests(settings, likelihoods.model)
     control_items = items_of(control_task) if control_task is not None else []
     audit = _Audit(likelihoods, settings, control, control_items, told)
     return corrected([test for bound in tasks for test in _tests_of(audit, bound, keep)])

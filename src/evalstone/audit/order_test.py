@@ -39,7 +39,7 @@ class OrderSettings:
 
 @dataclass(frozen=True, slots=True)
 class OrderTest:
-    """Result for the file's order, and for a control: one fixed shuffle of the rows, tested as if it were that order."""
+    """Result for the file's order, and for a control: one fixed shuffle of the rows, tested like the file's order."""
 
     found: LocationTest
     control: LocationTest

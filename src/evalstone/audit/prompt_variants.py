@@ -62,9 +62,7 @@ def forms_hash() -> str:
     return content_hash([asdict(variant) for variant in VARIANTS])
 
 
-def apply_variant(
-    variant: Variant, question: str, options: Sequence[str]
-) -> tuple[str, tuple[str, ...]] | None:
+def apply_variant(variant: Variant, question: str, options: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
     """Return the prompt without its lead, and one continuation per option; None if there are too few markers.
 
     The options' text is not changed.

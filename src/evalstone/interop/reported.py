@@ -1,7 +1,7 @@
-"""Numbers that another tool's files state, as estimates: for tasks whose samples the files do not hold.
+"""Reported results of other tools' files as estimates, for tasks without samples in the files.
 
-They take the same place in tables as numbers computed from samples: under their groups, as per cent where they are
-shares, with an interval from their standard error or number of samples.
+In tables they are treated like values computed from samples: under their groups, as percentages if they are shares,
+with an interval from their standard error or number of samples.
 """
 
 import re
@@ -23,19 +23,19 @@ NO_SHARE = frozenset({
     "mse", "rmse", "mae", "std", "stdev", "var", "variance", "corr", "correlation", "corrcoef", "pearson", "spearman",
     "kendall", "matthews", "mcc", "brier", "ece", "calibration", "bleu", "chrf", "ter",
 })  # fmt: skip
-"""Words in the names of metrics that may lie between 0 and 1 and are no shares of samples."""
-SHARE = frozenset({"acc", "accuracy"})  # whatever it was decided by: `bleu_acc` is a share
+"""Words in the names of metrics whose values may be between 0 and 1 but are not shares of samples."""
+SHARE = frozenset({"acc", "accuracy"})  # these take precedence: `bleu_acc` is a share
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedValue:
-    """One number as the file itself gives it."""
+    """One value as reported in a file."""
 
     task: str  # or a group
     metric: str
-    value: float | None  # None: the file says that it is undefined
+    value: float | None  # None: undefined according to the file
     stderr: float | None = None
-    n: int = 0  # samples; 0: the file does not say
+    n: int = 0  # samples; 0: not reported
     filter: str = "none"
 
 
@@ -46,13 +46,13 @@ def reported_estimates(
     *,
     shots_known: bool = True,
 ) -> tuple[Estimate, ...]:
-    """Return the estimates of stated numbers, in the order of the files.
+    """Return the estimates of reported values, in the order of the files.
 
     Args:
-        values: the numbers, of tasks and of groups.
-        tasks: what the files say of the tasks.
-        groups: the groups; a group's number of samples is its tasks' sum where all of theirs are known.
-        shots_known: whether the files say how many shots there were.
+        values: the values, of tasks and of groups.
+        tasks: the files' facts about the tasks.
+        groups: the groups; a group's number of samples is the sum over its tasks if all of these are known.
+        shots_known: whether the files state the number of shots.
     """
     found = list(values)
     shares = _shares(found, tasks)
@@ -72,7 +72,7 @@ def reported_estimates(
 
 
 def in_table_order(estimates: Sequence[Estimate], groups: Sequence[GroupSummaryInput]) -> tuple[Estimate, ...]:
-    """Return estimates with their place among the groups, each group's own before its members'."""
+    """Return estimates with their paths and in table order: each group's own estimates before its members'."""
     names = {group.name for group in groups}
     of_groups: dict[str, list[Estimate]] = {}
     of_tasks: dict[str, list[Estimate]] = {}
@@ -151,14 +151,14 @@ def _n_of_group(one: ReportedValue, groups: Mapping[str, GroupSummaryInput], siz
 
 
 def _direction(one: ReportedValue, tasks: Sequence[TaskSummaryInput]) -> bool:
-    """Return whether higher is better: as the task says, of a group as the first task with the metric says."""
+    """Return whether higher is better: according to the task, for a group to the first task with the metric."""
     known = [(task.name, metric) for task in tasks for metric in task.metrics if metric.name == one.metric]
     own = next((metric for name, metric in known if name == one.task), known[0][1] if known else None)
     return own is None or own.higher_is_better
 
 
 def _shares(values: Sequence[ReportedValue], tasks: Sequence[TaskSummaryInput]) -> set[str]:
-    """Return the metrics that are shares of samples: means whose every stated value lies in [0, 1]."""
+    """Return the metrics that are shares of samples: means whose reported values are all in [0, 1]."""
     listed = {metric.name: metric for task in tasks for metric in task.metrics}
     return {
         name

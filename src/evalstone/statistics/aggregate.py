@@ -166,7 +166,7 @@ def acc_all(items: Items) -> float:
 
 
 def acc_all_groups(items: Items, *, by_paragraph: bool) -> list[int]:
-    """Return 0 or 1 per question; `by_paragraph=False` merges equal question numbers, as lm-eval's standard error does."""
+    """Return 0 or 1 per question; without `by_paragraph` as lm-eval's standard error, by question number alone."""
     groups: dict[Any, bool] = {}
     for predicted, row in items:
         key = (row["idx"]["paragraph"] if by_paragraph else None, row["idx"]["question"])

@@ -57,7 +57,9 @@ def ratio_part(
     """
     tops, bottoms, n = np.asarray(amounts, float), np.asarray(weights, float), len(questions)
     if not n or len(tops) != n or len(bottoms) != n or bottoms.sum() <= 0:
-        raise DataError(f"{len(tops)} amounts, {len(bottoms)} weights, {n} questions; expected equal numbers, at least 1")
+        raise DataError(
+            f"{len(tops)} amounts, {len(bottoms)} weights, {n} questions; expected equal numbers, at least 1"
+        )
     total = float(bottoms.sum())
     value = float(tops.sum()) / total
     limits = bounds if bounds is not None and bounds[0] - 1e-9 <= value <= bounds[1] + 1e-9 else None

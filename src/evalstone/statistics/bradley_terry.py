@@ -61,7 +61,9 @@ def fit_bradley_terry(battles: Battles, covariates: Floats | None = None) -> Bra
         )
     columns = np.zeros((len(battles), 0)) if covariates is None else np.asarray(covariates, dtype=np.float64)
     if columns.ndim != 2 or len(columns) != len(battles) or not np.isfinite(columns).all():
-        raise DataError(f"covariates have shape {columns.shape}; expected [{len(battles)}, covariates] without missing values")
+        raise DataError(
+            f"covariates have shape {columns.shape}; expected [{len(battles)}, covariates] without missing values"
+        )
     start = np.zeros(battles.n_models + columns.shape[1])
     values = refit(battles, columns, np.ones(len(battles)), start)
     score = _score(battles, columns, values)

@@ -63,9 +63,9 @@ def estimate_composite(
     """Return Σ w_t value_t with its error and interval.
 
     Degrees of freedom after Satterthwaite 1946. For scores between 0 and 1 and weights that sum to 1 the interval is
-    Wilson's with the effective sample size of the error (`effective_wilson`), so it stays within [0, 1] and has positive
-    width at 100%; otherwise it is Student's. A single member with weight 1 keeps its own interval. Pass `bounds=None`
-    for metrics other than shares (bits per byte, perplexities).
+    Wilson's with the effective sample size of the error (`effective_wilson`), so it stays within [0, 1] and has
+    positive width at 100%; otherwise it is Student's. A single member with weight 1 keeps its own interval. Pass
+    `bounds=None` for metrics other than shares (bits per byte, perplexities).
 
     Raises: DataError for a missing member: an incomplete composite is never averaged over the members it has.
     """

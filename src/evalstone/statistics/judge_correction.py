@@ -45,7 +45,9 @@ def rogan_gladen(
     q0, q1, p = on_wrong[0] / on_wrong[1], on_right[0] / on_right[1], judged_right / judged
     gain = q0 + q1 - 1.0
     if gain <= 0.0:
-        raise DataError(f"specificity {q0:.3f} and sensitivity {q1:.3f} sum to at most 1: the judge is no better than chance")
+        raise DataError(
+            f"specificity {q0:.3f} and sensitivity {q1:.3f} sum to at most 1: the judge is no better than chance"
+        )
     theta = min(max((p + q0 - 1.0) / gain, 0.0), 1.0)
     # shares of 0 or 1 among few labels are still uncertain: one of each kind is added for the variance
     s0, s1, s = (_smoothed(*counts) for counts in (on_wrong, on_right, (judged_right, judged)))

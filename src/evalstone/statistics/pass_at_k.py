@@ -27,7 +27,10 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 
 
 def pass_hat_k(n: int, c: int, k: int) -> float:
-    """Return the probability that all of k answers are correct: C(c, k) / C(n, k). Source: Yao et al. 2024 (tau-bench)."""
+    """Return the probability that all of k answers are correct: C(c, k) / C(n, k).
+
+    Source: Yao et al. 2024 (tau-bench).
+    """
     _check(n, c, k)
     return math.comb(c, k) / math.comb(n, k)
 

@@ -62,7 +62,9 @@ def prompt_spread(scores: NDArray[Any], *, draws: int = 2000, name: Sequence[obj
     """
     table = np.asarray(scores, dtype=np.float64)
     if table.ndim != 2 or min(table.shape) < 2 or not np.isfinite(table).all():
-        raise DataError(f"scores have shape {table.shape}; expected [samples, templates], at least 2 of each, none missing")
+        raise DataError(
+            f"scores have shape {table.shape}; expected [samples, templates], at least 2 of each, none missing"
+        )
     n, k = table.shape
     means = table.mean(axis=0)
     spread = float(np.ptp(means))

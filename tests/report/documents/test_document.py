@@ -88,7 +88,9 @@ def page_of(contents: ReportContents, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("which", ["one", "two"])
-def test_the_html_is_well_formed_and_fetches_nothing(which: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_the_html_is_well_formed_and_fetches_nothing(
+    which: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     """Every tag closes, there is no script, and nothing is loaded from elsewhere."""
     reader = Reader()
     reader.feed(page_of(request.getfixturevalue(which), tmp_path))

@@ -97,7 +97,7 @@ def pair_task(
 
 
 def _shared(task: TaskSummaryInput, second: RunEvidence) -> tuple[str, str] | None:
-    """Return the first metric of a task that another tool's run has too, if that run lacks the task's primary metric."""
+    """Return the first metric of a task that another tool's run has too, if that lacks the task's primary metric."""
     theirs = {(row.metric, row.filter) for row in second.rows if row.task == task.name}
     if not second.pairing or task.primary in theirs:
         return None
@@ -149,7 +149,7 @@ def _keyed(run: RunEvidence, task: str, metric: str, name_of_filter: str) -> dic
 
 
 def _coverage(task: str, first: RunEvidence, second: RunEvidence, counts: tuple[int, int, int]) -> tuple[str, ...]:
-    """Return a note if one run has only some of the other's samples; raise UsageError if each has samples of its own."""
+    """Return a note if one run has only some of the other's samples; raise UsageError if each has others."""
     n_first, n_second, n_common = counts
     if n_common == n_first == n_second:
         return ()

@@ -15,7 +15,15 @@ from evalstone.store.rows import SampleRecord
 __all__ = ["Piece", "PromptDifference", "TaskDifferences", "differing_pieces", "prompt_differences"]
 
 AROUND = 40  # characters shown around a change
-KINDS = ("shots", "question", "system or template", "choices", "generation settings", "tokens", "truncated from the left")
+KINDS = (
+    "shots",
+    "question",
+    "system or template",
+    "choices",
+    "generation settings",
+    "tokens",
+    "truncated from the left",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,15 +132,11 @@ def aligned(first: RunEvidence, second: RunEvidence, pairs: Mapping[SampleKey, S
     )
 
 
-def _is_matched(
-    row: ScoreRow, pairs: Mapping[SampleKey, SampleKey], hashes: Mapping[SampleKey, str]
-) -> bool:
+def _is_matched(row: ScoreRow, pairs: Mapping[SampleKey, SampleKey], hashes: Mapping[SampleKey, str]) -> bool:
     key = pairs.get((row.task, row.sample_index))
     return key is not None and key in hashes
 
 
-def _renamed(
-    row: ScoreRow, pairs: Mapping[SampleKey, SampleKey], hashes: Mapping[SampleKey, str]
-) -> ScoreRow:
+def _renamed(row: ScoreRow, pairs: Mapping[SampleKey, SampleKey], hashes: Mapping[SampleKey, str]) -> ScoreRow:
     task, index = pairs[row.task, row.sample_index]
     return replace(row, task=task, sample_index=index, sample_sha256=hashes[task, index])

@@ -35,7 +35,7 @@ SECONDS = 120
 
 
 def find_browser() -> str | None:
-    """Return the browser to print with: EVALSTONE_BROWSER if it is set, else the first of BROWSERS that is installed."""
+    """Return the browser for printing: EVALSTONE_BROWSER if it is set, else the first of BROWSERS that is installed."""
     named = settings.read("EVALSTONE_BROWSER")
     return next((found for name in ([named] if named else BROWSERS) if (found := shutil.which(name))), None)
 
