@@ -23,13 +23,13 @@ def test_worked_values() -> None:
     assert aggregate("bypass", [None]) == 999.0
 
 
-def test_nothing_is_undefined_not_zero() -> None:
+def test_no_samples_are_undefined_not_zero() -> None:
     """An aggregation over no samples is None."""
     assert all(aggregate(name, []) is None for name in AGGREGATIONS)
 
 
-def test_mistakes_are_named() -> None:
-    """An unknown name offers the nearest; three classes in f1 and ragged probabilities are refused."""
+def test_invalid_input_is_refused() -> None:
+    """The error for an unknown name suggests the nearest; three classes in f1 and ragged probabilities are errors."""
     with pytest.raises(UnknownName, match="perplexity"):
         aggregate("perplexty", [1.0])
     with pytest.raises(DataError, match="two classes"):
@@ -82,7 +82,7 @@ def test_every_aggregation_equals_lm_eval(name: str) -> None:
 
 @pytest.mark.oracle
 def test_every_lm_eval_aggregation_and_metric_name_is_known() -> None:
-    """No aggregation of lm-eval's registry is missing, and each metric has the one it has there."""
+    """No aggregation of lm-eval's registry is missing, and each metric has lm-eval's aggregation."""
     pytest.importorskip("lm_eval.api.metrics")
     registry = pytest.importorskip("lm_eval.api.registry")
     assert set(registry.aggregation_registry) <= set(AGGREGATIONS)
@@ -93,7 +93,7 @@ def test_every_lm_eval_aggregation_and_metric_name_is_known() -> None:
 
 @pytest.mark.oracle
 def test_acc_all_and_its_error_equal_lm_eval() -> None:
-    """MultiRC's questions are right only as a whole; lm-eval's value groups by paragraph, its error does not."""
+    """MultiRC's questions are correct only as a whole; lm-eval's value groups by paragraph, its error does not."""
     metrics = pytest.importorskip("lm_eval.api.metrics")
     from evalstone.statistics.lm_eval_errors import stderr
 

@@ -61,7 +61,7 @@ class Rating:
 
 @dataclass(frozen=True, slots=True)
 class ApartModel:
-    """A model without a rating, because no chains of wins and ties connect it with the rated ones in both directions."""
+    """A model without a rating, because chains of wins and ties do not connect it with the rated ones both ways."""
 
     model: str
     standing: Standing
@@ -230,7 +230,7 @@ class _Scaled:
         return tuple(found)
 
     def upper_ranks(self, ends: Sequence[tuple[float, float] | None]) -> list[int | None]:
-        """Return the leaderboards' ranks; None without an interval. The anchor's interval is a point, as it was there."""
+        """Return the leaderboards' ranks; None without an interval. The anchor's interval is a point, as there."""
         unknown = (np.nan, np.nan)  # compares as neither above nor below any other
         shown = [end or unknown for end in ends]
         if self.anchor is not None and self.settings.anchor is not None:

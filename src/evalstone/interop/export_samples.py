@@ -75,7 +75,7 @@ def wrong_to_jsonl(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def wrong_to_csv(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the lines of a CSV file; lists are JSON, and texts are escaped so that no spreadsheet runs them as formulas."""
+    """Yield the lines of a CSV file; lists are JSON, and texts are escaped so that spreadsheets run no formulas."""
     out = io.StringIO()
     writer = csv.DictWriter(out, WRONG_COLUMNS, lineterminator="\n")
     writer.writeheader()

@@ -156,7 +156,8 @@ def _add_line(read: _Read, task: TaskSummaryInput, line: Mapping[str, Any]) -> N
     answers = list(line.get("resps") or ())
     if len(arguments) != len(answers):
         raise DataError(
-            f"sample {index} of {task.name} has {len(arguments)} requests and {len(answers)} answers; expected equal numbers"
+            f"sample {index} of {task.name} has {len(arguments)} requests and {len(answers)} answers; expected as many "
+            "answers as requests"
         )
     first = str(arguments[0]["arg_0"]) if arguments else ""
     queries = tuple(

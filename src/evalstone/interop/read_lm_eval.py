@@ -122,7 +122,7 @@ def _task(name: str, results: Mapping[str, Any]) -> TaskSummaryInput:
 
 
 def _aggregation(metric: str, listed: Mapping[str, Any]) -> str:
-    """Return the aggregation of a metric; the mean if it was a function in the task file, of which only the text is known."""
+    """Return the aggregation of a metric; the mean if it was a function of the task file, which is not known here."""
     named = listed.get("aggregation")
     if isinstance(named, str) and named in aggregate.AGGREGATIONS:
         return named

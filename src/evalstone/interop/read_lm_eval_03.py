@@ -1,4 +1,4 @@
-"""Reader of results of lm-eval before 0.4, and of leaderboards made with it: `results`, `versions`, `config`, no samples.
+"""Reader of results of lm-eval before 0.4, and of leaderboards made with it, which have no samples.
 
 A metric's name has no filter after it (`acc`, `acc_stderr`). The number of shots is one for all tasks, or at the end of
 a task's name (`harness|arc:challenge|25`, the first Open LLM Leaderboard).

@@ -33,7 +33,7 @@ class DrawRules:
 
 
 def order_of_samples(n_samples: int, rules: DrawRules) -> list[int]:
-    """Return the order in which samples are evaluated: file order, or shuffled by the generator that draws the shots."""
+    """Return the order in which samples are drawn for: file order, or shuffled by the generator of the shots."""
     order = list(range(n_samples))
     if rules.scheme == "shuffled":
         mersenne(rules.seed).shuffle(order)

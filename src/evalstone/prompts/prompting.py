@@ -36,7 +36,7 @@ _REASONING = "Let's think step by step."
 def put_layout(layout: Layout, prompting: Prompting, *, shot: bool) -> Layout:
     """Return the layout of the same rows in this prompt style, for the evaluated sample or for a shot.
 
-    Its functions raise PlanError if the choices are contexts, and MalformedSample for a row that does not fit the style.
+    Its functions raise PlanError if the choices are contexts, and MalformedSample for a row that does not fit.
     """
     if layout.choices is None:
         raise PlanError(f"prompt style {prompting}: the task has no choices (no doc_to_choice)")
