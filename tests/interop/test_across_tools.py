@@ -65,9 +65,9 @@ def test_a_log_compares_with_our_own_run_of_its_questions(tool: str, lettered: b
     (pair,) = compare_runs([run, log]).pairs
     (line,) = pair.tasks
     assert (line.name, line.n) == ("ours", n)
-    said = pair.notes[0]
-    assert f"{n} of {n_all} samples; {n_all - n} were not asked there, 0 fit several" in said
-    assert f"{task} as ours" in said
+    note = pair.notes[0]
+    assert f"{n} of {n_all} samples; excluded: {n_all - n} without a match, 0 with several" in note
+    assert f"{task} as ours" in note
     right = {record.sample.row["question"]: record for record in run.samples("ours") if record.sample}
     assert len(right) == n + 2
     (back,) = compare_runs([log, run]).pairs
@@ -97,7 +97,7 @@ def test_two_other_tools_compare_if_one_has_bare_questions(tmp_path: Path) -> No
     helm, simple = (import_run(store, TOOLS[tool]).run for tool in ("helm", "simple_evals"))
     (pair,) = compare_runs([simple, helm]).pairs
     assert pair.tasks[0].n == 1  # "Is 70 even or odd?" alone is in both logs
-    assert "1 of 5 samples; 4 were not asked there" in pair.notes[0]
+    assert "1 of 5 samples; excluded: 4 without a match" in pair.notes[0]
     with pytest.raises(UsageError, match="no question in common: by the question's text"):
         compare_runs([simple, import_run(store, TOOLS["inspect"]).run])
 
@@ -115,5 +115,5 @@ def test_other_questions_are_excluded_and_reported(tmp_path: Path, capsys: pytes
     log = import_run(str(store), place).run
     assert main(["compare", run.short_id, log.short_id, "--store", str(store)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "paired by the question's text and options, of simple-evals with evalstone: 4 of 5 samples; 1 were" in said
+    assert "paired by the question's text and options, of simple-evals with evalstone: 4 of 5 samples; excluded: 1 without" in note
     assert compare_stored(str(store), [run.id, log.id]).pairs[0].tasks[0].n == 4

@@ -75,7 +75,7 @@ def test_a_corrupt_file_is_reported_by_its_own_name(run: Run, tmp_path: Path) ->
     for name, torn in (("short", content[:5000]), ("middle", content[:4096] + b"\xff" * (len(content) - 4096))):
         bad = tmp_path / f"{name}.evalstone"
         bad.write_bytes(torn)
-        with pytest.raises(DataError, match=f"{name}.evalstone is no exported run") as caught:
+        with pytest.raises(DataError, match=f"{name}.evalstone is not an exported run") as caught:
             import_run(str(tmp_path / "elsewhere.sqlite"), bad)
         assert "evalstone-import-" not in str(caught.value)
         assert "run.sqlite" not in str(caught.value)
@@ -89,10 +89,10 @@ def test_another_database_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(other) as connection:
         connection.execute("CREATE TABLE t (a)")
     connection.close()
-    with pytest.raises(DataError, match="no exported run"):
+    with pytest.raises(DataError, match="not an exported run"):
         import_run(str(tmp_path / "store.sqlite"), other)
     Store.open(str(tmp_path / "empty.sqlite")).close()
-    with pytest.raises(DataError, match="holds 0 runs"):
+    with pytest.raises(DataError, match="has 0 runs"):
         import_run(str(tmp_path / "store.sqlite"), tmp_path / "empty.sqlite")
 
 
@@ -147,7 +147,7 @@ def test_the_model_card_is_readable_by_the_hub(run: Run, tmp_path: Path) -> None
 
 
 def test_lm_evals_format_is_imported_again(run: Run, tmp_path: Path) -> None:
-    """Export to a folder writes lm-eval's results and samples, whose import gives the same values; .json has no samples."""
+    """Exported results and samples of lm-eval import with the same values; a .json has no samples."""
     written = export_run(place_of(run), "last", tmp_path / "folder")
     assert len(written) == 1 + len(TASKS)
     found = import_run(str(tmp_path / "elsewhere.sqlite"), tmp_path / "folder")

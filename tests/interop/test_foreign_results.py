@@ -134,10 +134,10 @@ def test_an_inspect_log_without_samples_shows_its_totals(tmp_path: Path, without
         written(file, {**header(), **({"samples": None} if "null" in without else {})})
     found = imported(tmp_path, file)
     (estimate,) = found.run.estimates
-    stated = header()["results"]["scores"][0]["metrics"]["accuracy"]["value"]
-    assert (estimate.value, estimate.n) == (stated, 6)
+    reported = header()["results"]["scores"][0]["metrics"]["accuracy"]["value"]
+    assert (estimate.value, estimate.n) == (reported, 6)
     assert estimate.low is not None
-    assert any("holds no samples" in note for note in found.notes)
+    assert any("has no samples" in note for note in found.notes)
 
 
 def test_version_1_of_inspects_logs_is_read(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_the_error_for_an_unsupported_format_lists_the_supported_ones(
 ) -> None:
     """The error for a file in no supported format is one line with all supported formats and a remedy."""
     line = refused(capsys, tmp_path, made(tmp_path))
-    assert "is of no format that is read here" in line
+    assert "is in no supported format" in line
     for tool in ("lm-eval", "lighteval", "Inspect", "HELM", "simple-evals", "EvalScope", "OpenCompass", "AlpacaEval"):
         assert tool in line
     assert '"results": {"TASK": {"acc": 0.5' in line

@@ -95,7 +95,7 @@ def test_values_that_samples_do_not_reproduce_are_reported(tmp_path: Path) -> No
     written(folder, [sample(0, (-1.0, -2.0), 1.0), sample(1, (-1.0, -2.0), 1.0)])
     found = import_run(str(tmp_path / "store.sqlite"), folder)
     assert len(found.notes) == 1
-    assert "says 0.5, its samples give 1" in found.notes[0]
+    assert "reports 0.5, its samples give 1" in found.notes[0]
     assert found.run.estimate("t", "acc").value == 1.0
 
 
@@ -149,7 +149,7 @@ def test_other_files_than_results_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="'results' is missing"):
         imported_run(tmp_path)
     file.write_text("no json")
-    with pytest.raises(DataError, match="is no JSON"):
+    with pytest.raises(DataError, match="is not JSON"):
         imported_run(tmp_path)
 
 
@@ -183,7 +183,7 @@ def test_a_number_that_is_not_finite_is_undefined(
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "expected"),
     [
         ({"results": '{"t": {"acc,none": "abc"}}'}, "results.t.'acc,none' is 'abc'; expected a number"),
         ({"results": '{"t": {"acc,none": 1' + 400 * "0" + "}}"}, "OverflowError"),
@@ -191,17 +191,17 @@ def test_a_number_that_is_not_finite_is_undefined(
         ({"results": "{}"}, "results is {}; expected at least one task"),
         ({"configs": '{"t": null}'}, "configs.t is None; expected an object"),
         ({"config": "null"}, "config is None; expected an object"),
-        ({"n_samples": '{"t": {"original": 5, "effective": -3}}'}, "n-samples.t.effective is -3; expected a whole"),
+        ({"n_samples": '{"t": {"original": 5, "effective": -3}}'}, "n-samples.t.effective is -3; expected an integer"),
         ({"config": 200_000 * "["}, "nested too deeply"),
     ],
 )
-def test_a_malformed_results_file_is_refused_by_key(tmp_path: Path, changes: dict[str, str], told: str) -> None:
+def test_a_malformed_results_file_is_refused_by_key(tmp_path: Path, changes: dict[str, str], expected: str) -> None:
     """A malformed results file is refused in one line that names file, key, value and what was expected."""
     file = with_results(tmp_path, **changes)
     with pytest.raises(DataError) as refused:
         imported_run(file)
     assert str(file) in str(refused.value)
-    assert told in str(refused.value)
+    assert expected in str(refused.value)
 
 
 def test_it_is_listed_as_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

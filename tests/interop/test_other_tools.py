@@ -191,7 +191,7 @@ def test_values_that_the_samples_do_not_reproduce_are_reported(tmp_path: Path) -
     """A total that its samples do not reproduce is imported with a note of both values."""
     found = import_run(str(tmp_path / "store.sqlite"), other_model("helm", tmp_path))
     assert [note.partition(":")[0] for note in found.notes] == ["simple_mcqa exact_match"]
-    assert "says 0.4, its samples give 0.2" in found.notes[0]
+    assert "reports 0.4, its samples give 0.2" in found.notes[0]
 
 
 def test_a_sample_that_failed_is_not_a_wrong_answer(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_a_report_names_the_tool_of_an_imported_run(tmp_path: Path) -> None:
     blocks = document_blocks(report_contents(Store.open(store), [run.id]))
     text = " ".join(block.text for block in blocks if isinstance(block, Paragraph))
     assert "by inspect_ai 0.3.285, imported" in text
-    assert "nothing was asked again" in text
+    assert "no request was sent again" in text
     assert "Language Model Evaluation Harness" not in text
 
 
@@ -311,24 +311,24 @@ def no_conversations(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("broken", "expected"),
     [
-        (no_archive, "is no log of Inspect"),
+        (no_archive, "is not a log of Inspect"),
         (no_statistics, "stats.json cannot be read"),
         (no_documents, "expected doc, metric and model_response"),
         (no_conversations, "5 pages and 0 conversations"),
-        (lambda folder: folder / "nowhere", "there is nothing at"),
+        (lambda folder: folder / "nowhere", "does not exist"),
     ],
 )
 def test_bad_files_are_one_line_and_nothing_is_stored(
-    broken: Callable[[Path], Path], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    broken: Callable[[Path], Path], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Files not in their tool's format give exit code 3, one line, and no store."""
     store = str(tmp_path / "store.sqlite")
     assert main(["import", str(broken(tmp_path)), "--store", store]) == 3
     error = capsys.readouterr().err.strip()
     assert len(error.splitlines()) == 1
-    assert said in error
+    assert expected in error
     assert not Store.exists(store)
 
 

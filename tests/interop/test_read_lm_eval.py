@@ -103,7 +103,7 @@ def test_a_duplicate_sample_is_refused(tmp_path: Path) -> None:
     """Trap 16: two lines of one doc_id are an error, unless the filter differs."""
     line = line_of(0, (-1.0, -2.0), 1.0)
     assert len(read_lm_eval(written(tmp_path, [line, {**line, "filter": "other"}])).rows) > 1
-    with pytest.raises(DataError, match=r"line 3: doc_id 0 \(filter none\) is there already"):
+    with pytest.raises(DataError, match=r"line 3: doc_id 0 \(filter none\) occurs twice"):
         read_lm_eval(written(tmp_path, [line, line_of(1, (-1.0, -2.0), 1.0), {**line, "doc": {"id": 5}}]))
 
 
@@ -119,5 +119,5 @@ def test_other_files_than_lm_evals_are_refused(tmp_path: Path) -> None:
     folder = written(tmp_path, [line_of(0, (-1.0, -2.0), 1.0)])
     (samples,) = folder.glob("samples_*.jsonl")
     samples.write_text(samples.read_text() + "{broken\n")
-    with pytest.raises(DataError, match="line 2 is no JSON"):
+    with pytest.raises(DataError, match="line 2 is not JSON"):
         read_lm_eval(folder)

@@ -44,14 +44,14 @@ def shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
 
 
 def test_the_number_of_samples_is_the_files(tmp_path: Path) -> None:
-    """n of every task is `n-samples`, and of a group the sum over its tasks."""
+    """The n of a task is `n-samples`, and of a group the sum over its tasks."""
     run = imported(tmp_path, PAIR)
     assert {one.task: one.n for one in run.estimates} == {"pair": 1007, "easy": 1003, "hard": 4}
     assert run.row.n_requests == 0
 
 
 def test_values_are_shown_as_percentages_under_their_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An accuracy of 0.4502 is shown as 45.0% with interval and n, under its group; a perplexity is not a percentage."""
+    """An accuracy of 0.4502 is shown as 45.0% with interval and n under its group, a perplexity unchanged."""
     imported(tmp_path, PAIR)
     lines = shown(tmp_path, capsys)
     names = [line[0] for line in lines if line and line[0] in {"pair", "easy", "hard"}]

@@ -24,7 +24,7 @@ def test_it_is_clipped_to_shares_and_refuses_a_judge_at_chance() -> None:
 
 
 def test_rogan_gladen_covers_although_the_raw_rate_is_biased() -> None:
-    """Over 400 simulated judges the corrected interval covers the truth about 95% of the time; the raw rate is biased."""
+    """Over 400 simulated judges the corrected interval covers the truth about 95% of the time."""
     rng = np.random.default_rng(0)
     covered, raw = 0, []
     for _ in range(400):

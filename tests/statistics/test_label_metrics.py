@@ -36,7 +36,7 @@ def test_it_agrees_with_resampling_the_pairs_themselves(name: str) -> None:
 
 
 def test_the_intervals_cover() -> None:
-    """In 300 simulated runs of 120 samples the 95% interval covers the true F1 and correlation about 95% of the time."""
+    """In 300 simulated runs of 120 samples the 95% interval covers the true values about 95% of the time."""
     rng = np.random.default_rng(0)
     covered = {"f1": 0, "mcc": 0}
     for _ in range(300):

@@ -91,7 +91,7 @@ def test_the_error_is_over_questions() -> None:
 
 
 def test_variance_components_are_recovered() -> None:
-    """Variances of 0.04 between and 0.09 within questions are recovered from simulated scores, and predict the mean's."""
+    """Variances of 0.04 between and 0.09 within questions are recovered, and predict the mean's."""
     rng = np.random.default_rng(0)
     scores = rng.normal(0, 0.2, (3000, 1)) + rng.normal(0, 0.3, (3000, 4))
     parts = split_variance(scores.tolist())

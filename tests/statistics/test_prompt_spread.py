@@ -46,7 +46,7 @@ def test_the_interval_of_the_mean_covers() -> None:
 
 
 def test_pairing_makes_the_null_smaller_than_independent_samples_would() -> None:
-    """If the same samples are hard under every template, the spread by noise is smaller than with independent scores."""
+    """If the same samples are hard under every template, the spread by noise is smaller than without."""
     hard = np.repeat(answers("hard", [0.6], 500), 10, axis=1)
     flipped = generator_for("flips").random(hard.shape) < 0.05
     found = prompt_spread(np.abs(hard - flipped))
