@@ -115,5 +115,6 @@ def test_other_questions_are_excluded_and_reported(tmp_path: Path, capsys: pytes
     log = import_run(str(store), place).run
     assert main(["compare", run.short_id, log.short_id, "--store", str(store)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "paired by the question's text and options, of simple-evals with evalstone: 4 of 5 samples; excluded: 1 without" in note
+    how = "paired by the question's text and options, of simple-evals with evalstone"
+    assert f"{how}: 4 of 5 samples; excluded: 1 without" in said
     assert compare_stored(str(store), [run.id, log.id]).pairs[0].tasks[0].n == 4

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evalstone.errors import DataError
-from evalstone.statistics.battles import Battles, average_win_rates, joined_groups, standing_of
+from evalstone.statistics.battles import Battles, average_win_rates, connected_groups, standing_of
 from tests.statistics.published_votes import golden, llmfao
 
 
@@ -35,21 +35,21 @@ def test_average_win_rates_are_evalicas(shared_dir: Path) -> None:
 def test_only_wins_both_ways_or_ties_connect_models() -> None:
     """A cycle of wins is one group, a tie connects, and a model that only won is a group of its own."""
     circle = battles((0, 1, 1.0), (1, 2, 1.0), (2, 0, 1.0), (3, 0, 1.0))
-    assert [group.tolist() for group in joined_groups(circle.wins())] == [[0, 1, 2], [3]]
+    assert [group.tolist() for group in connected_groups(circle.wins())] == [[0, 1, 2], [3]]
     tied = battles((0, 1, 1.0), (1, 2, 1.0), (2, 0, 1.0), (3, 0, 0.5))
-    assert [group.tolist() for group in joined_groups(tied.wins())] == [[0, 1, 2, 3]]
+    assert [group.tolist() for group in connected_groups(tied.wins())] == [[0, 1, 2, 3]]
 
 
 def test_the_larger_group_comes_first_then_the_one_with_more_votes() -> None:
     """Of two unconnected pairs, the one with more votes is first."""
     apart = battles((0, 1, 0.5), (2, 3, 0.5), (2, 3, 1.0))
-    assert [group.tolist() for group in joined_groups(apart.wins())] == [[2, 3], [0, 1]]
+    assert [group.tolist() for group in connected_groups(apart.wins())] == [[2, 3], [0, 1]]
 
 
 def test_unrated_models_are_above_below_or_unconnected() -> None:
     """A model that only won is above, also through others; one that only lost to a model above is neither."""
     votes = battles((0, 1, 0.5), (2, 0, 1.0), (3, 2, 1.0), (3, 4, 1.0), (1, 5, 1.0), n_models=6)
-    group = joined_groups(votes.wins())[0]
+    group = connected_groups(votes.wins())[0]
     assert standing_of(votes.wins(), group) == [None, None, "above", "above", "unjoined", "below"]
 
 

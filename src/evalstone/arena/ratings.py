@@ -11,7 +11,7 @@ from evalstone.arena.covariates import covariates_of
 from evalstone.arena.votes import ORDER, By, Votes
 from evalstone.errors import DataError, UnknownName, UsageError
 from evalstone.registry import nearest
-from evalstone.statistics.battles import Standing, average_win_rates, joined_groups, standing_of
+from evalstone.statistics.battles import Standing, average_win_rates, connected_groups, standing_of
 from evalstone.statistics.bradley_terry import ELO_SCALE, BradleyTerry, expected_win_rates, fit_bradley_terry
 from evalstone.statistics.elo import online_elo
 from evalstone.statistics.multiplicity import RankSet
@@ -141,7 +141,7 @@ def _chosen_by(votes: Votes, settings: RatingSettings) -> By:
 
 def _rated(votes: Votes) -> tuple[Votes, Ints]:
     """Return the votes within the largest group that can be rated, and its models' indices among all."""
-    group = joined_groups(votes.battles.wins())[0]
+    group = connected_groups(votes.battles.wins())[0]
     if len(group) < 2:
         raise DataError(
             f"no two of {len(votes.models)} models are connected both ways by wins and ties in {len(votes.battles)} "

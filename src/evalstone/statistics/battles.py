@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evalstone.errors import DataError
 
-__all__ = ["Battles", "Standing", "average_win_rates", "joined_groups", "standing_of"]
+__all__ = ["Battles", "Standing", "average_win_rates", "connected_groups", "standing_of"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -83,7 +83,7 @@ def average_win_rates(wins: Floats) -> Floats:
     return np.asarray(shares.sum(axis=1) / np.maximum((met > 0).sum(axis=1), 1))
 
 
-def joined_groups(wins: Floats) -> list[Ints]:
+def connected_groups(wins: Floats) -> list[Ints]:
     """Return the strongly connected groups of models under "won a vote or tied", the largest first.
 
     Finite and unique maximum-likelihood ratings exist only within such a group.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstone.errors import DataError
-from evalstone.statistics.battles import Battles, joined_groups
+from evalstone.statistics.battles import Battles, connected_groups
 
 __all__ = ["ELO_SCALE", "BradleyTerry", "expected_win_rates", "fit_bradley_terry", "refit"]
 
@@ -46,14 +46,14 @@ def fit_bradley_terry(battles: Battles, covariates: Floats | None = None) -> Bra
     Maximises Σ y log p + (1 - y) log(1 - p) with p = σ(θ_a - θ_b + xᵀβ) and y = ½ for a tie, by Newton's method.
 
     Args:
-        battles: every model must be reached from every other by wins and ties (`joined_groups`).
+        battles: every model must be reached from every other by wins and ties (`connected_groups`).
         covariates: [votes, covariates], from A's side: swapping the sides of a battle changes the sign. A column of
             ones gives the effect of side A.
 
     Raises: DataError if strengths would be infinite or a covariate's effect cannot be identified.
     Source: Bradley and Terry 1952; Zermelo 1929; ties as halves as in Chiang et al. 2024 (arXiv 2403.04132).
     """
-    groups = joined_groups(battles.wins())
+    groups = connected_groups(battles.wins())
     if len(groups) > 1:
         raise DataError(
             f"{battles.n_models} models form {len(groups)} groups without chains of wins and ties in both directions; "

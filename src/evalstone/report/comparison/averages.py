@@ -100,15 +100,15 @@ def overall_units(grouped: GroupedTasks) -> list[Unit]:
     groups, measured = grouped.groups, grouped.measured
     by_name = {group.name: group for group in groups}
     units: list[Unit] = []
-    taken: set[str] = set()
+    covered: set[str] = set()
     inner = {member for group in groups for member in group.members}
     for name in [group.name for group in groups if group.name not in inner]:
         for unit in _units_below(name, by_name, grouped):
-            fresh = [(one, weight) for one, weight in unit.parts if one.line.name not in taken]
+            fresh = [(one, weight) for one, weight in unit.parts if one.line.name not in covered]
             whole = sum(weight for _, weight in fresh)
-            taken |= {one.line.name for one, _ in fresh}
+            covered |= {one.line.name for one, _ in fresh}
             units += [Unit(unit.name, tuple((one, weight / whole) for one, weight in fresh))] if fresh else []
-    alone = [(name, one) for name, one in measured.items() if name not in taken and one.line.scale == "proportion"]
+    alone = [(name, one) for name, one in measured.items() if name not in covered and one.line.scale == "proportion"]
     return units + [Unit(name, ((one, 1.0),)) for name, one in alone]
 
 

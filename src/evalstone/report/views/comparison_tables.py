@@ -189,13 +189,13 @@ def ordered_lines(pair: PairComparison, *, unfold: bool = True) -> list[tuple[Di
     ordered: list[tuple[Difference, int]] = []
     done: set[str] = set()
 
-    def place(group: Difference, depth: int) -> None:
+    def add(group: Difference, depth: int) -> None:
         done.add(group.name)
         ordered.append((group, depth))
         inside = set(group.members)
         for other in pair.groups:
             if other.name not in done and set(other.members) <= inside:
-                place(other, depth + 1)
+                add(other, depth + 1)
         own = [line for line in pair.tasks if line.name in inside and line.name not in done]
         done.update(line.name for line in own)
         if unfold or len(own) <= FOLD_ABOVE:
@@ -204,7 +204,7 @@ def ordered_lines(pair: PairComparison, *, unfold: bool = True) -> list[tuple[Di
     for task in pair.tasks:
         holders = [group for group in pair.groups if task.name in group.members and group.name not in done]
         if holders and task.name not in done:
-            place(max(holders, key=lambda group: len(group.members)), 0)
+            add(max(holders, key=lambda group: len(group.members)), 0)
         if task.name not in done:
             ordered.append((task, 0))
             done.add(task.name)

@@ -113,7 +113,7 @@ def _table(lines: Sequence[StyleLine]) -> RenderableType:
     table = plain_table()
     table.add_column("prompt\nstyle", no_wrap=True)
     headers = ["shots", "value", "95%\ninterval", "n", *(["no\nletter"] if has_unparsed else []),
-               *(["trun-\ncated"] if has_truncated else [])]  # fmt: skip
+               *(["truncated"] if has_truncated else [])]  # fmt: skip
     for header in (*headers, "diff.", "95%\ninterval", "p"):
         table.add_column(header, justify="right", no_wrap=True)
     for line in lines:
