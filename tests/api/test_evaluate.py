@@ -138,7 +138,7 @@ def test_failed_answers_say_why() -> None:
     run = evalstone.evaluate(demo_model("small"), "demo_sums", limit=2, gen_kwargs={"max_gen_toks": 100_000})
     told = run.remarks()
     assert any("2 answer(s) failed and count as missing" in line for line in told)
-    assert re.search(r"2 failed, left out \(first: .*100000 new tokens are allowed", " ".join(str(run).split()))
+    assert re.search(r"2 failed, excluded \(first: .*100000 new tokens are allowed", " ".join(str(run).split()))
 
 
 def test_the_attention_path_that_is_asked_for_is_part_of_what_is_remembered() -> None:

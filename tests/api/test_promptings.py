@@ -49,7 +49,7 @@ def test_cut_prompts_have_a_column(tmp_path: Path) -> None:
     assert (first["share_of_prompts_cut"], second["share_of_prompts_cut"]) == (0.0, 1.0)
     assert "which lost tokens from the left" in " ".join(as_text(done.table()).split())
     whole = evaluate_promptings(FakeModel(), "demo_facts", ["letter", "text"], [0], limit=2)
-    assert "cut" not in as_text(whole.table())
+    assert "truncated" not in as_text(whole.table())
 
 
 def test_what_is_shown_is_what_is_compared() -> None:
@@ -58,7 +58,7 @@ def test_what_is_shown_is_what_is_compared() -> None:
     first, second = done.to_json()["lines"]
     assert second["difference"]["difference"] == pytest.approx(second["value"] - first["value"])
     notes = compare_runs([one.run for one in done.runs]).pairs[0].notes
-    assert any("acc of" in note and "is set against acc_norm of" in note for note in notes)
+    assert any("acc of" in note and "is compared with acc_norm of" in note for note in notes)
 
 
 def test_a_group_is_one_line() -> None:

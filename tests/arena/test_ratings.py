@@ -1,4 +1,4 @@
-"""Ratings of votes: real ones, planted ones, and models that cannot be rated."""
+"""Ratings from real votes, from simulated votes, and for models that cannot be rated."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ def vote(first: str, second: str, winner: str, **known: object) -> Row:
 
 
 def random_votes(rng: np.random.Generator, n: int, *models: str) -> list[Row]:
-    """Return votes between models that are all alike, four on each prompt."""
+    """Return votes between models of equal strength, four on each prompt."""
     rows: list[Row] = []
     for number in range(n):
         first, second = rng.permutation(models).tolist()[:2]
@@ -40,7 +40,7 @@ def ratings_of(found: ArenaRatings) -> dict[str, float]:
 
 
 def test_real_votes_side_effect_and_widths(shared_dir: Path) -> None:
-    """On 8,931 votes the top is GPT 4 at 1172, standing left is worth 15.8 points, and prompts make wide intervals."""
+    """On 8,931 votes GPT 4 leads with 1172, side A has an effect of 15.8 points, and intervals by prompt are wide."""
     votes = read_votes(shared_dir / "data/arena/llmfao/crowd-comparisons.csv")
     found = rate(votes, RatingSettings())
     first = found.ratings[0]
@@ -53,8 +53,8 @@ def test_real_votes_side_effect_and_widths(shared_dir: Path) -> None:
     assert sided.effects[0].points == pytest.approx(15.79, abs=0.01)
 
 
-def test_an_anchor_shifts_all_and_takes_its_own_interval() -> None:
-    """Differences stay, the anchor has its rating and no interval, others' are of the difference to it."""
+def test_an_anchor_shifts_all_ratings_and_has_no_interval() -> None:
+    """Differences stay, the anchor has its rating and no interval, the others' intervals are of the difference."""
     rng = np.random.default_rng(0)
     rows = random_votes(rng, 400, "x", "y", "z")
     free, fixed = rate(read(rows), RatingSettings()), rate(read(rows), RatingSettings(anchor=("y", 1114.0)))
@@ -72,8 +72,8 @@ def test_an_anchor_shifts_all_and_takes_its_own_interval() -> None:
             assert abs(other.low - one.low) < 0.25 * (one.high - one.low)
 
 
-def test_style_control_takes_out_a_planted_liking_for_length() -> None:
-    """Of two equal models the long-winded one leads where voters like length, and does not once that is controlled."""
+def test_style_control_removes_a_planted_preference_for_length() -> None:
+    """Of two equal models the verbose one leads if voters prefer length, and does not if length is controlled for."""
     rng = np.random.default_rng(1)
     rows = []
     squares = 0.0
@@ -102,8 +102,8 @@ def test_style_control_takes_out_a_planted_liking_for_length() -> None:
     assert effect.low < 1.5 * spread * 173.7178 < effect.high
 
 
-def test_models_that_no_votes_join_stand_apart_with_what_is_known() -> None:
-    """A winner of all, a loser of all and strangers have no rating; bounds follow from the clean records."""
+def test_unconnected_models_have_bounds_instead_of_ratings() -> None:
+    """A model that won all votes, one that lost all and unconnected ones have no rating; the first two have bounds."""
     rows = [vote("x", "y", winner, prompt=number) for number, winner in enumerate("abab")]
     rows += [vote("best", name, "a", prompt=10 + number) for number, name in enumerate("xyxyxyxyxy")]
     rows += [vote("worst", "x", "b", prompt=30), vote("p", "q", "tie", prompt=31)]
@@ -119,8 +119,8 @@ def test_models_that_no_votes_join_stand_apart_with_what_is_known() -> None:
     assert found.n_votes == 4
 
 
-def test_every_vote_twice_moves_nothing_but_the_count() -> None:
-    """Trap 23: with votes entered twice every rating, interval and rank by prompt is as before."""
+def test_duplicated_votes_change_only_the_count() -> None:
+    """Trap 23: with votes entered twice every rating, interval and rank by prompt is unchanged."""
     rng = np.random.default_rng(2)
     rows = random_votes(rng, 300, "x", "y", "z", "w")
     once, twice = rate(read(rows), RatingSettings()), rate(read(rows * 2), RatingSettings())
@@ -130,8 +130,8 @@ def test_every_vote_twice_moves_nothing_but_the_count() -> None:
         assert (other.rating, other.low, other.high) == pytest.approx((one.rating, one.low, one.high), abs=1e-6)
 
 
-def test_what_cannot_be_rated_is_told() -> None:
-    """No two models joined, an anchor that is not rated, and a column that is not there are errors with a remedy."""
+def test_impossible_ratings_are_errors() -> None:
+    """No connected models, an anchor that is not rated, and a missing column are errors with a remedy."""
     with pytest.raises(DataError, match="collect more votes"):
         rate(read([vote("x", "y", "a")]), RatingSettings())
     with pytest.raises(UnknownName, match="rated model 'gpt-5'"):

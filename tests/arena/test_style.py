@@ -1,4 +1,4 @@
-"""The style of answers: from columns, from published metadata, from the answers themselves."""
+"""Style of answers: from columns, from published metadata, from the answers themselves."""
 
 import json
 from typing import Any
@@ -15,13 +15,13 @@ def style_of(row: dict[str, Any]) -> dict[str, tuple[float, float]]:
 
 
 def test_counts_from_columns() -> None:
-    """tokens_a and tokens_b, headers, lists and bold are read as they are."""
+    """tokens_a and tokens_b, headers, lists and bold are read unchanged."""
     row = {"tokens_a": 10, "tokens_b": 20.0, "bold_a": 1, "bold_b": 0}
     assert style_of(row) == {"length": (10.0, 20.0), "bold": (1.0, 0.0)}
 
 
 def test_counts_from_the_metadata_of_published_votes() -> None:
-    """Counts by level or kind are added up, as a mapping or as JSON in a CSV file."""
+    """Counts by level or kind are summed, from a mapping or from JSON in a CSV file."""
     metadata = {
         "sum_assistant_a_tokens": 100, "sum_assistant_b_tokens": 50,
         "header_count_a": {"h1": 1, "h3": 2}, "header_count_b": {"h1": 0},
@@ -33,8 +33,8 @@ def test_counts_from_the_metadata_of_published_votes() -> None:
     assert style_of({"conv_metadata": "no JSON"}) == {}
 
 
-def test_counts_in_the_answers_leave_code_out() -> None:
-    """One header, three list items and one bold word; what stands in a code block is none."""
+def test_counts_in_the_answers_exclude_code() -> None:
+    """One header, three list items and one bold word; marks in a code block do not count."""
     assert style_of({"response_a": ANSWER, "response_b": "plain"}) == {
         "length": (float(len(ANSWER)), 5.0),
         "headers": (1.0, 0.0),
@@ -43,6 +43,6 @@ def test_counts_in_the_answers_leave_code_out() -> None:
     }
 
 
-def test_columns_win_over_the_answers_text() -> None:
-    """A file that gives tokens is not measured in characters."""
+def test_columns_take_precedence_over_the_answers_text() -> None:
+    """If a file has numbers of tokens, these are the length, not the numbers of characters."""
     assert style_of({"tokens_a": 3, "tokens_b": 4, "response_a": "x", "response_b": "y"})["length"] == (3.0, 4.0)

@@ -1,4 +1,4 @@
-"""Files of votes: what is read, what is refused, what is left out and counted."""
+"""Files of votes: what is read, refused, or excluded and counted."""
 
 import json
 from pathlib import Path
@@ -15,21 +15,21 @@ from tests.conftest import ROOT
 VOTE: dict[str, Any] = {"model_a": "x", "model_b": "y", "winner": "model_a"}
 
 
-def read(rows: list[dict[str, Any]], **asked: Any) -> Votes:
-    """Return the votes that rows hold."""
-    return votes_in(Rows.of(rows), **asked)
+def read(rows: list[dict[str, Any]], **options: Any) -> Votes:
+    """Return the votes in rows."""
+    return votes_in(Rows.of(rows), **options)
 
 
 def outcomes(rows: list[dict[str, Any]]) -> list[float]:
-    """Return the outcomes that rows hold."""
+    """Return the outcomes in rows."""
     return [float(one) for one in read(rows).battles.outcome]
 
 
 def test_verdicts_in_every_spelling() -> None:
-    """Sides, their short names, the winner's name and all kinds of ties are understood, whatever their case."""
-    said = ["model_a", "A", "left", "x", "model_b", "b", "Right", "y", "tie", "tie (bothbad)", "both_bad",
+    """Sides, their short names, the winner's name and all kinds of ties are recognised in any case."""
+    words = ["model_a", "A", "left", "x", "model_b", "b", "Right", "y", "tie", "tie (bothbad)", "both_bad",
             "tie (inconsistent)"]  # fmt: skip
-    assert outcomes([{**VOTE, "winner": word} for word in said]) == [1.0] * 4 + [0.0] * 4 + [0.5] * 4
+    assert outcomes([{**VOTE, "winner": word} for word in words]) == [1.0] * 4 + [0.0] * 4 + [0.5] * 4
 
 
 def test_one_column_for_each_verdict() -> None:
@@ -45,12 +45,12 @@ def test_one_column_for_each_verdict() -> None:
 
 
 def test_an_unknown_verdict_refuses_the_file() -> None:
-    """A spelling that is not known names its row and what was expected: leaving it out would turn the board."""
+    """The error for an unknown verdict names its row and what was expected; excluding it would bias the ratings."""
     with pytest.raises(DataError, match=r"row 2 has the winner 'modelB'; expected model_a.*\(x, y\)"):
         outcomes([VOTE, {**VOTE, "winner": "modelB"}])
 
 
-def test_what_is_no_vote_is_left_out_and_counted() -> None:
+def test_rows_that_are_not_votes_are_excluded_and_counted() -> None:
     """A model against itself, a row without a verdict and one without a model are counted by reason."""
     changed: list[dict[str, Any]] = [{}, {"model_b": "x"}, {"winner": None}, {"model_a": None, "winner": "y"}]
     votes = read([{**VOTE, **change} for change in changed])
@@ -60,8 +60,8 @@ def test_what_is_no_vote_is_left_out_and_counted() -> None:
         outcomes([{**VOTE, "winner": ""}])
 
 
-def test_missing_columns_and_empty_files_are_told(tmp_path: Path) -> None:
-    """The message names the columns there are and those expected; a header alone is no vote."""
+def test_missing_columns_and_empty_files_are_errors(tmp_path: Path) -> None:
+    """The message names the existing and the expected columns; a header alone is not a vote."""
     with pytest.raises(DataError, match="has columns a, b; expected model_a, model_b"):
         votes_in(Rows.of([], {"a": None, "b": None}))
     empty = tmp_path / "votes.csv"
@@ -72,8 +72,8 @@ def test_missing_columns_and_empty_files_are_told(tmp_path: Path) -> None:
         read_votes(tmp_path / "nowhere.csv")
 
 
-def test_csv_json_lines_and_parquet_are_one(tmp_path: Path) -> None:
-    """The same votes in three formats, under other names of columns, are the same battles."""
+def test_csv_json_lines_and_parquet_are_equivalent(tmp_path: Path) -> None:
+    """The same votes in three formats, with other column names, are the same battles."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -88,11 +88,11 @@ def test_csv_json_lines_and_parquet_are_one(tmp_path: Path) -> None:
         assert votes.battles.outcome.tolist() == [0.0, 0.5]
         assert votes.labels["prompt"].tolist() == [0, 1]
         assert votes.labels["judge"].tolist() == [0, 0]
-        assert "prompt from 'question_id'" in votes.columns.told()
+        assert "prompt from 'question_id'" in votes.columns.describe()
 
 
-def test_a_vote_without_a_prompt_stands_alone() -> None:
-    """Rows whose prompt is unknown are no group of their own."""
+def test_a_vote_without_a_prompt_is_a_cluster_of_its_own() -> None:
+    """Rows with an unknown prompt are not one cluster."""
     rows: list[dict[str, Any]] = [{**VOTE, "prompt": prompt} for prompt in (1, None, 1, None)]
     votes = read(rows)
     labels = votes.labels["prompt"].tolist()
@@ -100,15 +100,15 @@ def test_a_vote_without_a_prompt_stands_alone() -> None:
     assert len(set(labels)) == 3
 
 
-def test_repeated_rows_are_counted_where_prompt_and_judge_are_known() -> None:
-    """Equal rows are repetitions only if they could have differed: without a judge nothing is claimed."""
+def test_repeated_rows_are_counted_if_prompt_and_judge_are_known() -> None:
+    """Without a judge, equal rows may be votes of different people, so no count is reported."""
     known = {**VOTE, "prompt": 1, "judge": "j"}
     assert read([known, known, {**known, "judge": "k"}]).n_repeated == 1
     assert read([VOTE, VOTE]).n_repeated is None
 
 
 def test_votes_in_one_language() -> None:
-    """Only they are used; an unknown language is answered with the nearest, a file without the column says so."""
+    """Only these are used; the error for an unknown language suggests the nearest, a missing column is an error."""
     rows = [{**VOTE, "language": language} for language in ("English", "German", "German")]
     assert len(read(rows, language="German").battles) == 2
     with pytest.raises(UnknownName, match="nearest: German"):
@@ -117,14 +117,14 @@ def test_votes_in_one_language() -> None:
         read([VOTE], language="German")
 
 
-def test_style_where_there_is_none_is_a_wrong_call() -> None:
-    """Controlling for style says which columns would tell of it."""
+def test_style_control_without_style_is_an_error() -> None:
+    """The error names the columns that would provide it."""
     with pytest.raises(UsageError, match="tokens_a and tokens_b"):
         read([VOTE], style=True).with_style()
 
 
-def test_votes_without_style_are_left_out_of_a_controlled_rating() -> None:
-    """A vote whose answers' length is unknown is not taken for one of equal lengths."""
+def test_votes_without_style_are_excluded_from_a_controlled_rating() -> None:
+    """A vote whose answers' length is unknown is not treated as one of equal lengths."""
     rows = [{**VOTE, "tokens_a": 5, "tokens_b": tokens} for tokens in (7, None)]
     assert len(read(rows, style=True).with_style().battles) == 1
 
@@ -132,8 +132,8 @@ def test_votes_without_style_are_left_out_of_a_controlled_rating() -> None:
 ANNOTATED = {"idx": 7, "cmp_key": "x-7b_y-7b", "response1": "a", "response2": "bb", "annotator1": "1"}
 
 
-def test_a_column_for_each_annotator_is_a_vote_each() -> None:
-    """PandaLM's rows give one vote for each annotator, in which 0 is a tie, with prompt, judge and answers."""
+def test_each_annotators_column_is_a_vote() -> None:
+    """PandaLM's rows have one vote per annotator, in which 0 is a tie, with prompt, judge and answers."""
     votes = read([{**ANNOTATED, "annotator2": "2", "annotator3": 0}], style=True)
     assert votes.models == ("x-7b", "y-7b")
     assert [float(one) for one in votes.battles.outcome] == [1.0, 0.0, 0.5]
@@ -150,11 +150,11 @@ def test_preferences_between_two_generators() -> None:
     votes = read([{"generator_1": "x", "generator_2": "y", "preference": one} for one in given])
     assert [float(one) for one in votes.battles.outcome] == [1.0, 0.0, 1.0, 0.0, 0.5, 0.5]
     assert votes.left_out == {"without a verdict": 1}
-    assert "nearer" in votes.columns.told()
+    assert "nearer" in votes.columns.describe()
 
 
 def test_verdicts_in_both_orders() -> None:
-    """MT-bench's g1_winner and g2_winner are a win where they agree, a tie where not, and no verdict on an error."""
+    """MT-bench's g1_winner and g2_winner are a win if they agree, a tie if not, and no verdict after an error."""
     pairs = [("model_1", "model_1"), ("model_2", "model_2"), ("model_1", "model_2"), ("tie", "tie"), ("error", "tie")]
     rows = [{"model_1": "x", "model_2": "y", "g1_winner": one, "g2_winner": two} for one, two in pairs]
     votes = read(rows)
@@ -163,7 +163,7 @@ def test_verdicts_in_both_orders() -> None:
 
 
 def test_columns_of_other_names_are_named_by_the_user(tmp_path: Path) -> None:
-    """`--columns` says what is what in a file that is not recognised, separated by semicolons; a wrong name is told."""
+    """`--columns` assigns the columns of a file that is not recognised; a wrong name is an error."""
     path = tmp_path / "votes.csv"
     path.write_text("erste;zweite;urteil;frage\nx;y;a;1\nx;y;B;1\n", encoding="utf-8")
     columns = {"model_a": "erste", "model_b": "zweite", "winner": "urteil", "prompt": "frage"}
@@ -177,7 +177,7 @@ def test_columns_of_other_names_are_named_by_the_user(tmp_path: Path) -> None:
 
 
 def test_real_votes_of_pandalm_are_recognised() -> None:
-    """PandaLM's published test set gives 999 x 3 votes between five models."""
+    """PandaLM's published test set has 999 x 3 votes between five models."""
     path = ROOT.parent / "shared" / "data" / "WeOpenML" / "PandaLM_testset_v1" / "default" / "test.parquet"
     if not path.is_file():
         pytest.skip("PandaLM's test set is not here")

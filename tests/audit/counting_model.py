@@ -1,7 +1,7 @@
-"""A real language model that is trained in a blink: characters counted after every context of up to eight of them.
+"""A small real language model that trains instantly: character counts after every context of up to eight characters.
 
 Witten-Bell interpolation from order 0 up, p_k(c | h) = (n(h, c) + t(h) p_{k-1}(c | h')) / (n(h) + t(h)), with t(h) the
-number of different characters seen after h. Trained on a text twice it finds that text likelier than trained once.
+number of different characters seen after h. After training on a text twice, the text is likelier than after once.
 """
 
 import math
@@ -27,7 +27,7 @@ N_CHARACTERS = 128  # of order 0: every character equally likely
 
 
 class CountingModel:
-    """Answers log-likelihoods of texts by what it has counted."""
+    """Returns log-likelihoods of texts from its counts."""
 
     answers = frozenset({QueryKind.LOGLIKELIHOOD, QueryKind.ROLLING})
 
@@ -37,35 +37,35 @@ class CountingModel:
 
     def train(self, text: str) -> "CountingModel":
         """Count every character after its contexts."""
-        for place, character in enumerate(text):
-            for length in range(min(ORDER, place) + 1):
-                self._counts[text[place - length : place]][character] += 1
+        for position, character in enumerate(text):
+            for length in range(min(ORDER, position) + 1):
+                self._counts[text[position - length : position]][character] += 1
         return self
 
     def nats(self, context: str, text: str) -> float:
         """Return log p(text | context)."""
         whole = context + text
-        return sum(math.log(self._p(whole, place)) for place in range(len(context), len(whole)))
+        return sum(math.log(self._p(whole, position)) for position in range(len(context), len(whole)))
 
-    def _p(self, whole: str, place: int) -> float:
+    def _p(self, whole: str, position: int) -> float:
         p = 1.0 / N_CHARACTERS
-        for length in range(min(ORDER, place) + 1):
-            counts = self._counts.get(whole[place - length : place])
+        for length in range(min(ORDER, position) + 1):
+            counts = self._counts.get(whole[position - length : position])
             if counts is None:
                 break
             different = len(counts)
-            p = (counts[whole[place]] + different * p) / (counts.total() + different)
+            p = (counts[whole[position]] + different * p) / (counts.total() + different)
         return p
 
     @property
     def identity(self) -> ModelIdentity:
-        """A name."""
+        """Return an identity with a context length."""
         return ModelIdentity("counting", "counting", None, None, None, "float64", "float32", self._max_length)
 
     takes_messages = False
 
     def check(self) -> None:
-        """Find nothing."""
+        """Do nothing."""
 
     def render(self, messages: Sequence[Message], *, continue_final: bool = False) -> str:
         """Return the texts joined."""
@@ -78,7 +78,7 @@ class CountingModel:
         cache: OutputCache | None = None,
         observe: Callable[[Progress], None] | None = None,
     ) -> Iterator[Output]:
-        """Yield the log-likelihood of every ask."""
+        """Yield the log-likelihood of every query."""
         for request in requests:
             for query in request.queries:
                 if isinstance(query, RollingQuery):
@@ -91,7 +91,7 @@ class CountingModel:
                 yield Output(request.id, query.index, total_nats=nats, is_greedy=False)
 
     def stream(self, request: Request) -> Iterator[str]:
-        """Write nothing."""
+        """Refuse: this model generates nothing."""
         raise NotImplementedError(request.id)
 
     def estimate(self, requests: Sequence[Request]) -> WorkEstimate:
@@ -104,8 +104,8 @@ class CountingModel:
         return [*context, *continuation], len(context)
 
     def describe(self) -> Mapping[str, JsonValue]:
-        """Say nothing."""
+        """Return no facts."""
         return {}
 
     def close(self) -> None:
-        """Hold nothing."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""Samples made of random words, so that no order and no number among them means anything."""
+"""Samples of random words, in which order and numbers carry no information."""
 
 import random
 
@@ -14,7 +14,7 @@ def words(draw: random.Random, n: int) -> list[str]:
 
 
 def made_item(draw: random.Random, index: int) -> Item:
-    """Return one question with four options, a number in it, and its right answer."""
+    """Return one question with a number in it, four options and the correct answer."""
     question = f"{' '.join(words(draw, 4))} {draw.randrange(100, 1000)}?"
     options = tuple(words(draw, 4))
     gold = draw.randrange(4)
@@ -32,6 +32,6 @@ def made_items(seed: int, n: int = 40) -> list[Item]:
 
 
 def base_text(n_words: int = 3000) -> str:
-    """Return text in the same invented language, to train on."""
+    """Return training text in the same invented language."""
     draw = random.Random(-1)
     return " ".join(words(draw, n_words))

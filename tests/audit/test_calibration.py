@@ -1,4 +1,4 @@
-"""The calibration audit of stored runs, and the audit commands as typed."""
+"""The calibration audit of stored runs, and the audit commands."""
 
 import json
 from pathlib import Path
@@ -26,8 +26,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_calibrated_model_is_not_told_otherwise() -> None:
-    """Answers right as often as the confidence says have an error near its null and a Platt slope near 1."""
+def test_a_calibrated_model_is_not_reported_as_miscalibrated() -> None:
+    """Answers that are correct as often as the confidence states have an error near its null and a slope near 1."""
     draw = generator_for("calibrated")
     confidences = draw.uniform(0.25, 1.0, 3000)
     pairs = [(float(c), float(draw.random() < c)) for c in confidences]
@@ -38,8 +38,8 @@ def test_a_calibrated_model_is_not_told_otherwise() -> None:
     assert found.selective[-1] == (1.0, found.accuracy)
 
 
-def test_overconfidence_is_told() -> None:
-    """A model that is 95% sure and 60% right has an error of 35 points."""
+def test_overconfidence_is_reported() -> None:
+    """A model with confidence 95% and accuracy 60% has an error of 35 points."""
     draw = generator_for("overconfident")
     pairs = [(0.95, float(draw.random() < 0.6)) for _ in range(500)]
     found = calibration_of("made", pairs)
@@ -48,7 +48,7 @@ def test_overconfidence_is_told() -> None:
 
 
 def test_a_stored_run_is_audited_by_task_and_pooled(folder: Path) -> None:
-    """Each task with choices has its curve, and all together one more."""
+    """Each multiple-choice task has its curve, and all together one more."""
     run = evalstone.evaluate("fake", ["one", "two"], include_path=[folder])
     found = audit_calibration(run)
     assert [audit.task for audit in found] == ["one", "two", ALL]
@@ -59,20 +59,20 @@ def test_a_stored_run_is_audited_by_task_and_pooled(folder: Path) -> None:
 
 
 def test_too_few_samples_are_refused(folder: Path) -> None:
-    """Ten answers make no curve, and the error says how many are needed."""
+    """Ten answers are too few for a curve, and the error states how many there are."""
     run = evalstone.evaluate("fake", "one", include_path=[folder], limit=10)
     with pytest.raises(DataError, match="the most is 10"):
         audit_calibration(run)
 
 
 def test_audits_write_json_and_print(folder: Path) -> None:
-    """Every audit prints, gives JSON, and writes it with -o; the tests of contamination say what they do not show."""
+    """Every audit prints, returns JSON, and writes it with -o; contamination tests state what they do not show."""
     shared = ["--include_path", str(folder), "-q"]
-    place = folder / "out" / "found.json"
-    words = ["audit", "contamination", "fake", "one", "--shards", "4", "--shuffles", "3", *shared, "-o", str(place)]
+    path = folder / "out" / "found.json"
+    words = ["audit", "contamination", "fake", "one", "--shards", "4", "--shuffles", "3", *shared, "-o", str(path)]
     shown = CliRunner().invoke(cli, words, catch_exceptions=False).output
     assert "Does not show" in shown
-    written = json.loads(place.read_text())
+    written = json.loads(path.read_text())
     assert {test["test"] for test in written} == {"order", "options", "numbers", "min-k"}
     assert all(test["not_shown"] for test in written)
     for kind in (["prompts", "fake", "one", *shared], ["calibration", "--model", "fake", "--tasks", "one", *shared]):
@@ -82,13 +82,13 @@ def test_audits_write_json_and_print(folder: Path) -> None:
 
 
 def test_mistyped_audits_are_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An unknown test, a corpus that is not there and a wrong ending are usage errors that say what was expected."""
+    """An unknown test, a missing corpus and a wrong file ending are usage errors that state what was expected."""
     model = ["audit", "contamination", "fake", "one", "--include_path", str(folder), "-q"]
-    for more, told in (
+    for more, expected in (
         (["--test", "ordre"], "expected order, options"),
         (["--test", "overlap"], "--corpus"),
         (["--test", "overlap", "--corpus", str(folder / "nothing")], "does not exist"),
         (["--test", "options", "-o", str(folder / "x.txt")], ".json"),
     ):
         assert main([*model, *more]) == 2
-        assert told in capsys.readouterr().err
+        assert expected in capsys.readouterr().err

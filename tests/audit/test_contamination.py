@@ -1,4 +1,4 @@
-"""The contamination tests on a model trained here, with k copies of the file among what it was trained on."""
+"""The contamination tests on a model trained here, with k copies of the file in its training data."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ FILES = 50
 
 
 def file_text(items: list[Item]) -> str:
-    """Return the file as it would lie in a corpus: rows in their order."""
+    """Return the file as it would occur in a corpus: rows in their order."""
     return JOINT.join(item.text for item in items)
 
 
@@ -40,16 +40,16 @@ def distance_from_uniform(p_values: list[float]) -> float:
 
 
 def test_the_order_tests_p_is_uniform_where_nothing_was_planted() -> None:
-    """Over 50 files that the model never saw, p and the control's p are as evenly spread as chance would have them."""
-    asked = Likelihoods(CountingModel().train(base_text()))
-    tests = [order_test(asked, made_items(seed, 24), SETTINGS, f"file {seed}") for seed in range(FILES)]
+    """Over 50 files that the model never saw, p and the control's p are uniformly distributed."""
+    likelihoods = Likelihoods(CountingModel().train(base_text()))
+    tests = [order_test(likelihoods, made_items(seed, 24), SETTINGS, f"file {seed}") for seed in range(FILES)]
     limit = 1.63 / FILES**0.5  # Kolmogorov's 1% point
     assert distance_from_uniform([test.found.p for test in tests]) < limit
     assert distance_from_uniform([test.control.p for test in tests]) < limit
 
 
 def test_the_order_tests_p_falls_with_the_number_of_copies() -> None:
-    """One planted copy is seen, more are seen more clearly, and the shuffled control sees none."""
+    """The statistic grows with the number of planted copies, and the shuffled control detects none."""
     items = made_items(7)
     found = {}
     for copies in (0, 1, 4, 16):
@@ -65,7 +65,7 @@ def test_the_order_tests_p_falls_with_the_number_of_copies() -> None:
 
 
 def test_options_in_the_published_order_are_likelier_only_where_planted() -> None:
-    """The option test's p is large without a copy and tiny with four."""
+    """The option test's p is large without a copy and tiny with four copies."""
     items = made_items(3)
     twins = option_twins(items, "made")
     clean = compare_twins(Likelihoods(CountingModel().train(base_text())), twins)
@@ -79,7 +79,7 @@ def test_options_in_the_published_order_are_likelier_only_where_planted() -> Non
 
 
 def test_number_twins_change_numbers_and_nothing_else() -> None:
-    """A twin has as many digits in the same places, other ones, and equal numbers stay equal."""
+    """A twin has other digits in the same positions, and the same text around them."""
     items = made_items(5, 12)
     for twin, item in zip(number_twins(items, "made"), items, strict=True):
         other = twin.context + twin.others[0]
@@ -89,8 +89,8 @@ def test_number_twins_change_numbers_and_nothing_else() -> None:
         assert "".join(c for c in other if not c.isdigit()) == "".join(c for c in item.text if not c.isdigit())
 
 
-def test_a_sorted_file_is_found_out_and_shuffled_within_equal_rows() -> None:
-    """A column in which neighbours are equal is named, and rows change places within its values only."""
+def test_a_sorted_file_is_detected_and_shuffled_within_equal_rows() -> None:
+    """A column in which neighbouring rows are equal is reported, and rows are shuffled within its values only."""
     items = made_items(11)
     by_subject = [
         Item(i.index, {**i.row, "subject": "ab"[i.index >= 20]}, i.request, i.text, i.question, i.options, i.gold)
@@ -103,15 +103,15 @@ def test_a_sorted_file_is_found_out_and_shuffled_within_equal_rows() -> None:
 
 
 def test_rows_that_do_not_fit_are_refused() -> None:
-    """Where not even two rows fit into the context the order test says so instead of giving a number."""
+    """The order test raises an error if two rows do not fit the context, or there are too few shards."""
     with pytest.raises(DataError, match="two rows"):
         order_test(Likelihoods(CountingModel(max_length=40)), made_items(1), SETTINGS, "long")
     with pytest.raises(DataError, match="shards"):
         order_test(Likelihoods(CountingModel()), made_items(1, 4), SETTINGS, "few")
 
 
-def test_failed_asks_are_left_out() -> None:
-    """A model that fails on some asks gives fewer differences, never a low likelihood."""
+def test_failed_queries_are_excluded() -> None:
+    """A model that fails on some queries gives fewer differences, never a low likelihood."""
     model = FakeModel(fail=0.02)
     found = compare_twins(Likelihoods(model), option_twins(made_items(2), "made"))
     assert found.t_test.n < 40
@@ -119,8 +119,8 @@ def test_failed_asks_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("name", ["corpus.txt", "corpus.jsonl", "corpus.txt.gz"])
-def test_overlap_finds_what_lies_in_a_corpus(tmp_path: Path, name: str) -> None:
-    """A planted sample is found through other case and punctuation; the others are not."""
+def test_overlap_finds_samples_in_a_corpus(tmp_path: Path, name: str) -> None:
+    """A planted sample is found despite other case and punctuation; the others are not found."""
     texts = [f"{i} and then one two three four five six seven eight nine ten" for i in range(20)]
     items = [Item(i, {}, made_items(0, 1)[0].request, text) for i, text in enumerate(texts)]
     planted = f"before. {items[3].text.upper().replace(' ', ',  ')}! after"

@@ -1,4 +1,4 @@
-"""Samples taken apart: which part of a prompt is the question, and what is left without it."""
+"""Samples split into parts: which part of a prompt is the question, and the prompt without it."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def bound_task(folder: Path, **changes: Any) -> Any:
 
 
 def test_options_of_a_cloze_task_are_its_choices(tmp_path: Path) -> None:
-    """Question and options come apart where the choices are texts, and the right one is known."""
+    """If the choices are texts, question and options are separated and the gold answer is known."""
     item = made(tmp_path)[1]
     assert item.question == "Which colour is lamp number 1?"
     assert item.options == ("red", "blue", "green", "white")
@@ -43,7 +43,7 @@ def test_options_of_a_cloze_task_are_its_choices(tmp_path: Path) -> None:
 
 
 def test_options_of_a_lettered_task_are_what_the_letters_stand_for(tmp_path: Path) -> None:
-    """Where the choices are letters, the row's list that the prompt shows holds the options."""
+    """If the choices are letters, the options are the row's list that the prompt shows."""
     item = made(tmp_path, **LETTERS)[2]
     assert item.question == "Which colour is lamp number 2?"
     assert item.options == ("red", "blue", "green", "white")
@@ -51,7 +51,7 @@ def test_options_of_a_lettered_task_are_what_the_letters_stand_for(tmp_path: Pat
 
 
 def test_without_its_question_a_prompt_keeps_options_and_wording(tmp_path: Path) -> None:
-    """The question goes, the listed options and the cue stay."""
+    """The question is removed; the listed options and the cue stay."""
     bound = bound_task(tmp_path, **LETTERS)
     blind = without_question(bound, items_of(bound)[0])
     assert blind is not None
@@ -60,15 +60,15 @@ def test_without_its_question_a_prompt_keeps_options_and_wording(tmp_path: Path)
 
 
 def test_a_task_without_a_question_in_its_rows_has_none(tmp_path: Path) -> None:
-    """Where nothing of the row stands in the prompt, there is no question to take out."""
+    """If no text of the row is in the prompt, there is no question to remove."""
     bound = bound_task(tmp_path, doc_to_text="Say a colour.")
     item = items_of(bound)[0]
     assert item.question is None
     assert without_question(bound, item) is None
 
 
-def test_a_run_keeps_its_question_blind_floor(tmp_path: Path) -> None:
-    """`question_blind` asks once, and the stored run shows the floor beside the value."""
+def test_a_run_stores_its_question_blind_baseline(tmp_path: Path) -> None:
+    """`question_blind` evaluates once, and the stored run shows the baseline beside the value."""
     write_rows(tmp_path, ROWS, ROWS)
     path = str(write_task(tmp_path, task_spec("lamps", **LETTERS)))
     notes: list[str] = []

@@ -1,4 +1,4 @@
-"""Membership scores, against numbers computed another way."""
+"""Membership scores against an independent computation."""
 
 import math
 import zlib
@@ -13,7 +13,7 @@ from evalstone.models.fake import FakeModel
 TEXT = "Lily had a red lamp. She took it to the river, and the lamp was wet."
 
 
-def test_scores_are_what_the_whole_distributions_say() -> None:
+def test_scores_equal_those_of_the_full_distributions() -> None:
     """Min-K%, Min-K%++, the mean and the zlib ratio equal a plain computation from transformers' own logits."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
@@ -42,7 +42,7 @@ def test_scores_are_what_the_whole_distributions_say() -> None:
     assert found.bits_per_byte == pytest.approx(-chosen.sum() / math.log(2) / len(TEXT), abs=1e-3)
 
 
-def test_a_model_that_gives_sums_only_is_refused() -> None:
-    """Token by token numbers cannot come from sums; the error says what can give them."""
+def test_a_model_that_returns_sums_only_is_refused() -> None:
+    """Per-token scores cannot be computed from sums; the error states which model provides them."""
     with pytest.raises(UsageError, match="local model"):
         membership_scores(FakeModel(), [TEXT])

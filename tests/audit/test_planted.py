@@ -1,4 +1,4 @@
-"""The order test on a small transformer trained here: nothing at no copy, more and more with planted copies."""
+"""The order test on a small transformer trained here: no effect without copies, a growing one with planted copies."""
 
 import random
 from typing import Any
@@ -14,7 +14,7 @@ from evalstone.records import Request
 WORDS = [consonant + vowel for consonant in "bdfgklmnprst" for vowel in "aeiou"]
 SETTINGS = OrderSettings(n_shards=10, n_shuffles=6)
 WINDOW, BATCH, STEPS = 40, 16, 160
-N_BASE = 2500  # words of the same language beside the copies
+N_BASE = 2500  # words of the same language besides the copies
 
 
 def file_of(seed: int, n: int = 40) -> list[Item]:
@@ -38,9 +38,9 @@ def trained(items: list[Item], copies: int) -> LocalModel:
     """Return a two-layer transformer trained for seconds on random words and `copies` of the file."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    cutter = tokenizer()
+    encoder = tokenizer()
     words = random.Random(1).choices(WORDS, k=N_BASE)
-    stream = cutter(" ".join([*words, *(item.text for _ in range(copies) for item in items)]))["input_ids"]
+    stream = encoder(" ".join([*words, *(item.text for _ in range(copies) for item in items)]))["input_ids"]
     tokens = torch.tensor(stream)
     config = transformers.LlamaConfig(
         vocab_size=len(WORDS) + 1, hidden_size=48, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
@@ -59,18 +59,18 @@ def trained(items: list[Item], copies: int) -> LocalModel:
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-    return LocalModel.from_loaded(model.eval(), cutter)
+    return LocalModel.from_loaded(model.eval(), encoder)
 
 
 def audited(copies: int) -> OrderTest:
-    """Return the order test of a model with so many copies in its training."""
+    """Return the order test of a model with `copies` copies of the file in its training data."""
     items = file_of(3)
     return order_test(Likelihoods(trained(items, copies)), items, SETTINGS, "planted")
 
 
 @pytest.mark.slow
-def test_planted_copies_are_seen_by_a_transformer() -> None:
-    """Without a copy p is unremarkable; it falls with the number of copies, and the shuffled control sees none."""
+def test_planted_copies_are_detected_in_a_transformer() -> None:
+    """Without a copy p is unremarkable; it falls with the number of copies, and the shuffled control detects none."""
     none, one, four = audited(0), audited(1), audited(4)
     assert none.found.p > 0.01
     assert none.found.p > one.found.p > four.found.p

@@ -1,4 +1,4 @@
-"""The audit of wording and option order, on models whose habits are known."""
+"""The audit of prompt variants and option order, on models with known behaviour."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from evalstone.api.auditing import audit_prompts
-from evalstone.audit.forms import FORMS, put
 from evalstone.audit.option_orders import option_orders, rotated
+from evalstone.audit.prompt_variants import VARIANTS, apply_variant
 from evalstone.audit.prompts import OWN, rank_changes
 from evalstone.errors import DataError
 from evalstone.models.fake import FakeModel
@@ -25,7 +25,7 @@ ROWS = [
 
 
 class HabitModel(FakeModel):
-    """Picks by a rule: the first option always, or the right answer wherever letters are asked for."""
+    """Picks by a rule: always the first option, or the correct answer if the answers are letters."""
 
     def __init__(self, habit: str) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class HabitModel(FakeModel):
 
     @property
     def identity(self) -> ModelIdentity:
-        """Its habit is the model."""
+        """Return an identity that depends on the habit."""
         return replace(super().identity, name=self.habit, content_hash=self.habit)
 
     def answer(self, requests: Sequence[Request], *, cache: OutputCache | None = None, **_: Any) -> Iterator[Output]:
@@ -56,17 +56,17 @@ class HabitModel(FakeModel):
 
 @pytest.fixture
 def task(tmp_path: Path) -> str:
-    """Return a task of 24 questions with three options, the right one in every place alike."""
+    """Return a task of 24 questions with three options; gold answers are spread evenly over the positions."""
     write_rows(tmp_path, ROWS, ROWS)
     return str(write_task(tmp_path, task_spec("lamps")))
 
 
-def test_there_are_more_than_eight_forms_and_each_shows_the_question() -> None:
-    """A dozen forms, each with the question, and with one answer per option that differ."""
-    assert len(FORMS) >= 8
-    assert len({form.name for form in FORMS}) == len(FORMS)
-    for form in FORMS:
-        made = put(form, "Why {o} and {a}?", ["one", "two", "three"])
+def test_there_are_at_least_eight_prompt_variants_and_each_shows_the_question() -> None:
+    """Every variant contains the question, and has a different answer for each option."""
+    assert len(VARIANTS) >= 8
+    assert len({variant.name for variant in VARIANTS}) == len(VARIANTS)
+    for variant in VARIANTS:
+        made = apply_variant(variant, "Why {o} and {a}?", ["one", "two", "three"])
         assert made is not None
         prompt, answers = made
         assert "Why {o} and {a}?" in prompt
@@ -74,21 +74,21 @@ def test_there_are_more_than_eight_forms_and_each_shows_the_question() -> None:
         assert all(option in prompt + "".join(answers) for option in ("one", "two", "three"))
 
 
-def test_too_many_options_for_a_forms_markers_are_not_put() -> None:
-    """Ten options have no number of one digit each."""
-    numbers = next(form for form in FORMS if form.markers.startswith("1"))
-    assert put(numbers, "q", [str(i) for i in range(10)]) is None
+def test_too_many_options_for_a_variants_markers_give_none() -> None:
+    """Ten options cannot each have a one-digit number."""
+    numbers = next(variant for variant in VARIANTS if variant.markers.startswith("1"))
+    assert apply_variant(numbers, "q", [str(i) for i in range(10)]) is None
 
 
-def test_rotation_brings_every_option_to_every_place() -> None:
-    """Over k shifts each option stands once in each place."""
-    turned = [rotated("abcd", shift) for shift in range(4)]
-    assert turned[0] == list("abcd")
-    assert all(sorted(column) == list("abcd") for column in zip(*turned, strict=True))
+def test_rotation_moves_every_option_to_every_position() -> None:
+    """Over k shifts each option is once in each position."""
+    rotations = [rotated("abcd", shift) for shift in range(4)]
+    assert rotations[0] == list("abcd")
+    assert all(sorted(column) == list("abcd") for column in zip(*rotations, strict=True))
 
 
-def test_always_the_first_place_is_found_out(task: str) -> None:
-    """A model that always picks the first option is right in a third, in no sample in every order, always at A."""
+def test_a_model_that_always_picks_the_first_option_is_detected(task: str) -> None:
+    """Such a model has accuracy 1/3, circular accuracy 0, and all its picks at A."""
     (found,) = audit_prompts([HabitModel("first")], task)
     orders = found.orders
     assert orders is not None
@@ -104,7 +104,7 @@ def test_always_the_first_place_is_found_out(task: str) -> None:
 
 
 def test_a_model_that_knows_by_letter_only_spreads(task: str) -> None:
-    """Right under letters and at chance under cloze: the spread is far above its null, and not within the letters."""
+    """Correct with letters and at chance with cloze: the spread is far above its null, except among the letters."""
     (found,) = audit_prompts([HabitModel("letters")], task, ())
     assert found.orders is not None
     assert found.orders.circular_accuracy == 1.0
@@ -113,13 +113,13 @@ def test_a_model_that_knows_by_letter_only_spreads(task: str) -> None:
     assert found.spread.p < 0.001
     assert found.letter_spread is not None
     assert found.letter_spread.spread == 0.0
-    own = "cloze: Answer"  # the task's own wording: asked once
-    assert {form.name for form in found.forms} == {OWN, *(form.name for form in FORMS)} - {own}
+    own = "cloze: Answer"  # the task's own wording: evaluated once
+    assert {one.name for one in found.forms} == {OWN, *(variant.name for variant in VARIANTS)} - {own}
     assert found.systems == ()
 
 
-def test_models_that_change_places_are_told(task: str) -> None:
-    """Between a model that knows by letter and one that does not, the order depends on the form."""
+def test_models_that_change_ranks_are_reported(task: str) -> None:
+    """Between a model that knows by letter and one that does not, the order depends on the prompt variant."""
     found = audit_prompts([HabitModel("letters"), HabitModel("first")], task, ())
     (change,) = rank_changes(found)
     assert change.agreement.n_orders == 2
@@ -127,7 +127,7 @@ def test_models_that_change_places_are_told(task: str) -> None:
 
 
 def test_a_task_without_choices_is_refused(tmp_path: Path) -> None:
-    """A generation task has no options to turn round, and the error says so."""
+    """A generation task has no options to reorder, and the error says so."""
     write_rows(tmp_path, ROWS, ROWS)
     spec = task_spec(
         "written", output_type="generate_until", doc_to_choice=..., metric_list=[{"metric": "exact_match"}]

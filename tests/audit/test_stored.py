@@ -1,4 +1,4 @@
-"""Audits in the store: resumed, answered again from it, listed and shown apart from runs."""
+"""Audits in the store: resumed, returned from the store, listed and shown separately from runs."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -38,17 +38,17 @@ SETTINGS = ContaminationSettings(("order", "options", "numbers"), OrderSettings(
 
 
 class CountedModel(FakeModel):
-    """A fake model that counts what it is asked, keeps it, and is interrupted after so many answers."""
+    """A fake model that records its requests and is interrupted after a number of answers."""
 
     def __init__(self, n_until_killed: int | None = None) -> None:
         super().__init__()
         self.n_until_killed = n_until_killed
-        self.asked: list[Request] = []
+        self.requests: list[Request] = []
         self.n_answered = 0
 
     def answer(self, requests: Sequence[Request], **given: Any) -> Iterator[Output]:
         """Yield the fake answers until the interruption."""
-        self.asked += requests
+        self.requests += requests
         for output in super().answer(requests, **given):
             if self.n_answered == self.n_until_killed:
                 raise KeyboardInterrupt
@@ -64,25 +64,25 @@ def task(tmp_path: Path) -> str:
 
 
 def run_audit(kind: str, model: CountedModel, task: str, store: Path, **options: Any) -> Any:
-    """Carry out an audit of either kind in a store."""
+    """Run an audit of either kind in a store."""
     if kind == "prompts":
         return audit_prompts([model], task, store=str(store), **options)
     return audit_contamination(model, task, SETTINGS, store=str(store), **options)
 
 
 @pytest.mark.parametrize("kind", ["prompts", "contamination"])
-def test_an_audit_typed_again_asks_nothing(kind: str, task: str, tmp_path: Path) -> None:
-    """The second time every number comes from the store, and is the first one."""
+def test_a_repeated_audit_requests_nothing(kind: str, task: str, tmp_path: Path) -> None:
+    """The second time every number comes from the store and equals the first."""
     first, again = CountedModel(), CountedModel()
     found = run_audit(kind, first, task, tmp_path / "store.sqlite")
     assert first.n_answered > 100
     assert run_audit(kind, again, task, tmp_path / "store.sqlite") == found
-    assert again.asked == []
+    assert again.requests == []
 
 
 @pytest.mark.parametrize("kind", ["prompts", "contamination"])
-def test_a_killed_audit_goes_on_where_it_was(kind: str, task: str, tmp_path: Path) -> None:
-    """Interrupted and typed again, nothing is asked twice, and the numbers are those of an audit never interrupted."""
+def test_an_interrupted_audit_is_resumed(kind: str, task: str, tmp_path: Path) -> None:
+    """After an interruption nothing is requested twice, and the numbers equal those of an uninterrupted audit."""
     whole = CountedModel()
     expected = run_audit(kind, whole, task, tmp_path / "whole.sqlite")
     killed, rest = CountedModel(whole.n_answered // 2), CountedModel()
@@ -96,8 +96,8 @@ def test_a_killed_audit_goes_on_where_it_was(kind: str, task: str, tmp_path: Pat
         assert store.verify() == []
 
 
-def test_a_control_models_answers_are_kept_too(task: str, tmp_path: Path) -> None:
-    """The control is an audit of its own, and is not loaded again where the audit is whole."""
+def test_a_control_models_answers_are_stored_too(task: str, tmp_path: Path) -> None:
+    """The control is an audit of its own in the store, and the same call returns the same result."""
     store = str(tmp_path / "store.sqlite")
     settings = ContaminationSettings(("numbers",))
     found = audit_contamination(FakeModel(), task, settings, control="fake", store=store)
@@ -107,19 +107,19 @@ def test_a_control_models_answers_are_kept_too(task: str, tmp_path: Path) -> Non
         assert {row.plan.audit for row in opened.audits()} == {"contamination", "contamination, control"}
 
 
-def test_audits_are_listed_and_shown_apart_from_runs(
+def test_audits_are_listed_and_shown_separately_from_runs(
     task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`ls audits` has the audit and `ls runs` has not, `show` prints it again, and what takes a run refuses it."""
+    """`ls audits` lists the audit, `ls runs` does not, `show` prints it, and commands that need a run refuse it."""
     store = str(tmp_path / "store.sqlite")
     run = evalstone.evaluate("fake", task, store=store)
-    told: list[str] = []
-    (found,) = audit_prompts([FakeModel()], task, store=store, told=told.append)
+    lines: list[str] = []
+    (found,) = audit_prompts([FakeModel()], task, store=store, told=lines.append)
     with Store.open(store) as opened:
         (audit,) = opened.audits()
         assert [row.run_id for row in opened.runs()] == [run.id]
         assert opened.run("last").run_id == run.id
-    assert told[-1].endswith(f"see it again: evalstone show {audit.short_id}")
+    assert lines[-1].endswith(f"see it again: evalstone show {audit.short_id}")
     assert main(["ls", "audits", "--store", store]) == 0
     assert "prompts of lamps" in capsys.readouterr().out
     assert main(["show", audit.short_id, "--store", store, "--json"]) == 0
@@ -133,39 +133,39 @@ def test_audits_are_listed_and_shown_apart_from_runs(
     )
 
 
-def test_last_is_no_audit(task: str, tmp_path: Path) -> None:
-    """In a store with audits only there is no last run."""
+def test_last_is_never_an_audit(task: str, tmp_path: Path) -> None:
+    """A store that holds only audits has no last run."""
     audit_prompts([FakeModel()], task, store=str(tmp_path / "store.sqlite"))
     with Store.open(str(tmp_path / "store.sqlite")) as store, pytest.raises(UnknownName):
         store.run("last")
 
 
-def test_shots_stand_in_each_forms_own_wording(task: str) -> None:
-    """With two shots every form's prompt holds two solved examples as it words them, and its lead once."""
+def test_shots_have_each_variants_own_wording(task: str) -> None:
+    """With two shots every variant's prompt has two solved examples in its own wording, and its lead once."""
     model = CountedModel()
     (found,) = audit_prompts([model], task, (), num_fewshot=2)
     assert found.num_fewshot == 2
-    by_form = {request.task.partition(": ")[2]: request.prompt for request in model.asked if request.sample_index == 3}
-    assert by_form["letters: (A)"].count("(B) yours") == 2
-    assert by_form["letters: (A)"].count("Answer: (B)\n\nQuestion: ") == 2
-    assert by_form["cloze: Q, A"].count("A: yours\n\nQ: ") == 2
-    assert by_form["letters: A) instructed"].count("Choose the right answer.") == 1
-    assert by_form["letters: A) instructed"].startswith("Choose the right answer.\n\nWhose is lamp")
-    own = next(request for request in model.asked if request.task == "lamps" and request.sample_index == 3)
+    prompts = {one.task.partition(": ")[2]: one.prompt for one in model.requests if one.sample_index == 3}
+    assert prompts["letters: (A)"].count("(B) yours") == 2
+    assert prompts["letters: (A)"].count("Answer: (B)\n\nQuestion: ") == 2
+    assert prompts["cloze: Q, A"].count("A: yours\n\nQ: ") == 2
+    assert prompts["letters: A) instructed"].count("Choose the right answer.") == 1
+    assert prompts["letters: A) instructed"].startswith("Choose the right answer.\n\nWhose is lamp")
+    own = next(request for request in model.requests if request.task == "lamps" and request.sample_index == 3)
     assert own.n_shots == 2
     assert all(query.continuation.strip() for query in own.queries if isinstance(query, LoglikelihoodQuery))
 
 
-def test_more_shots_than_rows_are_refused_before_anything_is_asked(task: str) -> None:
-    """The same rule as for a run, in the same words."""
+def test_more_shots_than_rows_are_refused_before_any_request(task: str) -> None:
+    """The rule and the message are those of a run."""
     model = CountedModel()
     with pytest.raises(PlanError, match="7 shots are to be drawn from 6 rows"):
         audit_prompts([model], task, num_fewshot=7)
-    assert model.asked == []
+    assert model.requests == []
 
 
-def test_min_k_of_workers_is_refused_before_anything_is_asked(task: str, tmp_path: Path) -> None:
-    """Asked for by name it is a clear line with the remedy; among all tests it is the one that is not tested."""
+def test_min_k_of_workers_is_refused_before_any_request(task: str, tmp_path: Path) -> None:
+    """Requested by name it is an error with the remedy; without a choice of tests it is the one that is not run."""
     pytest.importorskip("torch")
     from evalstone.api.demo import demo_model
 
@@ -181,7 +181,7 @@ def test_min_k_of_workers_is_refused_before_anything_is_asked(task: str, tmp_pat
     assert create_model("hf", {"pretrained": folder}, workers=2).n_workers == 2  # type: ignore[attr-defined]
 
 
-def test_results_come_back_as_they_were() -> None:
-    """Dataclasses, tuples and what is undefined survive being kept as JSON."""
-    kept = json.loads(json.dumps(plain(((1, None), ("a", 2.5)))))
-    assert restored(tuple[tuple[Any, Any], ...], kept) == ((1, None), ("a", 2.5))
+def test_results_survive_storage_as_json() -> None:
+    """`restored` returns tuples and None as they were."""
+    stored = json.loads(json.dumps(plain(((1, None), ("a", 2.5)))))
+    assert restored(tuple[tuple[Any, Any], ...], stored) == ((1, None), ("a", 2.5))

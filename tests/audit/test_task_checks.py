@@ -1,4 +1,4 @@
-"""What `task check` tells of a task before it is run."""
+"""Findings of `task check` before a task is run."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 def rows(n: int = 80, right: int | None = None) -> list[Row]:
-    """Return questions with four options; the right one stands evenly, or always in one place."""
+    """Return questions with four options; gold positions are even, or all equal to `right`."""
     choices = ["red", "blue", "green", "white"]
     return [
         {"question": f"Lamp {i} is?", "choices": choices, "answer": i % 4 if right is None else right} for i in range(n)
@@ -25,7 +25,7 @@ def rows(n: int = 80, right: int | None = None) -> list[Row]:
 
 
 def findings(folder: Path, test: list[Row], train: list[Row] | None = None, shots: int = 0, **changes: Any) -> str:
-    """Return everything that is told of a small task."""
+    """Return all findings about a small task."""
     return " | ".join(finding.text for finding in check_requests(checked(folder, test, train, shots, **changes)))
 
 
@@ -37,36 +37,36 @@ def checked(folder: Path, test: list[Row], train: list[Row] | None = None, shots
     return Checked(bound, tuple(bound.requests()))
 
 
-def test_an_even_task_has_nothing_to_complain_about(tmp_path: Path) -> None:
-    """Golds in every place alike, rows once each, choices apart: no finding."""
+def test_a_sound_task_has_no_findings(tmp_path: Path) -> None:
+    """Even gold positions, distinct rows and distinct choices give no finding."""
     assert findings(tmp_path, rows()) == ""
 
 
-def test_skewed_golds_are_told_with_what_a_constant_answer_scores(tmp_path: Path) -> None:
-    """Where the right choice always stands third, the finding says so; with shared choices it names the answer."""
-    told = findings(tmp_path, rows(right=2))
-    assert "number 3 in 100% of samples, 25% were even" in told
-    assert "always answering 'green' scores that" in told
+def test_skewed_golds_are_reported_with_the_score_of_a_constant_answer(tmp_path: Path) -> None:
+    """If the gold answer is always third, the finding says so; if all samples share their choices, it names it."""
+    text = findings(tmp_path, rows(right=2))
+    assert "number 3 in 100% of samples, 25% expected" in text
+    assert "a constant answer of 'green' scores that" in text
 
 
-def test_a_skewed_key_of_written_answers_is_told(tmp_path: Path) -> None:
-    """Where one written answer is right in most samples, the finding names it and what always giving it scores."""
-    written: Row = {"output_type": "generate_until", "doc_to_choice": ..., "metric_list": ...}
-    told = findings(tmp_path, rows(right=2), doc_to_target="{{choices[answer]}}", **written)
-    assert "the answer key is skewed: 'green' is right in 100% of samples" in told
-    assert findings(tmp_path, rows(), doc_to_target="{{choices[answer]}}", **written) == ""
+def test_a_skewed_key_of_generation_targets_is_reported(tmp_path: Path) -> None:
+    """If one target is correct in most samples, the finding names it and the score of always giving it."""
+    generation: Row = {"output_type": "generate_until", "doc_to_choice": ..., "metric_list": ...}
+    text = findings(tmp_path, rows(right=2), doc_to_target="{{choices[answer]}}", **generation)
+    assert "the answer key is skewed: 'green' is correct in 100% of samples" in text
+    assert findings(tmp_path, rows(), doc_to_target="{{choices[answer]}}", **generation) == ""
 
 
-def test_shots_from_the_test_split_are_told(tmp_path: Path) -> None:
-    """A fewshot_split that is the test split is a warning where shots are drawn, and a note where none are."""
+def test_shots_from_the_test_split_are_reported(tmp_path: Path) -> None:
+    """A fewshot_split that is the test split is a warning if shots are drawn, and a note if none are."""
     for shots, level in ((2, "warning"), (0, "note")):
-        told = [one for one in check_requests(checked(tmp_path, rows(), None, shots, fewshot_split="test"))
+        found = [one for one in check_requests(checked(tmp_path, rows(), None, shots, fewshot_split="test"))
                 if "is the test split 'test'" in one.text]  # fmt: skip
-        assert [one.level for one in told] == [level]
+        assert [one.level for one in found] == [level]
 
 
 def test_notes_are_not_called_warnings(tmp_path: Path) -> None:
-    """What was guessed about a file of rows is a note."""
+    """A guess about a file of rows is a note."""
     lines = "".join(f"Lamp {i}?,{'AB'[i % 2]},red,blue\n" for i in range(8))
     (tmp_path / "mine.csv").write_text("question,answer,A,B\n" + lines, encoding="utf-8")
     found = check_task(str(tmp_path / "mine.csv"))
@@ -74,67 +74,67 @@ def test_notes_are_not_called_warnings(tmp_path: Path) -> None:
     assert "warning" not in {one.level for one in found.findings}
 
 
-def test_golds_of_tasks_with_different_numbers_of_choices_count_together(tmp_path: Path) -> None:
+def test_golds_of_samples_with_different_numbers_of_choices_are_tested_together(tmp_path: Path) -> None:
     """Always the first of two, three or four choices is a skew too."""
     uneven = [{**row, "choices": row["choices"][: 2 + i % 3], "answer": 0} for i, row in enumerate(rows())]
     assert "number 1 in 100%" in findings(tmp_path, uneven)
 
 
-def test_columns_left_in_braces_are_told_with_file_and_key(tmp_path: Path) -> None:
-    """A list of templates stands as it is, as in lm-eval, so that is told; so are templates that rows hold."""
+def test_columns_left_in_braces_are_reported_with_file_and_key(tmp_path: Path) -> None:
+    """A list of templates is used literally, as in lm-eval, and is reported; so are templates inside rows."""
     literal = findings(tmp_path, rows(), doc_to_choice=["{{question}}", "{{answer}}", "c", "d"])
     assert "lamps.yaml: doc_to_choice: choices contain unrendered {{, first lamps/0/0: '{{question}}'" in literal
-    assert "write one template that gives a list" in literal
+    assert "write one template that returns a list" in literal
     assert "doc_to_target" not in literal
     within = [{**row, "question": f"{row['question']} {{{{ answer }}}}"} for row in rows()]
     assert "doc_to_text: prompts contain unrendered {{" in findings(tmp_path, within)
-    written: Row = {"output_type": "generate_until", "doc_to_choice": ..., "metric_list": ...}
-    told = findings(tmp_path, rows(), doc_to_target=["{{answer}}"], **written)
-    assert "doc_to_target: targets contain unrendered {{" in told
+    generation: Row = {"output_type": "generate_until", "doc_to_choice": ..., "metric_list": ...}
+    text = findings(tmp_path, rows(), doc_to_target=["{{answer}}"], **generation)
+    assert "doc_to_target: targets contain unrendered {{" in text
 
 
-def test_braces_of_formulas_are_no_templates(tmp_path: Path) -> None:
-    """Braces that name no column, as LaTeX has them, are text."""
+def test_braces_of_formulas_are_not_templates(tmp_path: Path) -> None:
+    """Braces that name no column, as in LaTeX, are text."""
     assert findings(tmp_path, [{**row, "question": f"{row['question']} x^{{{{2}}}}"} for row in rows()]) == ""
 
 
-def test_repeats_and_contradictions_are_told(tmp_path: Path) -> None:
-    """A row asked twice is counted, and so is a question with two right answers."""
+def test_duplicates_and_contradictions_are_reported(tmp_path: Path) -> None:
+    """Duplicate rows are counted, and so are questions with two correct answers."""
     test = [*rows(), rows()[0], {**rows()[1], "answer": 3}]
-    told = findings(tmp_path, test)
-    assert "1 row(s) are repeats" in told
-    assert "1 question(s) are asked more than once with different right answers" in told
+    text = findings(tmp_path, test)
+    assert "1 row(s) are duplicates" in text
+    assert "1 question(s) occur more than once with different correct answers" in text
 
 
-def test_shots_that_show_the_question_are_told(tmp_path: Path) -> None:
-    """A sample or a near-duplicate among its own shots is told, and so is its question beside other choices."""
+def test_shots_that_show_the_question_are_reported(tmp_path: Path) -> None:
+    """A sample or a near-duplicate among its own shots is reported, and so is its question with other choices."""
     same = rows(4)
     assert "4 sample(s) are among their own shots" in findings(tmp_path / "same", same, same, 4)
     near = [{**row, "source": "book", "question": row["question"].upper()} for row in same]
-    told = findings(tmp_path / "near", [{**row, "source": "web"} for row in same], near, 4)
-    assert "4 sample(s) are among their own shots, themselves or as a near-duplicate" in told
+    text = findings(tmp_path / "near", [{**row, "source": "web"} for row in same], near, 4)
+    assert "4 sample(s) are among their own shots, exactly or as a near-duplicate" in text
     other = [{**row, "choices": [f"{choice} or so" for choice in row["choices"]]} for row in same]
-    told = findings(tmp_path / "other", same, other, 4)
-    assert "4 sample(s) have their question among their shots in a row that differs" in told
+    text = findings(tmp_path / "other", same, other, 4)
+    assert "4 sample(s) have their question among their shots in a row that differs" in text
 
 
-def test_a_space_before_the_choice_is_told(tmp_path: Path) -> None:
-    """A prompt that ends in a space, with choices that begin with a letter, is told."""
+def test_a_space_before_the_choice_is_reported(tmp_path: Path) -> None:
+    """A prompt that ends in a space, with choices that begin with a letter, is reported."""
     assert "end in a space" in findings(tmp_path, rows(), doc_to_text="{{question}} ", target_delimiter="")
 
 
-def test_choices_that_share_their_first_token_are_told(tmp_path: Path) -> None:
-    """Labels of different lengths and choices that begin alike are told; the fake's tokens are characters."""
+def test_choices_that_share_their_first_token_are_reported(tmp_path: Path) -> None:
+    """Labels of different lengths and choices that begin alike are reported; the fake's tokens are characters."""
     labels = [{**row, "choices": ["no", "not"], "answer": i % 2} for i, row in enumerate(rows())]
-    told = " | ".join(f.text for f in check_tokens(checked(tmp_path, labels, target_delimiter=""), FakeModel()))
-    assert "all choices begin with the same token" in told
-    assert "labels have different numbers of tokens" in told
+    text = " | ".join(f.text for f in check_tokens(checked(tmp_path, labels, target_delimiter=""), FakeModel()))
+    assert "all choices begin with the same token" in text
+    assert "labels have different numbers of tokens" in text
     apart = [{**row, "choices": ["A", "B"], "answer": i % 2} for i, row in enumerate(rows())]
     assert not list(check_tokens(checked(tmp_path / "apart", apart, target_delimiter=""), FakeModel()))
 
 
-def test_a_real_tokenizer_finds_what_melts_together(tmp_path: Path) -> None:
-    """`task check --model_args` reads a real tokenizer; letters after a line end are whole tokens there."""
+def test_a_real_tokenizer_is_used_for_token_checks(tmp_path: Path) -> None:
+    """`task check --model_args` loads a real tokenizer; it finds no error in a sound task."""
     pytest.importorskip("transformers")
     from evalstone.api.demo import demo_model
 

@@ -1,4 +1,4 @@
-"""The sentence that an audit opens with, and what its tables leave out."""
+"""The verdict sentence of an audit, and which rows its tables omit."""
 
 from dataclasses import replace
 
@@ -14,18 +14,18 @@ MIN_K = ContaminationTest("arc", "min-k", "Min-20%", -2.0, 50, None, notes=("no 
 
 
 def test_no_sign_and_what_could_not_be_run() -> None:
-    """The sentence counts the tests that conclude, those that need a control, and those not run with the reason."""
-    other = replace(NUMBERS, test="min-k", notes=("the model gives sums only",))
+    """The sentence counts the interpretable tests, those that need a control, and those not run with the reason."""
+    other = replace(NUMBERS, test="min-k", notes=("the model returns sums only",))
     assert contamination_verdict([ORDER, OPTIONS, NUMBERS, other]) == (
         "No sign of contamination in 2 tests; 2 could not be run because 3 samples have a twin (numbers); "
-        "the model gives sums only (min-k)."
+        "the model returns sums only (min-k)."
     )
-    assert "1 prove nothing without a control (min-k)" in contamination_verdict([ORDER, MIN_K])
-    assert contamination_verdict([NUMBERS]).startswith("No test says whether there is contamination; 1 could not")
+    assert "1 cannot be interpreted without a control (min-k)" in contamination_verdict([ORDER, MIN_K])
+    assert contamination_verdict([NUMBERS]).startswith("No test shows whether there is contamination; 1 could not")
 
 
 def test_a_sign_is_named_with_its_p() -> None:
-    """A test whose corrected p is below 0.05 is a sign; numbers without a control never is; overlap is by its share."""
+    """A corrected p below 0.05 is a sign, but never for numbers without a control; overlap is shown by its share."""
     assert contamination_verdict([replace(ORDER, p=0.001, p_holm=0.002), OPTIONS]) == (
         "Signs of contamination in 1 of 2 tests: order on arc (p = 0.002)."
     )
@@ -38,7 +38,7 @@ def test_a_sign_is_named_with_its_p() -> None:
 
 
 def test_the_report_opens_with_the_sentence_and_has_no_empty_rows() -> None:
-    """Sentence and published methods come first; a test that could not be run has no row, but stays in the JSON."""
+    """Verdict and published methods come first; a test that could not be run has no row, but is in the JSON."""
     shown = as_text(contamination_table([ORDER, NUMBERS]), width=200)
     assert shown.splitlines()[0].strip().startswith("No sign of contamination in 1 test; 1 could not be run because")
     assert shown.splitlines()[1].strip() == "Methods: order of the rows (Oren et al. 2023)."

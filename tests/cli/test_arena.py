@@ -26,7 +26,7 @@ def test_a_table_says_what_its_intervals_rest_on(votes: Path, capsys: pytest.Cap
     assert main(["arena", "rate", str(votes)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     for text in ("large 1,060", "clustered by prompt", "24 prompts", "won its one vote against rated models",
-                 "left out: 1 row of a model against itself"):  # fmt: skip
+                 "excluded: 1 row of a model against itself"):  # fmt: skip
         assert text in shown
 
 
@@ -51,7 +51,7 @@ def test_json_csv_and_markdown_hold_the_same_ratings(votes: Path, capsys: pytest
         (["nowhere.csv"], 3, "no data file"),
         (["VOTES", "--anchor", "smal=1000"], 2, "nearest: small"),
         (["VOTES", "--anchor", "small=x"], 2, "such as MODEL=1000"),
-        (["VOTES", "--by", "judge"], 2, "go together by prompt, vote"),
+        (["VOTES", "--by", "judge"], 2, "clustered by prompt, vote"),
         (["VOTES", "--by", "promt"], 2, "'prompt', 'judge', 'vote'"),
         (["VOTES", "--style"], 2, "tokens_a"),
         (["VOTES", "--confidence", "95"], 2, "such as 0.95"),

@@ -1,4 +1,4 @@
-"""Finding data sets: named files, the data folder, the Hub; and what they hash to."""
+"""Loading of data sets: named files, the data folder, the Hub; and their hashes."""
 
 import gzip
 import json
@@ -33,7 +33,7 @@ def spec_of(path: str, files: object, base: Path, **more: object) -> DatasetSpec
 
 
 def test_a_local_folder_is_read_lazily(tmp_path: Path) -> None:
-    """`<dir>/<path>/<name>/<split>.parquet` is found; a damaged split that is not asked for does no harm."""
+    """`<dir>/<path>/<name>/<split>.parquet` is found; a damaged split raises an error only when it is accessed."""
     folder = tmp_path / "org" / "set" / "main"
     parquet(folder / "test.parquet", ROWS)
     (folder / "train.parquet").write_bytes(b"no parquet")
@@ -46,14 +46,14 @@ def test_a_local_folder_is_read_lazily(tmp_path: Path) -> None:
 
 
 def test_shards_are_one_split(tmp_path: Path) -> None:
-    """Files named as the Hub names shards are read one after the other."""
+    """Files with the Hub's names for shards are concatenated."""
     for i, row in enumerate(ROWS):
         parquet(tmp_path / "org" / "set" / "default" / f"test-{i:05d}-of-00002.parquet", [row])
     assert load_dataset(DatasetSpec("org/set"), tmp_path).splits["test"].to_list() == ROWS
 
 
-def test_an_unnamed_set_may_lie_in_its_only_folder(tmp_path: Path) -> None:
-    """Without a name the only configuration is taken; one with another name than asked for is not."""
+def test_without_a_name_the_only_folder_is_used(tmp_path: Path) -> None:
+    """Without a name the only configuration is used; with another name it is not found."""
     parquet(tmp_path / "org" / "set" / "all" / "test.parquet", ROWS)
     parquet(tmp_path / "org" / "set" / "_notes" / "test.parquet", ROWS)
     assert len(load_dataset(DatasetSpec("org/set"), tmp_path).splits["test"]) == 2
@@ -72,7 +72,7 @@ def test_class_labels_come_from_the_hubs_metadata(tmp_path: Path) -> None:
 
 
 def test_the_hash_is_that_of_the_bytes(tmp_path: Path) -> None:
-    """Moving a data set keeps its hash; one changed byte or a renamed split changes it."""
+    """Moving a data set keeps its hash; changed rows or a renamed split change it."""
     for name in ("a", "b", "c"):
         parquet(tmp_path / name / "default" / "test.parquet", ROWS if name != "c" else ROWS[:1])
     first, second, third = (load_dataset(DatasetSpec(name), tmp_path).content_hash for name in "abc")
@@ -82,8 +82,8 @@ def test_the_hash_is_that_of_the_bytes(tmp_path: Path) -> None:
     assert load_dataset(DatasetSpec("b"), tmp_path).content_hash != first
 
 
-def test_digests_are_remembered_until_the_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A digest is taken from its note while size, time and inode stay, and made anew when they do not."""
+def test_digests_are_cached_until_the_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A digest comes from the cache while size, time and inode stay the same, and is recomputed otherwise."""
     monkeypatch.setenv("EVALSTONE_CACHE", str(tmp_path / "cache"))
     file = tmp_path / "x"
     file.write_text("one")
@@ -99,7 +99,7 @@ def test_digests_are_remembered_until_the_file_changes(tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.json", "rows.jsonl.gz"])
 def test_json_is_read_in_every_shape(tmp_path: Path, name: str) -> None:
-    """Lines, one list, and gzipped lines give the same rows."""
+    """Lines, one list and gzipped lines give the same rows."""
     lines = "\n".join(json.dumps(row) for row in ROWS) + "\n"
     if name.endswith(".gz"):
         with gzip.open(tmp_path / name, "wt") as stream:
@@ -112,7 +112,7 @@ def test_json_is_read_in_every_shape(tmp_path: Path, name: str) -> None:
 
 
 def test_json_fields_and_columns(tmp_path: Path) -> None:
-    """A list under a key is found with `field`; a mapping of columns is turned into rows."""
+    """A list under a key is found with `field`; a mapping of columns becomes rows."""
     (tmp_path / "f.json").write_text(json.dumps({"data": ROWS}, indent=1))
     assert load_dataset(spec_of("json", "f.json", tmp_path, field="data")).splits["train"].to_list() == ROWS
     (tmp_path / "c.json").write_text(json.dumps({"a": [1, 2], "b": [3, 4]}, indent=1))
@@ -129,7 +129,7 @@ def test_line_separators_inside_a_text_do_not_split_it(tmp_path: Path) -> None:
 
 
 def test_csv_with_and_without_a_header(tmp_path: Path) -> None:
-    """Column names come from the first line, or from the task where it says so; empty cells are None."""
+    """Column names come from the first line, or from the task if it sets them; empty cells are None."""
     (tmp_path / "h.csv").write_text('question,n\n"a, ""b""\nc",1\nd,\n')
     assert load_dataset(spec_of("csv", {"test": "h.csv"}, tmp_path)).splits["test"].to_list() == [
         {"question": 'a, "b"\nc', "n": 1},
@@ -141,18 +141,18 @@ def test_csv_with_and_without_a_header(tmp_path: Path) -> None:
 
 
 def test_a_path_may_be_a_folder(tmp_path: Path) -> None:
-    """A data set path that is a folder on this machine, absolute or beside the task file, holds the splits itself."""
+    """A data set path may be a local folder with the splits, absolute or relative to the task file."""
     parquet(tmp_path / "mine" / "test.parquet", ROWS)
     for spec in (DatasetSpec(str(tmp_path / "mine")), DatasetSpec("mine", base=tmp_path)):
         loaded = load_dataset(spec)
         assert (loaded.origin, loaded.splits["test"].to_list()) == ("files", ROWS)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="holds no <split>"):
+    with pytest.raises(DataError, match="contains no <split>"):
         load_dataset(DatasetSpec(str(tmp_path / "empty")))
 
 
 def test_patterns_and_absent_files(tmp_path: Path) -> None:
-    """A glob takes every file it matches; a name that matches none is an error that says where was looked."""
+    """A glob selects every file that it matches; a name without a match is an error that lists the searched folders."""
     for i, row in enumerate(ROWS):
         (tmp_path / f"part{i}.jsonl").write_text(json.dumps(row) + "\n")
     assert len(load_dataset(spec_of("json", {"test": "part*.jsonl"}, tmp_path)).splits["test"]) == 2
@@ -164,21 +164,21 @@ def test_patterns_and_absent_files(tmp_path: Path) -> None:
     ("name", "content"), [("bad.jsonl", '{"a": 1}\n{"a": \n'), ("bad.json", "[1, 2]"), ("x.txt", "a")]
 )
 def test_unreadable_files_are_named(tmp_path: Path, name: str, content: str) -> None:
-    """What cannot be read is an error of ours with the file's name."""
+    """An unreadable file raises DataError with its name."""
     (tmp_path / name).write_text(content)
     with pytest.raises(DataError, match=name):
         load_dataset(spec_of("json", name, tmp_path)).splits["train"]
 
 
 def test_a_missing_split_names_the_others(tmp_path: Path) -> None:
-    """Asking for a split that is not there says which there are."""
+    """The error for a missing split lists the existing ones."""
     parquet(tmp_path / "s" / "default" / "test.parquet", ROWS)
     with pytest.raises(DataError, match="no split 'train'; it has test"):
         load_dataset(DatasetSpec("s"), tmp_path).splits["train"]
 
 
 def test_a_csv_cell_may_be_large_and_come_late(tmp_path: Path) -> None:
-    """A cell of megabytes is read, and a column whose first megabytes are numbers may hold a word at its end."""
+    """A cell of megabytes is read, and a column whose first megabytes are numbers may have a word at its end."""
     long = "x" * 3_000_000
     (tmp_path / "long.csv").write_text(f"question,answer\n{long},4\n")
     assert read_files([tmp_path / "long.csv"])[0]["question"] == long
@@ -186,15 +186,15 @@ def test_a_csv_cell_may_be_large_and_come_late(tmp_path: Path) -> None:
     assert read_files([tmp_path / "late.csv"])[-1] == {"answer": "many"}
 
 
-def test_rows_that_are_nested_without_end_are_one_line(tmp_path: Path) -> None:
-    """A file made to exhaust the reader is refused by name."""
+def test_deeply_nested_rows_are_refused(tmp_path: Path) -> None:
+    """A file made to exhaust the reader is refused with its name."""
     (tmp_path / "deep.jsonl").write_text("[" * 100_000)
     with pytest.raises(DataError, match=r"deep\.jsonl"):
         read_files([tmp_path / "deep.jsonl"])
 
 
 def test_without_datasets_the_hub_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is nowhere local names the line that installs the Hub's library, and where was looked."""
+    """The error for a data set that is not local names the install line and the searched folder."""
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingExtra, match=r"evalstone\[hub\]"):
         load_dataset(DatasetSpec("org/set"))
@@ -203,13 +203,13 @@ def test_without_datasets_the_hub_needs_an_extra(tmp_path: Path, monkeypatch: py
 
 
 def test_the_hub_offline_is_an_error_with_the_remedy() -> None:
-    """Without a network the error names the data folder as the way out."""
+    """Without a network the error names the data folder as the remedy."""
     pytest.importorskip("datasets")
     with pytest.raises(DataError, match=r"org/absent-set.*--data-dir"):
         load_dataset(DatasetSpec("org/absent-set"))
 
 
-def test_hub_splits_carry_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_splits_have_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit is read from the addresses that were downloaded, and the hash is that of the commit."""
     datasets = pytest.importorskip("datasets")
     commit = "a" * 40
@@ -227,7 +227,7 @@ def test_hub_splits_carry_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_gated_repository_names_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the Hub refuses, the error names HF_TOKEN."""
+    """If the Hub denies access, the error names HF_TOKEN."""
     datasets = pytest.importorskip("datasets")
 
     def refuse(**_: object) -> None:

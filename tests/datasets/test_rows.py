@@ -1,4 +1,4 @@
-"""Rows: a lazy sequence with the methods that task files call."""
+"""Rows: a lazy sequence with the methods that task files use."""
 
 import pytest
 
@@ -25,13 +25,13 @@ def test_rows_are_a_sequence() -> None:
 
 
 def test_a_missing_column_is_an_error_that_names_the_others() -> None:
-    """Asking for an absent column says which there are."""
+    """The error for a missing column lists the existing ones."""
     with pytest.raises(DataError, match=r"no column 'z'.*q, n"):
         three()["z"]
 
 
-def test_blocks_are_read_once_and_only_when_looked_at() -> None:
-    """A look at one row of a thousand reads its block of 256, and not again."""
+def test_blocks_are_read_once_and_only_on_access() -> None:
+    """Access to one row of a thousand reads its block of 256 rows, once."""
     read: list[tuple[int, int]] = []
 
     def reader(start: int, stop: int) -> list[dict[str, int]]:
@@ -45,7 +45,7 @@ def test_blocks_are_read_once_and_only_when_looked_at() -> None:
     assert read == [(256, 512), (768, 1000)]
 
 
-def test_map_lays_new_columns_over_each_row_in_order() -> None:
+def test_map_updates_each_row_in_order() -> None:
     """`map` calls its function once per row, first to last, and turns tuples into lists."""
     seen: list[str] = []
 
@@ -57,13 +57,13 @@ def test_map_lays_new_columns_over_each_row_in_order() -> None:
     assert seen == ["a", "b", "c"]
     assert made[1] == {"q": "b", "n": 0, "pair": ["b", 2]}
     assert made.column_names == ["q", "n", "pair"]
-    assert made.features["n"] is None  # changed, so its names no longer hold
+    assert made.features["n"] is None  # changed, so its names are no longer valid
     assert three().map(lambda _: {"m": 1}, remove_columns=["q"])[0] == {"n": 1, "m": 1}
     assert three()[0] == {"q": "a", "n": 1}
 
 
-def test_rows_can_be_chosen_and_renamed() -> None:
-    """filter, select, rename and remove leave the original alone."""
+def test_rows_can_be_selected_and_renamed() -> None:
+    """filter, select, rename and remove do not change the original."""
     rows = three()
     assert rows.filter(lambda row: row["n"] > 1)["q"] == ["b", "c"]
     assert rows.select([2, 0])["q"] == ["c", "a"]
@@ -73,14 +73,14 @@ def test_rows_can_be_chosen_and_renamed() -> None:
     assert rows.to_list() == [{"q": "a", "n": 1}, {"q": "b", "n": 2}, {"q": "c", "n": 3}]
 
 
-def test_what_needs_the_library_datasets_says_so() -> None:
-    """A method that only `datasets.Dataset` has names the line that installs it."""
+def test_methods_of_the_library_datasets_are_refused() -> None:
+    """The error for a method that only `datasets.Dataset` has names the install line."""
     with pytest.raises(DataError, match=r"'train_test_split'.*evalstone\[hub\]"):
         three().train_test_split()
 
 
 def test_class_labels_name_numbers() -> None:
-    """int2str and str2int are each other's inverse."""
+    """int2str and str2int are inverse functions."""
     label = three().features["n"]
     assert label.int2str(1) == "y"
     assert label.str2int("y") == 1

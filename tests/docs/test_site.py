@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from evalstone.api.options import EvaluateOptions
 from tools.check_site import broken_links
 
 import evalstone
+from evalstone.runner.evaluate_options import EvaluateOptions
 from tests.conftest import ROOT
 
 PYTHON_PAGE = (ROOT / "docs" / "python_api.md").read_text(encoding="utf-8")

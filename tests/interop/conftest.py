@@ -1,4 +1,4 @@
-"""lm-eval itself and ourselves on the same tasks, once for all tests of this folder."""
+"""Runs of lm-eval itself and of our runner on the same tasks, once for all tests of this folder."""
 
 import importlib.util
 from pathlib import Path
@@ -23,7 +23,7 @@ NAMES = ["pair", "lambada_openai"]
 
 @pytest.fixture(scope="session")
 def both(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Run lm-eval and ourselves on the same two tasks and a group; return both folders of files."""
+    """Run lm-eval and our runner on the same two tasks and a group; return both folders of files."""
     pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'evalstone[lm-eval]'")
     pytest.importorskip("transformers")
     folder = tmp_path_factory.mktemp("both")
@@ -46,7 +46,7 @@ def run_lm_eval(shared_dir: Path, model: Path, folder: Path) -> None:
     import datasets
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets, "load_dataset", datasets.load_dataset)  # put back at the end: the import replaces it
+        patch.setattr(datasets, "load_dataset", datasets.load_dataset)  # restored at the end: the import replaces it
         patch.setenv("DISABLE_MULTIPROC", "1")
         place = shared_dir / "tools" / "lm_eval_offline.py"
         spec = importlib.util.spec_from_file_location("lm_eval_offline", place)
@@ -78,7 +78,7 @@ def run_lm_eval(shared_dir: Path, model: Path, folder: Path) -> None:
 
 
 def run_ours(shared_dir: Path, model: Path, folder: Path) -> None:
-    """Run the same with our own runner and write its files."""
+    """Run the same tasks with our own runner and write its files."""
     from evalstone.models.create import create_model
     from evalstone.runner.execute import execute
     from evalstone.runner.plan import RunOptions, prepare

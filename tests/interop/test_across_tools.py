@@ -1,4 +1,4 @@
-"""Another tool's log beside a run of ours: the same questions are compared, and it is said which could not be."""
+"""Comparison of another tool's log with a run of ours: equal questions are compared, others are reported."""
 
 import json
 from collections.abc import Callable
@@ -35,7 +35,7 @@ SPLIT: dict[
 
 
 def our_run(tool: str, folder: Path, store: Path, *, lettered: bool = False, extra: int = 2) -> evalstone.Run:
-    """Run a task of our own on a tool's questions in reverse order, and some that it did not ask."""
+    """Run a task of our own on a tool's questions in reverse order, and on some that are not in its log."""
     name, split = SPLIT[tool]
     asked = [split(dict(sample.row)) for sample in read_imported(TOOLS[tool]).samples if sample.task == name]
     rows: list[Row] = [
@@ -55,7 +55,7 @@ def our_run(tool: str, folder: Path, store: Path, *, lettered: bool = False, ext
 @pytest.mark.parametrize("lettered", [False, True])
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_log_compares_with_our_own_run_of_its_questions(tool: str, lettered: bool, tmp_path: Path) -> None:
-    """Every question of the log is found in our run, whatever its wording and order, and the comparison says how."""
+    """Every question of the log is found in our run in any wording and order, and the comparison reports how."""
     store = tmp_path / "store.sqlite"
     run = our_run(tool, tmp_path / "task", store, lettered=lettered)
     log = import_run(str(store), TOOLS[tool]).run
@@ -65,9 +65,9 @@ def test_a_log_compares_with_our_own_run_of_its_questions(tool: str, lettered: b
     (pair,) = compare_runs([run, log]).pairs
     (line,) = pair.tasks
     assert (line.name, line.n) == ("ours", n)
-    said = pair.notes[0]
-    assert f"{n} of {n_all} samples; {n_all - n} were not asked there, 0 fit several" in said
-    assert f"{task} as ours" in said
+    note = pair.notes[0]
+    assert f"{n} of {n_all} samples; excluded: {n_all - n} without a match, 0 with several" in note
+    assert f"{task} as ours" in note
     right = {record.sample.row["question"]: record for record in run.samples("ours") if record.sample}
     assert len(right) == n + 2
     (back,) = compare_runs([log, run]).pairs
@@ -75,7 +75,7 @@ def test_a_log_compares_with_our_own_run_of_its_questions(tool: str, lettered: b
 
 
 def test_values_are_those_of_the_same_question(tmp_path: Path) -> None:
-    """Paired by text, each of our scores stands beside the log's score of that very question."""
+    """Paired by text, each of our scores is compared with the log's score of the same question."""
     store = tmp_path / "store.sqlite"
     run = our_run("inspect", tmp_path / "task", store)
     log = import_run(str(store), TOOLS["inspect"]).run
@@ -91,19 +91,19 @@ def test_values_are_those_of_the_same_question(tmp_path: Path) -> None:
     assert flipped == {question for question, value in theirs.items() if value != ours[question]}
 
 
-def test_two_other_tools_compare_where_one_tells_its_questions_apart(tmp_path: Path) -> None:
-    """HELM's log knows its bare questions, so simple-evals' texts are found by them; what fits none is counted."""
+def test_two_other_tools_compare_if_one_has_bare_questions(tmp_path: Path) -> None:
+    """HELM's log has bare questions, which are found in simple-evals' texts; samples without a match are counted."""
     store = str(tmp_path / "store.sqlite")
     helm, simple = (import_run(store, TOOLS[tool]).run for tool in ("helm", "simple_evals"))
     (pair,) = compare_runs([simple, helm]).pairs
     assert pair.tasks[0].n == 1  # "Is 70 even or odd?" alone is in both logs
-    assert "1 of 5 samples; 4 were not asked there" in pair.notes[0]
+    assert "1 of 5 samples; excluded: 4 without a match" in pair.notes[0]
     with pytest.raises(UsageError, match="no question in common: by the question's text"):
         compare_runs([simple, import_run(store, TOOLS["inspect"]).run])
 
 
-def test_what_is_another_question_is_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A question with another option is not the same one: the rest is compared, and the line counts it."""
+def test_other_questions_are_excluded_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A question with another option is not the same one: the others are compared, and the note counts it."""
     place = tmp_path / "logs" / TOOLS["simple_evals"].name
     place.parent.mkdir()
     found = json.loads(TOOLS["simple_evals"].read_text())
@@ -115,5 +115,6 @@ def test_what_is_another_question_is_left_out_and_said(tmp_path: Path, capsys: p
     log = import_run(str(store), place).run
     assert main(["compare", run.short_id, log.short_id, "--store", str(store)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "paired by the question's text and options, of simple-evals with evalstone: 4 of 5 samples; 1 were" in said
+    how = "paired by the question's text and options, of simple-evals with evalstone"
+    assert f"{how}: 4 of 5 samples; excluded: 1 without" in said
     assert compare_stored(str(store), [run.id, log.id]).pairs[0].tasks[0].n == 4

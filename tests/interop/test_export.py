@@ -1,4 +1,4 @@
-"""Runs that leave: as tables for other programs, and whole, to be read back elsewhere."""
+"""Export of runs: as tables for other programs, and as complete runs to import elsewhere."""
 
 import csv
 import json
@@ -26,12 +26,12 @@ def run(tmp_path: Path) -> Run:
 
 
 def place_of(run: Run) -> str:
-    """Return where the run's store lies."""
+    """Return the address of the run's store."""
     return run.store.url.removeprefix("sqlite:///")
 
 
-def test_a_run_travels_in_one_file(run: Run, tmp_path: Path) -> None:
-    """What is read back in another store equals the original in plan, prompts, outputs, scores and estimates."""
+def test_a_run_is_copied_by_one_file(run: Run, tmp_path: Path) -> None:
+    """The run imported into another store equals the original in plan, prompts, outputs, scores and estimates."""
     (file,) = export_run(place_of(run), "last", tmp_path / "out" / "run.evalstone")
     assert [path.name for path in file.parent.iterdir()] == ["run.evalstone"]
     found = import_run(str(tmp_path / "elsewhere.sqlite"), file)
@@ -47,7 +47,7 @@ def test_a_run_travels_in_one_file(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_file_is_a_store_itself(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An exported file can be shown and verified where it lies."""
+    """An exported file can be shown and verified without an import."""
     (file,) = export_run(place_of(run), "last", tmp_path / "run.evalstone")
     assert main(["verify", "--store", str(file)]) == 0
     assert main(["show", "last", "--store", str(file)]) == 0
@@ -55,7 +55,7 @@ def test_the_file_is_a_store_itself(run: Run, tmp_path: Path, capsys: pytest.Cap
 
 
 def test_a_damaged_file_is_refused(run: Run, tmp_path: Path) -> None:
-    """One changed number in an exported file is found, and nothing reaches the store."""
+    """One changed number in an exported file is detected, and nothing is stored."""
     import sqlite3
 
     (file,) = export_run(place_of(run), "last", tmp_path / "run.evalstone")
@@ -68,31 +68,31 @@ def test_a_damaged_file_is_refused(run: Run, tmp_path: Path) -> None:
     assert Store.open(target).runs() == []
 
 
-def test_a_broken_file_is_named_as_it_was_given(run: Run, tmp_path: Path) -> None:
-    """A file whose pages are torn is refused by its own name, never by that of the copy that was opened."""
+def test_a_corrupt_file_is_reported_by_its_own_name(run: Run, tmp_path: Path) -> None:
+    """A corrupt file is refused by its own name, never by that of the temporary copy."""
     (file,) = export_run(place_of(run), "last", tmp_path / "run.evalstone")
     content = file.read_bytes()
     for name, torn in (("short", content[:5000]), ("middle", content[:4096] + b"\xff" * (len(content) - 4096))):
         bad = tmp_path / f"{name}.evalstone"
         bad.write_bytes(torn)
-        with pytest.raises(DataError, match=f"{name}.evalstone is no exported run") as caught:
+        with pytest.raises(DataError, match=f"{name}.evalstone is not an exported run") as caught:
             import_run(str(tmp_path / "elsewhere.sqlite"), bad)
         assert "evalstone-import-" not in str(caught.value)
         assert "run.sqlite" not in str(caught.value)
 
 
 def test_another_database_is_refused(tmp_path: Path) -> None:
-    """A SQLite file of another program, and a store without a run, are no exported runs."""
+    """A SQLite file of another program, and a store without a run, are not exported runs."""
     import sqlite3
 
     other = tmp_path / "other.sqlite"
     with sqlite3.connect(other) as connection:
         connection.execute("CREATE TABLE t (a)")
     connection.close()
-    with pytest.raises(DataError, match="no exported run"):
+    with pytest.raises(DataError, match="not an exported run"):
         import_run(str(tmp_path / "store.sqlite"), other)
     Store.open(str(tmp_path / "empty.sqlite")).close()
-    with pytest.raises(DataError, match="holds 0 runs"):
+    with pytest.raises(DataError, match="has 0 runs"):
         import_run(str(tmp_path / "store.sqlite"), tmp_path / "empty.sqlite")
 
 
@@ -113,7 +113,7 @@ def test_csv_and_parquet_hold_every_estimate(run: Run, tmp_path: Path) -> None:
 
 
 def test_markdown_and_latex_are_for_people(run: Run, tmp_path: Path) -> None:
-    """Shares are in per cent with their interval; underscores are escaped where LaTeX needs it."""
+    """Shares are percentages with their interval; underscores are escaped in LaTeX."""
     markdown = export_run(place_of(run), "last", tmp_path / "run.md")[0].read_text()
     latex = export_run(place_of(run), "last", tmp_path / "run.tex")[0].read_text()
     value = run.estimate("demo_who", "acc").value
@@ -126,8 +126,8 @@ def test_markdown_and_latex_are_for_people(run: Run, tmp_path: Path) -> None:
         assert "First 6 samples per task" in text
 
 
-def test_a_name_is_no_markup_in_markdown() -> None:
-    """A task's name with tags, bars, line breaks and signs of Markdown is shown as it is, in one cell."""
+def test_a_name_is_not_markup_in_markdown() -> None:
+    """A task's name with tags, bars, line breaks and Markdown syntax is shown literally, in one cell."""
     row = dict.fromkeys(COLUMNS) | {"metric": "acc", "filter": "none", "n": 1}
     row["task"] = "<img src=x onerror=alert(9)>|_%$#\n[a](b) `c` *d* demo_who"
     line = to_markdown([row]).splitlines()[-1]
@@ -135,8 +135,8 @@ def test_a_name_is_no_markup_in_markdown() -> None:
     assert line.startswith(f"| {shown} | acc |")
 
 
-def test_the_model_card_is_what_the_hub_reads(run: Run, tmp_path: Path) -> None:
-    """huggingface_hub reads the model index back with each task's value."""
+def test_the_model_card_is_readable_by_the_hub(run: Run, tmp_path: Path) -> None:
+    """huggingface_hub reads the model index with each task's value."""
     hub = pytest.importorskip("huggingface_hub.repocard_data", reason="huggingface_hub is not installed")
     import yaml
 
@@ -146,8 +146,8 @@ def test_the_model_card_is_what_the_hub_reads(run: Run, tmp_path: Path) -> None:
     assert found["demo_who", "acc"] == run.estimate("demo_who", "acc").value
 
 
-def test_lm_evals_form_is_read_back(run: Run, tmp_path: Path) -> None:
-    """A folder takes lm-eval's results and samples, which import gives the same numbers; .json is the results alone."""
+def test_lm_evals_format_is_imported_again(run: Run, tmp_path: Path) -> None:
+    """Exported results and samples of lm-eval import with the same values; a .json has no samples."""
     written = export_run(place_of(run), "last", tmp_path / "folder")
     assert len(written) == 1 + len(TASKS)
     found = import_run(str(tmp_path / "elsewhere.sqlite"), tmp_path / "folder")
@@ -158,14 +158,14 @@ def test_lm_evals_form_is_read_back(run: Run, tmp_path: Path) -> None:
 
 
 def test_an_unknown_ending_is_refused(run: Run, tmp_path: Path) -> None:
-    """`-o run.docx` says which endings there are, and writes nothing."""
+    """`-o run.docx` raises an error with the supported endings, and writes nothing."""
     with pytest.raises(UsageError, match=r"\.evalstone, \.json, \.csv"):
         export_run(place_of(run), "last", tmp_path / "run.docx")
     assert not (tmp_path / "run.docx").exists()
 
 
-def test_an_interrupted_run_can_be_continued_after_the_move(run: Run, tmp_path: Path) -> None:
-    """A run that was not finished keeps that state, so running it again in the other store goes on."""
+def test_an_interrupted_run_can_be_resumed_after_the_copy(run: Run, tmp_path: Path) -> None:
+    """An unfinished run keeps its state, so the same run in the other store resumes it."""
     opened = run.store.open_run(replace(run.row.plan, seed=99), facts={})
     (file,) = export_run(place_of(run), opened.run_id, tmp_path / "run.evalstone")
     found = import_run(str(tmp_path / "elsewhere.sqlite"), file)
@@ -173,8 +173,8 @@ def test_an_interrupted_run_can_be_continued_after_the_move(run: Run, tmp_path: 
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])
-def test_what_went_wrong_is_written_one_line_a_sample(ending: str, run: Run, tmp_path: Path) -> None:
-    """`--wrong` writes just the samples that `show --wrong` shows, with what was picked and what is right."""
+def test_wrong_samples_are_written_one_per_line(ending: str, run: Run, tmp_path: Path) -> None:
+    """`--wrong` writes the samples that `show --wrong` shows, with the picked and the correct choice."""
     path = tmp_path / f"wrong.{ending}"
     assert main(["export", "last", "--wrong", "--by", "subject", "-o", str(path), "--store", place_of(run)]) == 0
     expected = {
@@ -185,7 +185,7 @@ def test_what_went_wrong_is_written_one_line_a_sample(ending: str, run: Run, tmp
         rows = [json.loads(line) for line in file] if ending == "jsonl" else list(csv.DictReader(file))
     assert {(row["task"], int(row["sample_index"])) for row in rows} == expected
     assert expected
-    picked = [row for row in rows if row["task"] == "demo_who"]  # the other task weighs all of its choices
+    picked = [row for row in rows if row["task"] == "demo_who"]  # the other task scores all of its choices
     assert picked
     for row in picked:
         gold = json.loads(row["gold"]) if ending == "csv" else row["gold"]

@@ -1,4 +1,4 @@
-"""Results of other tools and of early versions, in small files of those formats: without samples, or with their own."""
+"""Results of other tools and of early versions, in small files of their formats, with or without samples."""
 
 import json
 import zipfile
@@ -40,19 +40,19 @@ BOARD = {  # as the first Open LLM Leaderboard published them
 
 
 def imported(folder: Path, path: Path) -> Imported:
-    """Import what lies at a path into a store of the test's folder."""
+    """Import the file or folder at a path into a store of the test's folder."""
     return import_run(str(folder / "store.sqlite"), path)
 
 
 def written(file: Path, content: Any) -> Path:
-    """Write JSON, with the folders above it."""
+    """Write JSON, and create the folders above it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(content))
     return file
 
 
 def refused(capsys: pytest.CaptureFixture[str], folder: Path, path: Path) -> str:
-    """Return the one line with which an import is refused; nothing is stored."""
+    """Return the one-line error of a refused import; nothing is stored."""
     store = str(folder / "refused.sqlite")
     assert main(["import", str(path), "--store", store]) == 3
     (line,) = capsys.readouterr().err.strip().splitlines()
@@ -64,7 +64,7 @@ def refused(capsys: pytest.CaptureFixture[str], folder: Path, path: Path) -> str
 
 
 def test_results_of_0_3_are_imported_without_samples(tmp_path: Path) -> None:
-    """A file of results, versions and config gives model, shots, values and errors; how many samples is not stated."""
+    """A file of results, versions and config has model, shots, values and errors, but no numbers of samples."""
     run = imported(tmp_path, written(tmp_path / "out.json", EARLY)).run
     assert run.row.plan.model.name == "someone/some-model"
     estimate = run.estimate("arc_challenge", "acc_norm")
@@ -77,7 +77,7 @@ def test_results_of_0_3_are_imported_without_samples(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_a_file_for_each_task_is_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Files of one model join; a task that two of them have is refused with both names."""
+    """Files of one model are combined; a task that two of them have is refused with both names."""
     results = EARLY["results"]
     for name in results:
         written(tmp_path / "model" / f"{name}.json", {**EARLY, "results": {name: results[name]}})
@@ -87,8 +87,8 @@ def test_a_folder_with_a_file_for_each_task_is_one_run(tmp_path: Path, capsys: p
     assert "import them one by one" in refused(capsys, tmp_path, tmp_path / "model")
 
 
-def test_a_boards_file_gives_the_shots_of_each_task(tmp_path: Path) -> None:
-    """In the Open LLM Leaderboard's files a task's name ends with its shots; its mean over everything is left out."""
+def test_a_leaderboards_file_has_the_shots_of_each_task(tmp_path: Path) -> None:
+    """In the Open LLM Leaderboard's files a task's name ends with its shots; the mean over all tasks is omitted."""
     run = imported(tmp_path, written(tmp_path / "results_2023-07-01.json", BOARD)).run
     shots = {one.task: one.details["n_shots"] for one in run.estimates}
     assert shots == {"harness|arc:challenge|25": 25, "harness|hellaswag|10": 10}
@@ -96,8 +96,8 @@ def test_a_boards_file_gives_the_shots_of_each_task(tmp_path: Path) -> None:
     assert run.row.plan.model.dtype == "float16"
 
 
-def test_a_number_of_0_3_that_is_none_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Text in place of a number is refused with file, key and value."""
+def test_an_invalid_number_of_0_3_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Text instead of a number is refused with file, key and value."""
     file = written(tmp_path / "out.json", {**EARLY, "results": {"arc_challenge": {"acc": "high"}}})
     assert "results.arc_challenge.acc is 'high'; expected a number or null" in refused(capsys, tmp_path, file)
 
@@ -124,7 +124,7 @@ def test_a_folder_of_inspects_json_logs_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("without", ["samples absent", "samples null", "archive"])
 def test_an_inspect_log_without_samples_shows_its_totals(tmp_path: Path, without: str) -> None:
-    """A log that holds only its header gives its values with n, and says that they cannot be compared."""
+    """A log with only its header has its values with n, and a note that they cannot be compared."""
     file = tmp_path / "log.json"
     if without == "archive":
         file = tmp_path / "log.eval"
@@ -134,14 +134,14 @@ def test_an_inspect_log_without_samples_shows_its_totals(tmp_path: Path, without
         written(file, {**header(), **({"samples": None} if "null" in without else {})})
     found = imported(tmp_path, file)
     (estimate,) = found.run.estimates
-    stated = header()["results"]["scores"][0]["metrics"]["accuracy"]["value"]
-    assert (estimate.value, estimate.n) == (stated, 6)
+    reported = header()["results"]["scores"][0]["metrics"]["accuracy"]["value"]
+    assert (estimate.value, estimate.n) == (reported, 6)
     assert estimate.low is not None
-    assert any("holds no samples" in note for note in found.notes)
+    assert any("has no samples" in note for note in found.notes)
 
 
 def test_version_1_of_inspects_logs_is_read(tmp_path: Path) -> None:
-    """The first version named its one scorer and its metrics apart, and gave each sample one score."""
+    """The first version had its one scorer and its metrics in another place, and one score per sample."""
     old = {
         "version": 1,
         "status": "success",
@@ -164,8 +164,8 @@ def test_version_1_of_inspects_logs_is_read(tmp_path: Path) -> None:
     assert [record.outputs[0].text for record in found.run.samples("old")] == ["2", "2"]
 
 
-def test_a_log_of_a_run_that_broke_off_is_read(tmp_path: Path) -> None:
-    """An archive without a header has its start and its samples, and the import says that it may not be whole."""
+def test_a_log_of_an_aborted_run_is_read(tmp_path: Path) -> None:
+    """An archive without a header has its start and its samples, and a note that samples may be missing."""
     file = tmp_path / "broken.eval"
     source = next(TOOLS["inspect"].glob("*_capitals_*"))
     with zipfile.ZipFile(source) as read:
@@ -181,7 +181,7 @@ def test_a_log_of_a_run_that_broke_off_is_read(tmp_path: Path) -> None:
 
 
 def two_logs(folder: Path, **changes: Any) -> None:
-    """Write two logs of one task, the second with another spec."""
+    """Write two logs of one task, the second with a changed spec."""
     folder.mkdir()
     as_json_log(folder, "capitals", model="mockllm/model", first={"choice": {"value": "I"}})
     (folder / "capitals.json").rename(folder / "first.json")
@@ -191,7 +191,7 @@ def two_logs(folder: Path, **changes: Any) -> None:
 
 
 def test_two_logs_of_one_task_with_other_arguments_are_two_tasks(tmp_path: Path) -> None:
-    """The same task with other arguments, data or limits does not replace the first; the names tell them apart."""
+    """The same task with other arguments, data or limits does not replace the first; the names are distinct."""
     two_logs(tmp_path / "logs", eval={"task_args": {"level": "hard"}})
     found = imported(tmp_path, tmp_path / "logs")
     names = {one.task for one in found.run.estimates}
@@ -199,12 +199,12 @@ def test_two_logs_of_one_task_with_other_arguments_are_two_tasks(tmp_path: Path)
     assert all(len(found.run.samples(name)) == 6 for name in names)
 
 
-def test_of_a_retried_log_the_completed_one_counts(tmp_path: Path) -> None:
-    """Of two logs of the same evaluation the completed one counts although it is older, and the other is named."""
+def test_of_a_retried_log_the_completed_one_is_used(tmp_path: Path) -> None:
+    """Of two logs of the same evaluation the completed one is used although it is older, and a note names the other."""
     two_logs(tmp_path / "logs", status="error")
     found = imported(tmp_path, tmp_path / "logs")
     assert {one.task for one in found.run.estimates} == {"capitals"}
-    assert any("second.json (status error) is left out" in note for note in found.notes)
+    assert any("second.json (status error) is excluded" in note for note in found.notes)
 
 
 # ----------------------------------------------------------------------------- EvalScope, AlpacaEval, OpenCompass
@@ -223,7 +223,7 @@ def report(model: str = "some-model") -> dict[str, Any]:
 
 @pytest.mark.parametrize("named", ["", "reports", "reports/some-model", "reports/some-model/arc.json"])
 def test_evalscopes_reports_are_read(tmp_path: Path, named: str) -> None:
-    """A report gives its metric and its subsets with their numbers of samples, from any of its folders."""
+    """A report has its metric and its subsets with their numbers of samples, from any of its folders."""
     place = tmp_path / "outputs"
     written(place / "reports" / "some-model" / "arc.json", report())
     run = imported(tmp_path, place / named).run
@@ -255,7 +255,7 @@ def alpaca(folder: Path, preferences: tuple[float | None, ...]) -> Path:
 
 
 def test_alpaca_evals_annotations_are_samples(tmp_path: Path) -> None:
-    """Each comparison is a sample, a draw is half a win, and the leaderboard's win rate comes out of them again."""
+    """Each comparison is a sample, a draw is half a win, and their mean is the leaderboard's win rate."""
     found = imported(tmp_path, alpaca(tmp_path / "run", (2, 1, 1.5, 2)))
     assert found.notes == ()
     estimate = found.run.estimate("alpaca_eval", "win_rate")
@@ -267,7 +267,7 @@ def test_alpaca_evals_annotations_are_samples(tmp_path: Path) -> None:
 
 
 def test_a_comparison_without_a_preference_failed(tmp_path: Path) -> None:
-    """Where the annotator gave no preference the sample is counted as failed, not as lost."""
+    """A sample without the annotator's preference is counted as failed, not as lost."""
     folder = alpaca(tmp_path / "run", (2, None, 1))
     (folder / "leaderboard.csv").unlink()
     estimate = imported(tmp_path, folder).run.estimate("alpaca_eval", "win_rate")
@@ -275,7 +275,7 @@ def test_a_comparison_without_a_preference_failed(tmp_path: Path) -> None:
 
 
 def test_a_leaderboard_of_several_models_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The leaderboard alone, with several models, is not made one run."""
+    """A leaderboard with several models is not imported as one run."""
     file = alpaca(tmp_path / "run", (2,)) / "leaderboard.csv"
     (file.parent / "annotations.json").unlink()
     assert "logs of 2 models (other, some-model)" in refused(capsys, tmp_path, file)
@@ -291,7 +291,7 @@ bleu_task,abc123,bleu,gen,0.9
 
 
 def test_opencompasss_summary_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Lines with a value become numbers, an accuracy as per cent of samples; other models' columns are refused."""
+    """Lines with a value are imported, an accuracy as a share of samples; columns of several models are refused."""
     file = tmp_path / "20240601_100000" / "summary" / "summary_20240601_100000.csv"
     file.parent.mkdir(parents=True)
     file.write_text(SUMMARY)
@@ -311,7 +311,7 @@ def test_opencompasss_summary_is_read(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def other_json(folder: Path) -> Path:
-    """Write JSON of no tool."""
+    """Write JSON in no tool's format."""
     return written(folder / "scores.json", {"model": "x", "score": 3})
 
 
@@ -321,44 +321,44 @@ def other_list(folder: Path) -> Path:
 
 
 def other_csv(folder: Path) -> Path:
-    """Write a table of no tool."""
+    """Write a table in no tool's format."""
     (folder / "scores.csv").write_text("model,score\nx,3\n")
     return folder / "scores.csv"
 
 
 def other_folder(folder: Path) -> Path:
-    """Make a folder with files of no tool."""
+    """Make a folder with files in no tool's format."""
     (folder / "run").mkdir()
     (folder / "run" / "notes.txt").write_text("nothing")
     return folder / "run"
 
 
 def folder_called_json(folder: Path) -> Path:
-    """Make a folder in which another folder is named like a file."""
+    """Make a folder that contains a folder with a file's name."""
     (folder / "run" / "results.d.json").mkdir(parents=True)
     return folder / "run"
 
 
 @pytest.mark.parametrize("made", [other_json, other_list, other_csv, other_folder, folder_called_json])
-def test_what_is_not_read_is_told_which_formats_are(
+def test_the_error_for_an_unsupported_format_lists_the_supported_ones(
     made: Callable[[Path], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file of no known format is one line with all formats that are read and what to do instead."""
+    """The error for a file in no supported format is one line with all supported formats and a remedy."""
     line = refused(capsys, tmp_path, made(tmp_path))
-    assert "is of no format that is read here" in line
+    assert "is in no supported format" in line
     for tool in ("lm-eval", "lighteval", "Inspect", "HELM", "simple-evals", "EvalScope", "OpenCompass", "AlpacaEval"):
         assert tool in line
     assert '"results": {"TASK": {"acc": 0.5' in line
 
 
 def test_a_table_that_cannot_be_parsed_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A CSV with a field beyond what can be parsed is refused in one line."""
+    """A CSV with a field that is too large to be parsed is refused in one line."""
     (tmp_path / "huge.csv").write_text("x" * 200_000 + ",y\n")
     assert "huge.csv cannot be read: field larger than field limit" in refused(capsys, tmp_path, tmp_path / "huge.csv")
 
 
-def test_the_form_that_the_error_names_is_imported(tmp_path: Path) -> None:
-    """What the line says to write for another tool is what the import takes."""
+def test_the_format_that_the_error_suggests_is_imported(tmp_path: Path) -> None:
+    """The format that the error suggests for another tool can be imported."""
     content = {"results": {"TASK": {"acc": 0.5, "acc_stderr": 0.01}}, "config": {"model": "NAME"}}
     run = imported(tmp_path, written(tmp_path / "mine.json", content)).run
     assert run.estimate("TASK", "acc").value == 0.5

@@ -1,4 +1,4 @@
-"""lm-eval's own files in our store: shown, checked and compared as runs of ours, and marked as foreign."""
+"""lm-eval's own files in our store: shown, verified and compared like our runs, and marked as imported."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.interop.test_read_lm_eval import line_of, written
 @pytest.mark.slow
 @pytest.mark.parametrize("whose", [0, 1])
 def test_the_stored_numbers_are_the_files_own(both: tuple[Path, Path], whose: int, tmp_path: Path) -> None:
-    """Trap 24: every number of lm-eval's results file comes out of the imported samples again, and none disagrees."""
+    """Trap 24: every number of lm-eval's results file is reproduced from the imported samples."""
     found = import_run(str(tmp_path / "store.sqlite"), both[whose])
     assert found.is_new
     assert found.notes == ()
@@ -38,8 +38,8 @@ def test_the_stored_numbers_are_the_files_own(both: tuple[Path, Path], whose: in
 
 @pytest.mark.oracle
 @pytest.mark.slow
-def test_prompts_answers_and_hashes_are_kept(both: tuple[Path, Path], tmp_path: Path) -> None:
-    """Each prompt has the hash its file gives, each answer its log-likelihood, and the store verifies clean."""
+def test_prompts_answers_and_hashes_are_stored(both: tuple[Path, Path], tmp_path: Path) -> None:
+    """Each prompt has the hash of its file, each answer its log-likelihood, and the store verifies without problems."""
     run = import_run(str(tmp_path / "store.sqlite"), both[0]).run
     file = next(both[0].glob("samples_arc_easy_*.jsonl"))
     lines = [json.loads(line) for line in file.read_text().splitlines()]
@@ -88,19 +88,19 @@ def test_the_same_files_are_the_same_run(tmp_path: Path) -> None:
     assert import_run(store, folder).run.id != first.run.id
 
 
-def test_numbers_that_samples_do_not_give_are_said(tmp_path: Path) -> None:
-    """A results file that says 0.5 over samples that give 1.0 is stored with a line that says so."""
+def test_values_that_samples_do_not_reproduce_are_reported(tmp_path: Path) -> None:
+    """A results file that reports 0.5 for samples that give 1.0 is stored with a note."""
     folder = tmp_path / "run"
     folder.mkdir()
     written(folder, [sample(0, (-1.0, -2.0), 1.0), sample(1, (-1.0, -2.0), 1.0)])
     found = import_run(str(tmp_path / "store.sqlite"), folder)
     assert len(found.notes) == 1
-    assert "says 0.5, its samples give 1" in found.notes[0]
+    assert "reports 0.5, its samples give 1" in found.notes[0]
     assert found.run.estimate("t", "acc").value == 1.0
 
 
-def test_without_samples_the_numbers_still_show(tmp_path: Path) -> None:
-    """A results file alone is stored with its own values and errors, and no invented sample."""
+def test_without_samples_the_reported_values_are_shown(tmp_path: Path) -> None:
+    """A results file alone is stored with its own values and errors, without samples."""
     folder = tmp_path / "run"
     folder.mkdir()
     written(folder, [])
@@ -131,7 +131,7 @@ def broken(folder: Path, line: dict[str, Any]) -> Path:
 def test_bad_files_are_one_line_and_nothing_is_stored(
     tmp_path: Path, line: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A samples file that is not as lm-eval writes it ends with exit code 3, one line, and an untouched store."""
+    """A samples file not in lm-eval's format gives exit code 3, one line, and an unchanged store."""
     store = str(tmp_path / "store.sqlite")
     assert main(["import", str(broken(tmp_path / "run", line)), "--store", store]) == 3
     error = capsys.readouterr().err.strip()
@@ -140,8 +140,8 @@ def test_bad_files_are_one_line_and_nothing_is_stored(
     assert not Store.exists(store)
 
 
-def test_what_is_no_results_file_is_refused(tmp_path: Path) -> None:
-    """An empty folder, other JSON and no JSON are each refused with what was expected."""
+def test_other_files_than_results_are_refused(tmp_path: Path) -> None:
+    """An empty folder, other JSON and invalid JSON are each refused with what was expected."""
     with pytest.raises(DataError, match="expected a file results_"):
         imported_run(tmp_path)
     file = tmp_path / "results_1.json"
@@ -149,12 +149,12 @@ def test_what_is_no_results_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="'results' is missing"):
         imported_run(tmp_path)
     file.write_text("no json")
-    with pytest.raises(DataError, match="is no JSON"):
+    with pytest.raises(DataError, match="is not JSON"):
         imported_run(tmp_path)
 
 
 def with_results(folder: Path, **changes: str) -> Path:
-    """Write a results file alone, with parts of it given as JSON text."""
+    """Write a results file alone, with some of its parts replaced by JSON text."""
     parts = {
         "results": '{"t": {"acc,none": 0.5, "acc_stderr,none": 0.1}}',
         "configs": '{"t": {"output_type": "multiple_choice"}}',
@@ -183,7 +183,7 @@ def test_a_number_that_is_not_finite_is_undefined(
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "expected"),
     [
         ({"results": '{"t": {"acc,none": "abc"}}'}, "results.t.'acc,none' is 'abc'; expected a number"),
         ({"results": '{"t": {"acc,none": 1' + 400 * "0" + "}}"}, "OverflowError"),
@@ -191,21 +191,21 @@ def test_a_number_that_is_not_finite_is_undefined(
         ({"results": "{}"}, "results is {}; expected at least one task"),
         ({"configs": '{"t": null}'}, "configs.t is None; expected an object"),
         ({"config": "null"}, "config is None; expected an object"),
-        ({"n_samples": '{"t": {"original": 5, "effective": -3}}'}, "n-samples.t.effective is -3; expected a whole"),
+        ({"n_samples": '{"t": {"original": 5, "effective": -3}}'}, "n-samples.t.effective is -3; expected an integer"),
         ({"config": 200_000 * "["}, "nested too deeply"),
     ],
 )
-def test_a_malformed_results_file_is_refused_by_key(tmp_path: Path, changes: dict[str, str], told: str) -> None:
-    """What lm-eval would not write is refused in one line that names file, key, value and what was expected."""
+def test_a_malformed_results_file_is_refused_by_key(tmp_path: Path, changes: dict[str, str], expected: str) -> None:
+    """A malformed results file is refused in one line that names file, key, value and what was expected."""
     file = with_results(tmp_path, **changes)
     with pytest.raises(DataError) as refused:
         imported_run(file)
     assert str(file) in str(refused.value)
-    assert told in str(refused.value)
+    assert expected in str(refused.value)
 
 
 def test_it_is_listed_as_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`ls runs` and the heading of `show` say that the run is not of our making."""
+    """`ls runs` and the heading of `show` report that the run is imported."""
     folder, store = tmp_path / "run", str(tmp_path / "store.sqlite")
     folder.mkdir()
     written(folder, [sample(0, (-1.0, -2.0), 1.0), sample(1, (-2.0, -1.0), 0.0)])

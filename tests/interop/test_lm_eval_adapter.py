@@ -1,4 +1,4 @@
-"""Our engine inside lm-eval: what its users get by writing `evalstone` where they wrote `hf`."""
+"""Our engine inside lm-eval: results with `--model evalstone` instead of `--model hf`."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def found(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Return what both models gave, by case."""
+    """Return the results of both models, by case."""
     pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'evalstone[lm-eval]'")
     out = tmp_path_factory.mktemp("drop_in") / "found.json"
     done = subprocess.run(
@@ -32,7 +32,7 @@ def found(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 @pytest.mark.parametrize("case", CASES)
 def test_results_equal_those_of_hf(found: dict[str, Any], case: str) -> None:
-    """Each metric of each task is what lm-eval's own `hf` gives: 11 tasks, shots, chat template, BOS, written answers.
+    """Each metric of each task equals that of lm-eval's own `hf`: 11 tasks, shots, chat template, BOS, generation.
 
     truthfulqa_mc2 and the perplexities are functions of the log-likelihoods themselves, whose last digits differ.
     """
@@ -62,14 +62,14 @@ def _close(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_files_say_the_same_of_the_model(found: dict[str, Any], case: str) -> None:
+def test_the_files_have_the_same_facts_about_the_model(found: dict[str, Any], case: str) -> None:
     """Parameters, dtype, special tokens, window and chat template are recorded as for `hf`."""
     assert found[case]["evalstone"]["config"] == found[case]["hf"]["config"]
     assert found[case]["evalstone"]["facts"] == found[case]["hf"]["facts"]
 
 
-def test_hf_stays_lm_evals_own(found: dict[str, Any]) -> None:
-    """With our name registered first, `hf` still is lm-eval's class, and its other models are there."""
+def test_hf_remains_lm_evals_own(found: dict[str, Any]) -> None:
+    """With our name registered first, `hf` is still lm-eval's class, and its other models are available."""
     assert found
     from evalstone.interop.lm_eval_adapter import register
 
@@ -80,8 +80,8 @@ def test_hf_stays_lm_evals_own(found: dict[str, Any]) -> None:
     assert get_model("evalstone").__module__ == "evalstone.interop.lm_eval_adapter"
 
 
-def test_repeats_are_drawn_apart(shared_dir: Path) -> None:
-    """lm-eval repeats a request by sending it again; sampled answers to it differ, greedy ones are equal."""
+def test_repeats_are_sampled_separately(shared_dir: Path) -> None:
+    """lm-eval repeats a request by sending it again; sampled answers differ, greedy ones are equal."""
     pytest.importorskip("lm_eval")
     from lm_eval.api.instance import Instance
 
@@ -101,8 +101,8 @@ def test_repeats_are_drawn_apart(shared_dir: Path) -> None:
     assert len(set(query(do_sample=True, temperature=1.0))) > 1
 
 
-def test_a_model_without_a_place_is_refused() -> None:
-    """Leaving out pretrained= is one line that says so, not a traceback from deep inside."""
+def test_a_missing_pretrained_argument_is_refused() -> None:
+    """A missing pretrained= is reported in one line, not by a traceback."""
     pytest.importorskip("lm_eval")
     from evalstone.interop.lm_eval_adapter import EvalstoneLM
 
@@ -110,7 +110,7 @@ def test_a_model_without_a_place_is_refused() -> None:
         EvalstoneLM(dtype="float32")
 
 
-def test_the_words_reach_lm_eval_as_typed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_arguments_are_passed_to_lm_eval_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     """`evalstone lm-eval run --help` is lm-eval's own help, and hyphens stay hyphens."""
     pytest.importorskip("lm_eval")
     with pytest.raises(SystemExit) as stopped:

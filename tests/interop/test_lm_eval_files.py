@@ -1,4 +1,4 @@
-"""The files we write are the files lm-eval would have written: same keys, same values, same hashes."""
+"""Our export equals lm-eval's files: same keys, same values, same hashes."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def lines_in(folder: Path, task: str) -> list[dict[str, Any]]:
 @pytest.mark.oracle
 @pytest.mark.slow
 def test_the_results_file_has_lm_evals_keys(both: tuple[Path, Path]) -> None:
-    """Every key of lm-eval's results file is in ours; we add two."""
+    """Every key of lm-eval's results file is in ours, which has two more."""
     theirs, ours = map(results_in, both)
     assert set(theirs) <= set(ours)
     assert set(ours) - set(theirs) == {"evalstone", "evalstone_version"}
@@ -74,7 +74,7 @@ def test_sample_lines_are_lm_evals(both: tuple[Path, Path], task: str) -> None:
         assert [len(repeats) for repeats in line["resps"]] == [len(repeats) for repeats in expected["resps"]]
 
 
-def test_model_names_become_folders_as_there() -> None:
-    """Slashes, colons and the like become two underscores, once per run of them."""
+def test_model_names_become_folders_as_in_lm_eval() -> None:
+    """A sequence of slashes, colons and the like becomes two underscores."""
     assert sanitised_model("/work/models/x") == "__work__models__x"
     assert sanitised_model("org/name:rev[1]") == "org__name__rev__1__"

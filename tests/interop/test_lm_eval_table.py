@@ -1,4 +1,4 @@
-"""Our copy of lm-eval's table is its table, character for character."""
+"""Our version of lm-eval's table equals its own, character for character."""
 
 import random
 from typing import Any
@@ -51,7 +51,7 @@ def test_the_table_is_lm_evals_own_for_random_results() -> None:
 
 
 def test_the_table_of_one_task() -> None:
-    """A table as lm-eval printed it, kept here for machines without lm-eval."""
+    """A table printed by lm-eval, for machines without lm-eval."""
     results = {
         "results": {
             "arc_easy": {

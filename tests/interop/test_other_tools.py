@@ -1,4 +1,4 @@
-"""Logs that Inspect, lighteval, HELM and simple-evals wrote themselves (`logs/README.md`), in our store."""
+"""Import of logs written by Inspect, lighteval, HELM and simple-evals themselves (`logs/README.md`)."""
 
 import json
 import shutil
@@ -44,7 +44,7 @@ def member(log: Path, name: str) -> Any:
 
 
 def inspect_numbers(place: Path) -> Numbers:
-    """Return what Inspect's headers say."""
+    """Return the values in Inspect's headers."""
     headers = [member(log, "header.json") for log in place.glob("*.eval")]
     return {
         (header["eval"]["task"], score["name"]): score["metrics"]["accuracy"]["value"]
@@ -54,7 +54,7 @@ def inspect_numbers(place: Path) -> Numbers:
 
 
 def lighteval_numbers(place: Path) -> Numbers:
-    """Return what lighteval's results file says."""
+    """Return the values in lighteval's results file."""
     results = loaded(next(place.rglob("results_*.json")))["results"]
     return {
         (task, metric): value
@@ -65,7 +65,7 @@ def lighteval_numbers(place: Path) -> Numbers:
 
 
 def helm_numbers(place: Path) -> Numbers:
-    """Return the matches that HELM's stats.json says."""
+    """Return the match metrics in HELM's stats.json."""
     stats = loaded(place / "simple_mcqa" / "stats.json")
     return {
         ("simple_mcqa", one["name"]["name"]): one["mean"]
@@ -94,8 +94,8 @@ SIZES = {
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_summing_the_samples_again_gives_the_tools_own_numbers(tool: str, tmp_path: Path) -> None:
-    """Trap 24: every number that a tool's files state of samples comes out of those samples again, none disagrees."""
+def test_recomputed_values_equal_the_tools_own(tool: str, tmp_path: Path) -> None:
+    """Trap 24: every value that a tool's files report about samples is reproduced from those samples."""
     found = import_run(str(tmp_path / "store.sqlite"), TOOLS[tool])
     expected = NUMBERS[tool](TOOLS[tool])
     assert found.notes == ()
@@ -108,10 +108,10 @@ def test_summing_the_samples_again_gives_the_tools_own_numbers(tool: str, tmp_pa
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_an_import_is_whole_marked_and_the_same_run_again(
+def test_an_import_is_complete_marked_and_idempotent(
     tool: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every sample has its prompt and an answer, the store verifies clean, and the list of runs says imported."""
+    """Every sample has its prompt and an answer, the store verifies, and the list of runs shows "imported"."""
     store = str(tmp_path / "store.sqlite")
     run = import_run(store, TOOLS[tool]).run
     for task, size in SIZES[tool].items():
@@ -129,7 +129,7 @@ def test_an_import_is_whole_marked_and_the_same_run_again(
 
 
 def other_model(tool: str, folder: Path) -> Path:
-    """Return a copy of a tool's files, by another model whose first answer of a task was worth something else."""
+    """Return a copy of a tool's files, by another model whose first answer of a task has another score."""
     if tool == "inspect":
         return as_json_log(folder, "capitals", model="mockllm/other", first={"choice": {"value": "I"}})
     place = folder / TOOLS[tool].name
@@ -160,7 +160,7 @@ def other_model(tool: str, folder: Path) -> Path:
 
 
 def as_json_log(folder: Path, task: str, *, model: str, first: dict[str, Any], **changes: Any) -> Path:
-    """Write an Inspect log in its JSON form, as `inspect log dump` gives it, with other scores of its first sample."""
+    """Write an Inspect log as JSON, as `inspect log dump` does, with other scores of its first sample."""
     log = next(TOOLS["inspect"].glob(f"*_{task}_*"))
     header = member(log, "header.json")
     with zipfile.ZipFile(log) as archive:
@@ -187,15 +187,15 @@ def test_imported_runs_compare_like_our_own(tool: str, tmp_path: Path) -> None:
     assert line.difference == pytest.approx(-1 / line.n)
 
 
-def test_numbers_that_the_samples_do_not_give_are_said(tmp_path: Path) -> None:
-    """A total that its samples do not give is imported with a line that says both."""
+def test_values_that_the_samples_do_not_reproduce_are_reported(tmp_path: Path) -> None:
+    """A total that its samples do not reproduce is imported with a note of both values."""
     found = import_run(str(tmp_path / "store.sqlite"), other_model("helm", tmp_path))
     assert [note.partition(":")[0] for note in found.notes] == ["simple_mcqa exact_match"]
-    assert "says 0.4, its samples give 0.2" in found.notes[0]
+    assert "reports 0.4, its samples give 0.2" in found.notes[0]
 
 
 def test_a_sample_that_failed_is_not_a_wrong_answer(tmp_path: Path) -> None:
-    """An Inspect sample that ended in an error is counted as failed and left out of the value."""
+    """An Inspect sample that ended in an error is counted as failed and excluded from the value."""
     log = as_json_log(tmp_path, "capitals", model="m", first={}, error={"message": "the connection broke"}, output={})
     run = import_run(str(tmp_path / "store.sqlite"), log).run
     estimate = run.estimate("capitals", "choice")
@@ -204,8 +204,8 @@ def test_a_sample_that_failed_is_not_a_wrong_answer(tmp_path: Path) -> None:
     assert run.row.n_failed == 1
 
 
-def test_a_mean_that_is_not_finite_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """NaN as the mean of an Inspect log is undefined: the samples' own number is shown, and as JSON too."""
+def test_a_mean_that_is_not_finite_is_undefined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """If the mean of an Inspect log is NaN, the value from the samples is shown, in JSON too."""
     log = as_json_log(tmp_path, "capitals", model="m", first={})
     whole = json.loads(log.read_text())
     for score in whole["results"]["scores"]:
@@ -219,15 +219,15 @@ def test_a_mean_that_is_not_finite_is_left_out(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_epochs_are_repeats_of_one_sample(tmp_path: Path) -> None:
-    """Two epochs are two answers to one request, and its score is what Inspect reduced them to."""
+    """Two epochs are two answers to one request, and its score is Inspect's reduction over them."""
     run = import_run(str(tmp_path / "store.sqlite"), TOOLS["inspect"]).run
     records = {record.request.sample_index: record for record in run.samples("sums")}
     assert {len(record.outputs) for record in records.values()} == {2}
     assert {score.value for record in records.values() for score in record.scores} == {0.5, 1.0}
 
 
-def test_log_likelihoods_of_choices_come_over(tmp_path: Path) -> None:
-    """The choices of lighteval keep their log-likelihoods, and chance, ties and calibration come with them."""
+def test_log_likelihoods_of_choices_are_imported(tmp_path: Path) -> None:
+    """The choices of lighteval keep their log-likelihoods, from which chance, ties and calibration are computed."""
     run = import_run(str(tmp_path / "store.sqlite"), TOOLS["lighteval"]).run
     rows = {row["doc"]["id"]: row for row in pq.read_table(next(TOOLS["lighteval"].rglob("*balls*"))).to_pylist()}
     for record in run.samples("balls|0"):
@@ -238,19 +238,19 @@ def test_log_likelihoods_of_choices_come_over(tmp_path: Path) -> None:
     assert estimate.details["brier"] > 0
 
 
-def test_a_report_says_who_made_an_imported_run(tmp_path: Path) -> None:
-    """The method section names the tool, and claims nothing of how its prompts were made."""
+def test_a_report_names_the_tool_of_an_imported_run(tmp_path: Path) -> None:
+    """The method section names the tool, and states nothing about how its prompts were made."""
     store = str(tmp_path / "store.sqlite")
     run = import_run(store, TOOLS["inspect"]).run
     blocks = document_blocks(report_contents(Store.open(store), [run.id]))
     text = " ".join(block.text for block in blocks if isinstance(block, Paragraph))
     assert "by inspect_ai 0.3.285, imported" in text
-    assert "nothing was asked again" in text
+    assert "no request was sent again" in text
     assert "Language Model Evaluation Harness" not in text
 
 
 def test_helm_runs_that_score_texts_show_their_bits_per_byte(tmp_path: Path) -> None:
-    """Where nothing measures answers, a HELM run shows what measures texts, as its statistics give it."""
+    """A HELM run without metrics of answers shows the language-modelling metrics of its statistics."""
     shutil.copytree(TOOLS["helm"], tmp_path / "helm")
     for name in ("stats.json", "per_instance_stats.json"):
         file = tmp_path / "helm" / "simple_mcqa" / name
@@ -265,7 +265,7 @@ def test_helm_runs_that_score_texts_show_their_bits_per_byte(tmp_path: Path) -> 
 
 
 def test_totals_alone_show_without_samples(tmp_path: Path) -> None:
-    """simple-evals' file of totals is stored with its numbers and no invented sample."""
+    """simple-evals' file of totals is stored with its values, without samples."""
     file = tmp_path / "mmlu_made-up-model_20261121_182800.json"
     found = loaded(TOOLS["simple_evals"])
     file.write_text(json.dumps({**found["metrics"], "score": found["score"]}))
@@ -275,7 +275,7 @@ def test_totals_alone_show_without_samples(tmp_path: Path) -> None:
 
 
 def test_logs_of_several_models_are_refused(tmp_path: Path) -> None:
-    """A folder with logs of two models is not made one run."""
+    """A folder with logs of two models is not imported as one run."""
     for name in ("a", "b"):
         shutil.copytree(TOOLS["helm"] / "simple_mcqa", tmp_path / "suite" / name)
     spec = tmp_path / "suite" / "b" / "run_spec.json"
@@ -285,13 +285,13 @@ def test_logs_of_several_models_are_refused(tmp_path: Path) -> None:
 
 
 def no_archive(folder: Path) -> Path:
-    """Write an Inspect log that is no archive."""
+    """Write an Inspect log that is not an archive."""
     (folder / "x.eval").write_text("nothing")
     return folder / "x.eval"
 
 
 def no_statistics(folder: Path) -> Path:
-    """Copy a HELM folder whose statistics are gone."""
+    """Copy a HELM folder without its statistics."""
     shutil.copytree(TOOLS["helm"], folder / "helm")
     (folder / "helm" / "simple_mcqa" / "stats.json").unlink()
     return folder / "helm"
@@ -311,29 +311,29 @@ def no_conversations(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("broken", "expected"),
     [
-        (no_archive, "is no log of Inspect"),
+        (no_archive, "is not a log of Inspect"),
         (no_statistics, "stats.json cannot be read"),
         (no_documents, "expected doc, metric and model_response"),
         (no_conversations, "5 pages and 0 conversations"),
-        (lambda folder: folder / "nowhere", "there is nothing at"),
+        (lambda folder: folder / "nowhere", "does not exist"),
     ],
 )
 def test_bad_files_are_one_line_and_nothing_is_stored(
-    broken: Callable[[Path], Path], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    broken: Callable[[Path], Path], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Files that are not as their tool writes them end with exit code 3, one line, and no store."""
+    """Files not in their tool's format give exit code 3, one line, and no store."""
     store = str(tmp_path / "store.sqlite")
     assert main(["import", str(broken(tmp_path)), "--store", store]) == 3
     error = capsys.readouterr().err.strip()
     assert len(error.splitlines()) == 1
-    assert said in error
+    assert expected in error
     assert not Store.exists(store)
 
 
 def test_members_of_any_compression_are_read(tmp_path: Path) -> None:
-    """A deflated archive gives the same bytes as the one in Zstandard that Inspect writes."""
+    """A deflated archive gives the same bytes as Inspect's Zstandard archive."""
     log = next(TOOLS["inspect"].glob("*.eval"))
     with zipfile.ZipFile(log) as archive:
         header = zip_member(archive, "header.json")

@@ -1,4 +1,4 @@
-"""lm-eval's own files, read back: summing them up again gives its numbers, and they compare with ours."""
+"""Reading of lm-eval's own files: recomputed values equal its own, and they can be compared with ours."""
 
 import json
 from pathlib import Path
@@ -14,8 +14,8 @@ from evalstone.report.evidence.summarise import summarise
 from tests.interop.test_lm_eval_files import results_in
 
 
-def summed(folder: Path) -> dict[tuple[str, str, str], Estimate]:
-    """Return the estimates made from the files in a folder."""
+def recomputed(folder: Path) -> dict[tuple[str, str, str], Estimate]:
+    """Return the estimates recomputed from the files in a folder."""
     run = read_lm_eval(folder)
     found = summarise(run.rows, run.tasks, run.groups, bootstrap_iters=1000)
     return {(estimate.task, estimate.metric, estimate.filter): estimate for estimate in found}
@@ -25,9 +25,9 @@ def summed(folder: Path) -> dict[tuple[str, str, str], Estimate]:
 @pytest.mark.slow
 @pytest.mark.parametrize("whose", [0, 1])
 def test_aggregating_again_gives_the_files_own_numbers(both: tuple[Path, Path], whose: int) -> None:
-    """Trap 24: every value and error in lm-eval's results file, and in ours, comes out of its samples, groups too."""
+    """Trap 24: every value and error in lm-eval's results file, and in ours, is reproduced from its samples."""
     results = results_in(both[whose])["results"]
-    found = summed(both[whose])
+    found = recomputed(both[whose])
     n_checked = 0
     for task, entry in results.items():
         for key, value in entry.items():
@@ -45,7 +45,7 @@ def test_aggregating_again_gives_the_files_own_numbers(both: tuple[Path, Path], 
 @pytest.mark.oracle
 @pytest.mark.slow
 def test_a_foreign_run_pairs_with_ours(both: tuple[Path, Path]) -> None:
-    """lm-eval's run and ours of the same model pair on every sample, agree on every one, and used the same prompts."""
+    """lm-eval's run and ours of the same model are paired and agree on every sample, with the same prompts."""
     runs = [read_lm_eval(folder) for folder in both]
     pair = compare_runs(runs, strict_prompts=True).pairs[0]
     assert [line.name for line in pair.tasks] == [task.name for task in runs[0].tasks]
@@ -56,9 +56,9 @@ def test_a_foreign_run_pairs_with_ours(both: tuple[Path, Path]) -> None:
 
 @pytest.mark.oracle
 @pytest.mark.slow
-def test_ties_and_calibration_come_with_the_log_likelihoods(both: tuple[Path, Path]) -> None:
-    """A multiple-choice file gives Brier score and chance as well, which lm-eval does not print."""
-    estimate = summed(both[0])["arc_easy", "acc", "none"]
+def test_ties_and_calibration_are_computed_from_the_log_likelihoods(both: tuple[Path, Path]) -> None:
+    """A multiple-choice file allows Brier score and chance as well, which lm-eval does not print."""
+    estimate = recomputed(both[0])["arc_easy", "acc", "none"]
     assert estimate.chance == pytest.approx(0.25, abs=0.02)
     assert estimate.details["brier"] > 0
 
@@ -78,7 +78,7 @@ def written(folder: Path, lines: list[dict[str, Any]]) -> Path:
 
 
 def line_of(index: int, nats: tuple[float, float], acc: float) -> dict[str, Any]:
-    """Return a sample whose first choice is right."""
+    """Return a sample whose first choice is correct."""
     return {
         "doc_id": index,
         "doc": {"id": index},
@@ -91,24 +91,24 @@ def line_of(index: int, nats: tuple[float, float], acc: float) -> dict[str, Any]
     }
 
 
-def test_a_tie_in_a_foreign_file_is_seen(tmp_path: Path) -> None:
-    """Two equal log-likelihoods count as a tie in our value, while lm-eval's own stays beside it."""
+def test_a_tie_in_lm_evals_file_is_detected(tmp_path: Path) -> None:
+    """Two equal log-likelihoods are a tie in our value; lm-eval's own value is stored too."""
     run = read_lm_eval(written(tmp_path, [line_of(0, (-1.0, -1.0), 1.0), line_of(1, (-3.0, -1.0), 0.0)]))
     (estimate,) = summarise(run.rows, run.tasks)
     assert (estimate.value, estimate.details["lm_eval_value"], estimate.details["n_tied"]) == (0.25, 0.5, 1)
     assert run.label == "model"
 
 
-def test_a_sample_that_is_there_twice_is_refused(tmp_path: Path) -> None:
-    """Trap 16: two lines of one doc_id would count one sample twice; under another filter the second is welcome."""
+def test_a_duplicate_sample_is_refused(tmp_path: Path) -> None:
+    """Trap 16: two lines of one doc_id are an error, unless the filter differs."""
     line = line_of(0, (-1.0, -2.0), 1.0)
     assert len(read_lm_eval(written(tmp_path, [line, {**line, "filter": "other"}])).rows) > 1
-    with pytest.raises(DataError, match=r"line 3: doc_id 0 \(filter none\) is there already"):
+    with pytest.raises(DataError, match=r"line 3: doc_id 0 \(filter none\) occurs twice"):
         read_lm_eval(written(tmp_path, [line, line_of(1, (-1.0, -2.0), 1.0), {**line, "doc": {"id": 5}}]))
 
 
-def test_what_is_no_run_of_lm_eval_is_refused(tmp_path: Path) -> None:
-    """An empty folder, a file of another kind and a broken line are errors that name the place."""
+def test_other_files_than_lm_evals_are_refused(tmp_path: Path) -> None:
+    """An empty folder, a file of another kind and a broken line are errors that name the location."""
     with pytest.raises(DataError, match="no results of lm-eval"):
         read_lm_eval(tmp_path)
     other = tmp_path / "results_x.json"
@@ -119,5 +119,5 @@ def test_what_is_no_run_of_lm_eval_is_refused(tmp_path: Path) -> None:
     folder = written(tmp_path, [line_of(0, (-1.0, -2.0), 1.0)])
     (samples,) = folder.glob("samples_*.jsonl")
     samples.write_text(samples.read_text() + "{broken\n")
-    with pytest.raises(DataError, match="line 2 is no JSON"):
+    with pytest.raises(DataError, match="line 2 is not JSON"):
         read_lm_eval(folder)

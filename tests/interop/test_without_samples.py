@@ -1,4 +1,4 @@
-"""Results files alone, as people publish them: lm-eval's of 0.3 and 0.4, old and new, without samples."""
+"""Published results files of lm-eval 0.3 and 0.4 without samples."""
 
 import json
 from pathlib import Path
@@ -44,14 +44,14 @@ def shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
 
 
 def test_the_number_of_samples_is_the_files(tmp_path: Path) -> None:
-    """`n-samples` gives n of every task, and of a group the sum of its tasks."""
+    """The n of a task is `n-samples`, and of a group the sum over its tasks."""
     run = imported(tmp_path, PAIR)
     assert {one.task: one.n for one in run.estimates} == {"pair": 1007, "easy": 1003, "hard": 4}
     assert run.row.n_requests == 0
 
 
-def test_values_print_as_per_cent_under_their_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An accuracy of 0.4502 prints as 45.0% with interval and n, under its group; a perplexity is no percentage."""
+def test_values_are_shown_as_percentages_under_their_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An accuracy of 0.4502 is shown as 45.0% with interval and n under its group, a perplexity unchanged."""
     imported(tmp_path, PAIR)
     lines = shown(tmp_path, capsys)
     names = [line[0] for line in lines if line and line[0] in {"pair", "easy", "hard"}]
@@ -71,7 +71,7 @@ def test_intervals_of_proportions_stay_in_their_bounds(tmp_path: Path) -> None:
 
 
 def test_a_file_without_numbers_of_samples_shows_a_dash(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where no part of the file says how many samples there were, tables show – and JSON null, never 0."""
+    """If the file does not state the number of samples, tables show – and JSON has null, never 0."""
     content = {key: value for key, value in PAIR.items() if key != "n-samples"}
     run = imported(tmp_path, content)
     assert {one.n for one in run.estimates} == {0}
@@ -93,13 +93,13 @@ def test_a_file_without_numbers_of_samples_shows_a_dash(tmp_path: Path, capsys: 
     ],
 )
 def test_the_model_of_an_early_file_is_in_its_arguments(tmp_path: Path, config: dict[str, Any], expected: str) -> None:
-    """Before 0.4.3 a file has no model_name: the model is the one in config.model_args."""
+    """Before 0.4.3 a file has no model_name: the model is that of config.model_args."""
     run = imported(tmp_path, {**PAIR, "config": config})
     assert run.row.plan.model.name == expected
 
 
-def test_a_later_files_own_model_name_counts(tmp_path: Path) -> None:
-    """Where a file has a model_name, that is the model."""
+def test_a_later_files_own_model_name_is_used(tmp_path: Path) -> None:
+    """If a file has a model_name, that is the model."""
     assert imported(tmp_path, {**PAIR, "model_name": "the/name"}).row.plan.model.name == "the/name"
 
 

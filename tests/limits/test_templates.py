@@ -109,12 +109,12 @@ def test_ordinary_loops_are_unaffected() -> None:
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        ("{{ 1 / 0 }}", "doc_to_text, line 1: .*cannot be filled: division by zero"),
-        ("a\n{{ rows + 1 }}", "doc_to_text, line 2: .*cannot be filled: can only concatenate list"),
-        ("{% include 'x' %}", "doc_to_text, line 1: .*cannot be filled: .*loader"),
-        ("{{ text | regex_replace('(', '') }}", "cannot be filled: .*regular expression '\\(' does not compile"),
-        ("{{ text | regex_replace('a', '\\\\9') }}", "cannot be filled: invalid group reference"),
-        ("{{ text.__class__.__mro__ }}", "cannot be filled: .*unsafe"),
+        ("{{ 1 / 0 }}", "doc_to_text, line 1: .*cannot be rendered: division by zero"),
+        ("a\n{{ rows + 1 }}", "doc_to_text, line 2: .*cannot be rendered: can only concatenate list"),
+        ("{% include 'x' %}", "doc_to_text, line 1: .*cannot be rendered: .*loader"),
+        ("{{ text | regex_replace('(', '') }}", "cannot be rendered: .*regular expression '\\(' does not compile"),
+        ("{{ text | regex_replace('a', '\\\\9') }}", "cannot be rendered: invalid group reference"),
+        ("{{ text.__class__.__mro__ }}", "cannot be rendered: .*unsafe"),
     ],
 )
 def test_a_failing_operation_is_one_error_with_its_line(template: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""The few-shot draw: other programs' generators repeated, leaks excluded or counted."""
+"""Few-shot draws: other programs' generators reproduced, leaks excluded or counted."""
 
 import random
 from dataclasses import replace
@@ -22,19 +22,19 @@ POOL = [{"n": i} for i in range(12)]
 
 
 def test_no_shots_draw_nothing() -> None:
-    """At zero shots the pool is not looked at."""
+    """With zero shots the pool is not used."""
     assert draw_shots(samples_of(POOL[:2]), 2, [], DrawRules(0, 1234)) == [(), ()]
 
 
-def test_one_generator_runs_over_the_samples() -> None:
-    """Sample after sample draws k rows from one generator with the run's seed."""
+def test_one_generator_is_used_for_all_samples() -> None:
+    """Each sample in turn draws k rows from one generator with the run's seed."""
     generator = random.Random(1234)
     expected = [tuple(POOL.index(row) for row in generator.sample(POOL, 3)) for _ in range(5)]
     assert draw_shots(samples_of([{"n": 99}] * 5), 5, POOL, DrawRules(3, 1234)) == expected
 
 
 def test_excluding_draws_one_more_and_drops_the_sample() -> None:
-    """Where samples come from the pool itself, k + 1 are drawn and the sample is taken out."""
+    """If samples come from the pool itself, k + 1 rows are drawn and the sample is removed."""
     generator = random.Random(1234)
     expected = [tuple(POOL.index(x) for x in generator.sample(POOL, 4) if x != row)[:3] for row in POOL]
     drawn = draw_shots(samples_of(POOL), len(POOL), POOL, DrawRules(3, 1234, exclude=True))
@@ -51,8 +51,8 @@ def test_duplicates_are_drawn_again() -> None:
         draw_shots(samples_of([{"n": 0}]), 1, pool, DrawRules(3, 1234, exclude=True))
 
 
-def test_first_n_takes_the_beginning() -> None:
-    """first_n has no chance in it; with exclusion the sample is passed over."""
+def test_first_n_uses_the_first_rows() -> None:
+    """first_n is not random; with exclusion the sample itself is skipped."""
     rules = DrawRules(2, 1234, sampler="first_n")
     assert draw_shots(samples_of(POOL[:2]), 2, POOL, rules) == [(0, 1), (0, 1)]
     excluding = DrawRules(2, 1234, sampler="first_n", exclude=True)
@@ -62,7 +62,7 @@ def test_first_n_takes_the_beginning() -> None:
 
 
 def test_the_scheme_of_2023_shuffles_first() -> None:
-    """One generator shuffles the samples and goes on to draw their shots."""
+    """One generator shuffles the samples and then draws their shots."""
     rules = DrawRules(2, 42, scheme="shuffled")
     order = order_of_samples(6, rules)
     generator = random.Random(42)
@@ -77,7 +77,7 @@ def test_the_scheme_of_2023_shuffles_first() -> None:
 
 
 def test_the_gauntlet_draws_other_rows_of_the_same_split() -> None:
-    """Each sample gets as many other rows as asked for, or as there are; the draws go on from sample to sample."""
+    """Each sample gets the requested number of other rows, or all there are, from one generator."""
     rules = DrawRules(3, 1234, scheme="others")
     samples = samples_of(POOL)
     drawn = draw_shots(samples, 12, POOL, rules)
@@ -90,14 +90,14 @@ def test_the_gauntlet_draws_other_rows_of_the_same_split() -> None:
 
 
 def test_a_small_pool_is_an_error() -> None:
-    """More shots than rows is a plan that cannot be carried out."""
+    """More shots than rows is an error of the plan."""
     with pytest.raises(PlanError, match="13 shots are to be drawn from 12 rows"):
         draw_shots(samples_of(POOL[:1]), 1, POOL, DrawRules(13, 1))
 
 
 @given(st.integers(0, 4), st.lists(st.integers(0, 5), min_size=6, max_size=20))
 def test_our_own_scheme_never_leaks(n_shots: int, values: list[int]) -> None:
-    """Trap 7: drawn by name, a sample never gets itself or a row equal to it, and no shot twice."""
+    """Trap 7: in the per-sample scheme a sample never gets itself or an equal row, and no shot twice."""
     pool = [{"n": value} for value in values]
     samples = samples_of(pool)
     rules = DrawRules(n_shots, 1234, scheme="per-sample", forbid_leaks=True)
@@ -111,8 +111,8 @@ def test_our_own_scheme_never_leaks(n_shots: int, values: list[int]) -> None:
 
 
 @pytest.mark.parametrize("sampler", ["default", "first_n"])
-def test_a_row_that_asks_the_same_is_no_shot(sampler: Literal["default", "first_n"]) -> None:
-    """Trap 7: where leaks are forbidden a near-duplicate is left out as well, elsewhere the draw is unchanged."""
+def test_a_row_with_the_same_question_is_not_a_shot(sampler: Literal["default", "first_n"]) -> None:
+    """Trap 7: if leaks are forbidden near-duplicates are excluded as well; otherwise the draw is unchanged."""
     samples = samples_of([{"n": i + 1000} for i in range(12)])
     rules = DrawRules(3, 1234, scheme="per-sample", sampler=sampler, forbid_leaks=True)
     for sample, shots in zip(samples, draw_shots(samples, 12, POOL, rules, lambda row: row["n"] % 5), strict=True):
@@ -125,7 +125,7 @@ def test_a_row_that_asks_the_same_is_no_shot(sampler: Literal["default", "first_
 
 
 def test_our_own_scheme_does_not_depend_on_the_others() -> None:
-    """A sample draws the same shots alone, in any order and among any others."""
+    """A sample draws the same shots alone, in any order and with any other samples."""
     samples = samples_of([{"n": 100 + i} for i in range(5)])
     rules = DrawRules(3, 1234, scheme="per-sample", forbid_leaks=True)
     whole = draw_shots(samples, 5, POOL, rules)
@@ -135,7 +135,7 @@ def test_our_own_scheme_does_not_depend_on_the_others() -> None:
 
 
 def test_leaks_are_counted() -> None:
-    """A shot equal to the sample's row is counted, wherever it lies, and one that asks the same where that is known."""
+    """Shots equal to the sample's row are counted at any position, and shots with the same question if it is known."""
     sample = samples_of([{"n": 3}])[0]
     assert LeakGuard(POOL, None).count(sample, (1, 3, 5)) == 1
     assert LeakGuard(POOL, None).count(sample, (1, 2)) == 0

@@ -1,4 +1,4 @@
-"""What doc_to_text, doc_to_target and doc_to_choice mean."""
+"""Interpretation of doc_to_text, doc_to_target and doc_to_choice."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ COLUMNS = frozenset(ROW)
         ("q", False, "why"),  # a column
         ("n", True, 3),  # a column keeps its type
         ("{{q}}?", False, "why?"),  # a template
-        ("{{n}}", True, 3),  # digits are an index where there are choices
+        ("{{n}}", True, 3),  # digits are an index if there are choices
         ("{{n}}", False, "3"),
         (7, False, 7),
         (lambda row: row["q"].upper(), False, "WHY"),
@@ -68,7 +68,7 @@ def test_choices(field: Any, expected: Any) -> None:
     assert resolve_choices(field, COLUMNS)(ROW) == expected
 
 
-def test_choices_that_are_no_list_are_an_error() -> None:
+def test_choices_that_are_not_a_list_are_an_error() -> None:
     """A template that renders as plain text cannot be choices."""
     with pytest.raises(MalformedSample, match="expected a list"):
         resolve_choices("{{q}} or not", COLUMNS)(ROW)
@@ -85,7 +85,7 @@ def test_a_failing_function_is_named() -> None:
 
 
 def test_wrong_kinds_are_errors() -> None:
-    """What is none of the allowed kinds is refused when the task is bound."""
+    """A value of another type is refused when the task is bound."""
     for resolve in (resolve_text, resolve_target):
         with pytest.raises(DataError, match="expected a column"):
             resolve(None, COLUMNS, has_choices=False)
@@ -98,7 +98,7 @@ def test_wrong_kinds_are_errors() -> None:
 
 
 def test_gen_prefix_and_description() -> None:
-    """The asked sample's prefix is a column or a template; a description is looked up in the row itself."""
+    """The evaluated sample's prefix is a column or a template; a description is looked up in the row itself."""
     assert resolve_own("q", COLUMNS)(ROW) == "why"
     assert resolve_own("So {{q}}", COLUMNS)(ROW) == "So why"
     assert resolve_own(None, COLUMNS)(ROW) is None
@@ -108,10 +108,10 @@ def test_gen_prefix_and_description() -> None:
 
 
 def test_turns_come_from_a_list_column_or_a_template_each() -> None:
-    """Turns are a column that holds a list, or one template for each; anything else is an error of that row."""
+    """Turns are a column with a list, or one template for each; anything else is an error of that row."""
     row = {"said": ["Hello.", "And then?"], "q": "why"}
     assert resolve_turns("said", list(row))(row) == ["Hello.", "And then?"]
     assert resolve_turns(["Tell me {{q}}.", "And {{q}} not?"], list(row))(row) == ["Tell me why.", "And why not?"]
     for empty in ([], ["one", 2], "why"):
-        with pytest.raises(MalformedSample, match="doc_to_turns gives"):
+        with pytest.raises(MalformedSample, match="doc_to_turns returns"):
             resolve_turns("said", ["said"])({"said": empty})

@@ -1,4 +1,4 @@
-"""Published prompt formats: golden renderings (golden_presets.yaml) and what follows from them."""
+"""Published prompt formats: golden renderings (golden_presets.yaml) and properties of presets."""
 
 import re
 from pathlib import Path
@@ -31,31 +31,31 @@ def preset(name: str) -> PromptPreset:
 
 
 def test_every_preset_has_a_golden_rendering() -> None:
-    """What the library names is what is written out here, and `none` is no preset."""
+    """The library's presets are those of the golden file, and `none` is not a preset."""
     assert preset_names() == ["none", *sorted(GOLDEN)]
     assert find_preset("none") is None
 
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_renderings(name: str) -> None:
-    """A question alone, and a talk with a system text, are put as the authority named in `from` puts them."""
+    """A question alone, and a conversation with a system text, are rendered as by the source named in `from`."""
     rendered = {"alone": preset(name).render(ALONE), "talk": preset(name).render(TALK)}
     assert rendered == {key: GOLDEN[name][key] for key in rendered}
 
 
 @pytest.mark.parametrize("name", sorted(GOLDEN.keys() - {"plain"}))
 def test_golden_texts_come_from_the_presets_source(name: str) -> None:
-    """A preset's source and its golden text's are one: a repository at a commit, or a page of the makers."""
-    place = re.compile(r"[\w.-]+/[\w.-]+ [0-9a-f]{8}|ai\.google\.dev/\S+/formatting")
-    said, golden = place.search(preset(name).source), place.search(GOLDEN[name]["from"])
-    assert said is not None
+    """A preset and its golden text have the same source: a repository at a commit, or a page of the makers."""
+    source = re.compile(r"[\w.-]+/[\w.-]+ [0-9a-f]{8}|ai\.google\.dev/\S+/formatting")
+    own, golden = source.search(preset(name).source), source.search(GOLDEN[name]["from"])
+    assert own is not None
     assert golden is not None
-    assert said.group() == golden.group()
+    assert own.group() == golden.group()
 
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_a_begun_answer_is_left_open(name: str) -> None:
-    """With continue_final the text ends inside the last answer, as that answer would stand in a talk."""
+    """With continue_final the text ends inside the last answer, as that answer is rendered in a conversation."""
     begun = preset(name).render([*TALK, message("assistant", "Because")], True)
     closed = preset(name).render([*TALK, message("assistant", "Because"), message("user", "So?")])
     assert begun.endswith("Because")
@@ -63,19 +63,19 @@ def test_a_begun_answer_is_left_open(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_an_answer_follows_as_in_a_talk(name: str) -> None:
+def test_an_answer_follows_as_in_a_conversation(name: str) -> None:
     """Opening, delimiter and answer together are the beginning of the answered turn."""
     one = preset(name)
     assert one.render([*ALONE, message("assistant", "Yes.")], True) == one.render(ALONE) + one.answer_delimiter + "Yes."
 
 
-def test_texts_are_trimmed_where_the_format_says() -> None:
-    """Llama 2 strips what is said; ChatML keeps it."""
+def test_texts_are_trimmed_if_the_format_requires_it() -> None:
+    """Llama 2 strips white space around texts; ChatML does not."""
     assert preset("llama-2").render([message("user", " Hi? ")]) == "[INST] Hi? [/INST]"
     assert " Hi? <|im_end|>" in preset("chatml").render([message("user", " Hi? ")])
 
 
-def test_hashes_are_of_what_is_rendered() -> None:
+def test_hashes_depend_on_the_rendered_text() -> None:
     """Formats that differ have different hashes; ChatML and Qwen differ by the default system text alone."""
     hashes = {preset(name).template_hash for name in GOLDEN}
     assert len(hashes) == len(GOLDEN)

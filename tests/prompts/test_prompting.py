@@ -1,4 +1,4 @@
-"""A multiple-choice question put by letter, by text, and with reasoning: what is taken apart and put together."""
+"""Multiple-choice questions in the prompt styles letter, text and cot: parsing and rendering."""
 
 import pytest
 
@@ -14,47 +14,49 @@ TEXTS = ["a cat", "a dog", "a fish"]
 
 
 def layout(text: object, choices: list[str], target: object) -> Layout:
-    """Return a layout that puts every row alike."""
+    """Return a layout that is the same for every row."""
     return Layout(text=lambda _: text, target=lambda _: target, choices=lambda _: choices, gen_prefix=lambda _: None)
 
 
-def put(text: object, choices: list[str], target: object, prompting: Prompting) -> tuple[str, object, list[str] | None]:
-    """Return text, target and choices of the question put in another way."""
+def styled(
+    text: object, choices: list[str], target: object, prompting: Prompting
+) -> tuple[str, object, list[str] | None]:
+    """Return text, target and choices of the question in a prompt style."""
     made = put_layout(layout(text, choices, target), prompting, shot=False)
     return made.text({}), made.target({}), made.choices({}) if made.choices else None
 
 
 def test_a_listed_question_loses_its_choices() -> None:
-    """Put as text, the list goes and its lines become what is weighed; question, last line and gold stay."""
-    assert put(LISTED, ["A", "B", "C"], 1, "text") == ("What barks?\nAnswer:", 1, TEXTS)
+    """In the style text the list is removed and its lines become the choices; question, cue and gold stay."""
+    assert styled(LISTED, ["A", "B", "C"], 1, "text") == ("What barks?\nAnswer:", 1, TEXTS)
 
 
 def test_a_plain_question_gets_a_list() -> None:
-    """Put as letter, the choices stand before the line that asks for the answer, and letters are weighed."""
+    """In the style letter the choices are listed before the cue line, and letters are scored."""
     expected = "Question: What barks?\nA. a cat\nB. a dog\nC. a fish\nAnswer:"
-    assert put(PLAIN, TEXTS, 1, "letter") == (expected, 1, ["A", "B", "C"])
-    assert put(PLAIN, TEXTS, "a dog", "letter")[1] == 1  # a gold that is named by its text
+    assert styled(PLAIN, TEXTS, 1, "letter") == (expected, 1, ["A", "B", "C"])
+    assert styled(PLAIN, TEXTS, "a dog", "letter")[1] == 1  # a gold given by its text
 
 
 @pytest.mark.parametrize(("text", "choices"), [(LISTED, ["A", "B", "C"]), (PLAIN, TEXTS)])
-def test_the_own_way_keeps_the_text(text: str, choices: list[str]) -> None:
-    """A task put in the way its file puts it is asked with the same text and choices."""
+def test_the_own_style_keeps_the_text(text: str, choices: list[str]) -> None:
+    """In the style of its file a task has the same text and choices."""
     own: Prompting = "letter" if choices[0] == "A" else "text"
-    assert put(text, choices, 1, own) == (text, 1, choices)
+    assert styled(text, choices, 1, own) == (text, 1, choices)
 
 
 @pytest.mark.parametrize(("text", "choices"), [(LISTED, ["A", "B", "C"]), (PLAIN, TEXTS)])
 def test_reasoning_comes_before_the_letter(text: str, choices: list[str]) -> None:
-    """Put as cot, both forms ask alike, the reference is the letter, and a shot shows the sentence that is read."""
+    """In the style cot both have the same prompt, the reference is the letter, and a shot ends with the sentence."""
     expected = "Question: What barks?\nA. a cat\nB. a dog\nC. a fish\nAnswer: Let's think step by step."
-    assert put(text, choices, 1, "cot") == (expected, "B", None)
-    assert put(text, choices, [0, 2], "cot")[1] == ["A", "C"]
+    assert styled(text, choices, 1, "cot") == (expected, "B", None)
+    assert styled(text, choices, [0, 2], "cot")[1] == ["A", "C"]
     shot = put_layout(layout(text, choices, 1), "cot", shot=True)
     assert (shot.text({}), shot.target({})) == (expected, "The answer is (B).")
 
 
-def test_the_instruction_follows_the_tasks_own_words() -> None:
-    """The description stays, and says then what to do; without one there is a general head."""
+def test_the_instruction_follows_the_tasks_description() -> None:
+    """The description stays and is followed by the instruction; without a description there is a general one."""
 
     def about(_: Row) -> str:
         return "Questions about dogs.\n\n"
@@ -71,25 +73,25 @@ def test_the_instruction_follows_the_tasks_own_words() -> None:
         "A. Smith asks: which?\nA. a cat\nB. a dog\nC. a fish\nAnswer:",
     ],
 )
-def test_lists_are_read_in_their_usual_forms(text: str) -> None:
-    """Brackets, full stops, and a question that begins like a list; the last whole list counts."""
+def test_lists_are_parsed_in_their_usual_formats(text: str) -> None:
+    """Brackets, full stops, and a question that begins like a list; the last complete list counts."""
     found = read_question(text, ["A", "B", "C"])
     assert (found.choices, found.cue) == (tuple(TEXTS), "Answer:")
     assert found.lead in {"Which?", "A. Smith asks: which?"}
 
 
-def test_a_choice_of_several_lines_is_kept_whole() -> None:
-    """What stands between two letters is the first one's choice."""
+def test_a_choice_may_have_several_lines() -> None:
+    """The text between two letters is the first one's choice."""
     assert read_question("?\nA. one\nline more\nB. two\nAnswer:", ["A", "B"]).choices == ("one\nline more", "two")
 
 
-def test_what_cannot_be_put_is_refused() -> None:
-    """Contexts as choices, letters that nothing explains, and more choices than letters."""
+def test_questions_that_do_not_fit_a_style_are_refused() -> None:
+    """Contexts as choices, letters that are not listed, and more choices than letters are errors."""
     with pytest.raises(PlanError, match="the choices are contexts"):
-        put(1, ["He ran", "She ran"], 0, "letter")
+        styled(1, ["He ran", "She ran"], 0, "letter")
     with pytest.raises(MalformedSample, match="does not list what they stand for"):
-        put("Which letter?", ["A", "B"], 0, "text")
-    with pytest.raises(MalformedSample, match="11 choices; put as cot there are letters for 10"):
-        put(PLAIN, [f"choice {n}" for n in range(11)], 0, "cot")
-    with pytest.raises(PlanError, match="offers no choices"):
+        styled("Which letter?", ["A", "B"], 0, "text")
+    with pytest.raises(MalformedSample, match="11 choices; prompt style cot has letters for at most 10"):
+        styled(PLAIN, [f"choice {n}" for n in range(11)], 0, "cot")
+    with pytest.raises(PlanError, match="the task has no choices"):
         put_layout(Layout(lambda _: "", lambda _: "", None, lambda _: None), "letter", shot=False)

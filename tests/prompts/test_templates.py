@@ -1,4 +1,4 @@
-"""Templates: Jinja as lm-evaluation-harness sets it up, compiled once, in a sandbox."""
+"""Templates: Jinja as configured by lm-evaluation-harness, compiled once, in a sandbox."""
 
 import pytest
 
@@ -13,13 +13,13 @@ def test_values_methods_and_the_last_newline() -> None:
     assert compile_template("{% for c in choices %}({{c}}){% endfor %}")({"choices": ["x", "y"]}) == "(x)(y)"
 
 
-def test_regex_replace_is_there() -> None:
+def test_regex_replace_is_available() -> None:
     """The harness's extra filter substitutes by regular expression."""
     assert compile_template(r"{{ t | regex_replace('[0-9]+', '#', count=1) }}")({"t": "a1b22"}) == "a#b22"
 
 
 def test_text_without_jinja_is_a_constant() -> None:
-    """A template without signs of Jinja is returned as it is, single braces included."""
+    """A template without Jinja syntax is returned unchanged, single braces included."""
     assert compile_template("{a} % # \n\n")({}) == "{a} % # \n\n"
 
 
@@ -35,13 +35,13 @@ def test_undefined_names_are_errors_that_list_the_columns() -> None:
 
 
 def test_bad_syntax_is_an_error_with_the_template() -> None:
-    """A template that does not compile is shown."""
+    """The error shows the template that does not compile."""
     with pytest.raises(DataError, match=r"\{\{ a .*does not compile"):
         compile_template("{{ a ")
 
 
 def test_the_sandbox_holds() -> None:
-    """A template cannot reach the interpreter through an object's innards."""
+    """A template cannot reach the interpreter through an object's internals."""
     attack = "{{ ''.__class__.__mro__[1].__subclasses__() }}"
     with pytest.raises(MalformedSample):
         compile_template(attack)({"a": 1})

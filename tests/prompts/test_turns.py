@@ -1,4 +1,4 @@
-"""Turns: delimiters, answers, and what becomes of them in a chat."""
+"""Turns: delimiters and answers, in plain text and in a chat."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def plain(pieces: tuple[Piece, ...]) -> str:
     [("a", "b", "a-b"), ("a ", "b", "a b"), ("a", "\nb", "a\nb"), ("", "b", "b"), ("a", None, "a"), (None, None, "")],
 )
 def test_join_spares_white_space(before: str | None, after: str | None, expected: str) -> None:
-    """A delimiter is put between two texts unless one is empty or white space is there already."""
+    """A delimiter is inserted between two texts unless one is empty or there is white space already."""
     assert join(before, after, "-") == expected
 
 
@@ -26,7 +26,7 @@ def shot(question: str, answer: object, choices: list[str] | None = None, prefix
 
 
 def test_answers_of_every_kind() -> None:
-    """An index picks a choice, of several targets the first counts, a text is itself."""
+    """An index selects a choice, the first of several targets is used, a text is itself."""
     assert shot("Q:", 1, ["no", "yes"]) == "Q: yes\n\n"
     assert shot("Q:", 0, ["no", "yes"]) == "Q: no\n\n"
     assert shot("Q:", ["one", "two"]) == "Q: one\n\n"
@@ -34,13 +34,13 @@ def test_answers_of_every_kind() -> None:
 
 
 def test_an_empty_answer_leaves_the_question_alone() -> None:
-    """Where a shot's answer is empty nothing follows its question, no delimiter either."""
+    """If a shot's answer is empty, nothing follows its question, not even a delimiter."""
     assert shot("Q:", "") == "Q:"
     assert shot("Q:", None) == "Q:"
 
 
 def test_the_beginning_of_an_answer_is_joined() -> None:
-    """A gen_prefix stands before the answer, with a space unless there is white space."""
+    """A gen_prefix precedes the answer, with a space unless there is white space."""
     assert shot("Q", "x", None, "Answer:") == "Q Answer: x\n\n"
     assert shot("Q\n", "x", None, "Answer: ") == "Q\nAnswer: x\n\n"
     assert plain(question_pieces("Q", "Answer:", " ")) == "Q Answer:"
@@ -48,7 +48,7 @@ def test_the_beginning_of_an_answer_is_joined() -> None:
     assert plain(question_pieces("Q", None, " ")) == "Q"
 
 
-def test_what_is_no_text_is_an_error() -> None:
+def test_values_that_are_not_texts_are_errors() -> None:
     """Questions and answers that are numbers, and choices out of range, are refused."""
     with pytest.raises(MalformedSample, match=r"question is 3.*int"):
         question_pieces(3, None, " ")
@@ -67,7 +67,7 @@ PIECES = [
 
 
 def test_a_chat_of_turns_has_no_delimiters() -> None:
-    """Each piece is a message, without what would separate it in plain text."""
+    """Each piece is a message, without its delimiter."""
     messages = chat_messages(PIECES, multiturn=True)
     assert [(m.role, m.text) for m in messages] == [
         ("system", "Be brief."),
@@ -78,7 +78,7 @@ def test_a_chat_of_turns_has_no_delimiters() -> None:
 
 
 def test_a_chat_of_one_message_keeps_inner_delimiters() -> None:
-    """All turns go into one user message; the delimiter at its end is dropped, a begun answer stays apart."""
+    """All turns go into one user message; the delimiter at its end is removed, a begun answer is separate."""
     one = chat_messages(PIECES, multiturn=False)
     assert [(m.role, m.text) for m in one] == [("system", "Be brief."), ("user", "Q1 a1\n\nQ2")]
     begun = chat_messages([*PIECES[1:], Piece("assistant", "So")], multiturn=False)

@@ -1,4 +1,4 @@
-"""Hand-made rows, tasks and estimates for the tests of this folder."""
+"""Synthetic rows, tasks and estimates for the tests of this folder."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ PERPLEXITY = MetricInput("word_perplexity", "weighted_perplexity", higher_is_bet
 
 
 def task_of(name: str = "t", *metrics: MetricInput, **changes: Any) -> TaskSummaryInput:
-    """Return a task with these metrics (accuracy alone where none is named)."""
+    """Return a task with these metrics (accuracy if none is given)."""
     return TaskSummaryInput(name, metrics or (ACC,), **changes)
 
 
@@ -52,7 +52,7 @@ def plain_rows(task: str, values: Sequence[float | None], metric: str = "acc", *
 
 
 def estimate_of(task: str, value: float | None, n: int = 100, metric: str = "acc", **changes: Any) -> Estimate:
-    """Return an estimate of a share with a plausible interval; `changes` go to it, unknown ones to its details."""
+    """Return an estimate of a share with a plausible interval; `changes` set its fields, unknown ones its details."""
     known = {
         key: changes.pop(key)
         for key in ("low", "high", "n_failed", "n_unparsed", "chance", "filter", "higher_is_better")

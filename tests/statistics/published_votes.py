@@ -26,7 +26,7 @@ def battles_between(pairs: list[tuple[str, str]], outcomes: list[float]) -> tupl
 
 
 def llmfao(shared: Path) -> tuple[list[str], Battles, dict[str, NDArray[Any]]]:
-    """Return 8,931 human votes on 59 models (Ustalov 2023), with the columns by which they go together."""
+    """Return 8,931 human votes on 59 models (Ustalov 2023), with the columns by which they can be clustered."""
     rows = rows_of(shared / "data/arena/llmfao/crowd-comparisons.csv")
     words = {"left": 1.0, "right": 0.0, "tie": 0.5}
     pairs, outcomes = [(row["left"], row["right"]) for row in rows], [words[row["winner"]] for row in rows]
@@ -35,7 +35,7 @@ def llmfao(shared: Path) -> tuple[list[str], Battles, dict[str, NDArray[Any]]]:
 
 
 def golden(shared: Path, algorithm: str, names: list[str]) -> NDArray[np.float64]:
-    """Return what Evalica publishes for those votes, in the order of the names."""
+    """Return the ratings that Evalica publishes for those votes, in the order of the names."""
     rows = rows_of(shared / "data/arena/llmfao/golden_scores_evalica.csv")
     scores = {row["item"]: float(row["score"]) for row in rows if row["algorithm"] == algorithm}
     return np.array([scores[name] for name in names])
@@ -61,7 +61,7 @@ def mt_bench(shared: Path, file: str) -> tuple[list[str], Battles]:
 def simulated(
     rng: np.random.Generator, *, n_models: int, n_prompts: int, per_prompt: int, spread: float
 ) -> tuple[Battles, NDArray[np.int64]]:
-    """Return battles whose prompts suit some models better, and their prompts; the last model is the best."""
+    """Return battles whose prompts favour some models, and their prompts; the last model is the best."""
     strengths = np.linspace(-1.0, 1.0, n_models)
     n = n_prompts * per_prompt
     first = rng.integers(0, n_models, n)

@@ -23,13 +23,13 @@ def test_worked_values() -> None:
     assert aggregate("bypass", [None]) == 999.0
 
 
-def test_nothing_is_undefined_not_zero() -> None:
+def test_no_samples_are_undefined_not_zero() -> None:
     """An aggregation over no samples is None."""
     assert all(aggregate(name, []) is None for name in AGGREGATIONS)
 
 
-def test_mistakes_are_named() -> None:
-    """An unknown name offers the nearest; three classes in f1 and ragged probabilities are refused."""
+def test_invalid_input_is_refused() -> None:
+    """The error for an unknown name suggests the nearest; three classes in f1 and ragged probabilities are errors."""
     with pytest.raises(UnknownName, match="perplexity"):
         aggregate("perplexty", [1.0])
     with pytest.raises(DataError, match="two classes"):
@@ -98,7 +98,7 @@ def test_nothing_follows_from_a_function_of_a_task_file() -> None:
 
 @pytest.mark.oracle
 def test_acc_all_and_its_error_equal_lm_eval() -> None:
-    """MultiRC's questions are right only as a whole; lm-eval's value groups by paragraph, its error does not."""
+    """MultiRC's questions are correct only as a whole; lm-eval's value groups by paragraph, its error does not."""
     metrics = pytest.importorskip("lm_eval.api.metrics")
     from evalstone.statistics.lm_eval_errors import stderr
 

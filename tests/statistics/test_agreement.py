@@ -70,7 +70,7 @@ def test_kappa_and_its_error_equal_scikit_learn_and_statsmodels(weights: Weights
 
 
 def test_fleiss_cohen_everitts_error_covers() -> None:
-    """Of 300 simulated pairs of raters the interval holds the true kappa about 95% of the time."""
+    """In 300 simulated pairs of raters the interval covers the true kappa about 95% of the time."""
     rng = np.random.default_rng(0)
     covered = 0
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""SQuAD 2.0's threshold against trying every one."""
+"""SQuAD 2.0's threshold against exhaustive search."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ from evalstone.errors import DataError
 from evalstone.statistics.answer_threshold import best_threshold
 
 
-def test_the_best_threshold_is_the_best_of_all_tried() -> None:
-    """For random questions the value equals the best over every threshold, answers above it taken as withheld."""
+def test_the_best_threshold_equals_exhaustive_search() -> None:
+    """For random questions the value equals the best over every threshold, with answers above it withheld."""
     rng = np.random.default_rng(0)
     for _ in range(50):
         n = int(rng.integers(1, 30))
@@ -24,7 +24,7 @@ def test_the_best_threshold_is_the_best_of_all_tried() -> None:
 
 
 def test_never_answering_may_be_best() -> None:
-    """Where every answer is wrong the best is to withhold them all."""
+    """If every answer is wrong, it is best to withhold them all."""
     result = best_threshold([0.0, 0.0], [0.2, 0.4], [True, False], [True, True])
     assert (result.value, result.threshold) == (0.5, 0.0)
     with pytest.raises(DataError, match="differ in length"):

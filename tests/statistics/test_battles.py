@@ -1,4 +1,4 @@
-"""Votes as matrices, and which models they join."""
+"""Votes as matrices, and the groups of connected models."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evalstone.errors import DataError
-from evalstone.statistics.battles import Battles, average_win_rates, joined_groups, standing_of
+from evalstone.statistics.battles import Battles, average_win_rates, connected_groups, standing_of
 from tests.statistics.published_votes import golden, llmfao
 
 
@@ -17,7 +17,7 @@ def battles(*votes: tuple[int, int, float], n_models: int = 4) -> Battles:
 
 
 def test_wins_count_ties_half_for_both() -> None:
-    """A win from either side and a tie are 1.5 to 0.5; ties and votes are counted as well."""
+    """A win and a tie are 1.5 to 0.5, whatever the sides; ties and votes are counted as well."""
     one = battles((0, 1, 1.0), (1, 0, 0.0), (1, 0, 0.5), (0, 2, 0.0))
     assert one.wins()[0, 1] == 2.5
     assert one.wins()[1, 0] == 0.5
@@ -32,36 +32,36 @@ def test_average_win_rates_are_evalicas(shared_dir: Path) -> None:
     np.testing.assert_array_equal(votes.wins().sum(axis=1), golden(shared_dir, "counting", names))
 
 
-def test_only_wins_both_ways_or_ties_join() -> None:
-    """A circle of wins is one group, a tie joins, and a model that only won stands in a group of its own."""
+def test_only_wins_both_ways_or_ties_connect_models() -> None:
+    """A cycle of wins is one group, a tie connects, and a model that only won is a group of its own."""
     circle = battles((0, 1, 1.0), (1, 2, 1.0), (2, 0, 1.0), (3, 0, 1.0))
-    assert [group.tolist() for group in joined_groups(circle.wins())] == [[0, 1, 2], [3]]
+    assert [group.tolist() for group in connected_groups(circle.wins())] == [[0, 1, 2], [3]]
     tied = battles((0, 1, 1.0), (1, 2, 1.0), (2, 0, 1.0), (3, 0, 0.5))
-    assert [group.tolist() for group in joined_groups(tied.wins())] == [[0, 1, 2, 3]]
+    assert [group.tolist() for group in connected_groups(tied.wins())] == [[0, 1, 2, 3]]
 
 
 def test_the_larger_group_comes_first_then_the_one_with_more_votes() -> None:
-    """Of two pairs that never met, the one with more votes is first."""
+    """Of two unconnected pairs, the one with more votes is first."""
     apart = battles((0, 1, 0.5), (2, 3, 0.5), (2, 3, 1.0))
-    assert [group.tolist() for group in joined_groups(apart.wins())] == [[2, 3], [0, 1]]
+    assert [group.tolist() for group in connected_groups(apart.wins())] == [[2, 3], [0, 1]]
 
 
-def test_who_is_not_rated_stands_above_below_or_unjoined() -> None:
-    """A model that only won is above, through others too; one that lost to one above alone is neither."""
+def test_unrated_models_are_above_below_or_unconnected() -> None:
+    """A model that only won is above, also through others; one that only lost to a model above is neither."""
     votes = battles((0, 1, 0.5), (2, 0, 1.0), (3, 2, 1.0), (3, 4, 1.0), (1, 5, 1.0), n_models=6)
-    group = joined_groups(votes.wins())[0]
+    group = connected_groups(votes.wins())[0]
     assert standing_of(votes.wins(), group) == [None, None, "above", "above", "unjoined", "below"]
 
 
 def test_battles_among_some_models_are_renumbered() -> None:
-    """Votes with others are left out, and which were kept is told."""
+    """Votes with other models are excluded, and a mask of the remaining votes is returned."""
     votes = battles((0, 1, 1.0), (1, 3, 0.0), (3, 2, 0.5))
     some, kept = votes.among(np.array([1, 3]))
     assert kept.tolist() == [False, True, False]
     assert (some.first.tolist(), some.second.tolist(), some.outcome.tolist(), some.n_models) == ([0], [1], [0.0], 2)
 
 
-def test_what_is_no_battle_is_refused() -> None:
+def test_invalid_battles_are_refused() -> None:
     """A model against itself, an outcome of 0.3, no votes, and unequal lengths are errors."""
     with pytest.raises(DataError, match="against itself"):
         battles((1, 1, 0.5))

@@ -1,4 +1,4 @@
-"""Composites' errors and intervals: against closed forms and by simulation of whole boards."""
+"""Composites' errors and intervals: against closed forms and by simulation of leaderboards."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ def binary(generator: np.random.Generator, n: int, p: float, task: str) -> Part:
 
 
 def error(part: Part) -> float:
-    """Return a standard error that is known."""
+    """Return the standard error, which must be known."""
     assert part.stderr is not None
     return part.stderr
 
@@ -48,7 +48,7 @@ def simulated(make: Callable[[np.random.Generator], Part], runs: int = RUNS) -> 
 
 
 def test_a_mean_has_the_plain_error_and_interval() -> None:
-    """One member alone: value, error and interval are those of `estimate_mean`, but for t in Wilson's place of z."""
+    """A single member has the value, error and interval of `estimate_mean`, with t instead of z in Wilson's formula."""
     part = binary(np.random.default_rng(0), 300, 0.7, "a")
     ours, plain = interval_of(part, "composite"), estimate_mean([1.0] * 7 + [0.0] * 3)
     assert (ours.value, ours.n) == (part.value, 300)
@@ -86,7 +86,7 @@ def test_two_metrics_of_the_same_answers_are_not_independent() -> None:
 
 
 def test_a_copied_task_counts_as_one() -> None:
-    """Nous: a task that is a copy of another adds nothing; taken as independent its error would be too small."""
+    """Nous: a task that is a copy of another adds no information; as independent the error would be too small."""
     generator = np.random.default_rng(0)
     part = binary(generator, 300, 0.4, "logical_deduction_three_objects")
     assert error(average([part, part])) == pytest.approx(error(part))
@@ -113,7 +113,7 @@ def test_the_error_of_clipped_members_is_the_simulated_one(theta: float) -> None
 
 
 def test_clipping_far_from_chance_changes_nothing() -> None:
-    """Ten errors above chance the clipped score has the plain one's error; far below it has none."""
+    """Ten errors above chance the clipped score has the unclipped one's error; far below it has none."""
     part = rescaled(binary(np.random.default_rng(0), 400, 0.8, "a"), 0.25)
     assert error(clipped(part)) == pytest.approx(error(part), rel=1e-6)
     below = rescaled(binary(np.random.default_rng(0), 400, 0.01, "a"), 0.5)
@@ -122,7 +122,7 @@ def test_clipping_far_from_chance_changes_nothing() -> None:
 
 
 def test_a_clipped_interval_covers_the_clipped_truth() -> None:
-    """The interval of a clipped composite holds the composite of the true scores, at chance and near it, 19 in 20."""
+    """The interval of a clipped composite covers the composite of the true scores in 19 of 20, at and near chance."""
     for theta in (0.0, 0.05):
         generator = np.random.default_rng(3)
         held = 0
@@ -138,7 +138,7 @@ def test_a_clipped_interval_covers_the_clipped_truth() -> None:
 
 @pytest.mark.parametrize("chance", [0.0, 0.25])
 def test_intervals_of_composites_cover(chance: float) -> None:
-    """The 95% interval of a normalised mean of unequal tasks holds the truth in 93 to 98 of 100 runs."""
+    """The 95% interval of a normalised mean of unequal tasks covers the truth in 93 to 98 of 100 runs."""
     truths, sizes = (0.9, 0.55, 0.3, 0.98), (60, 500, 100, 40)
     truth = float(np.mean([(p - chance) / (1 - chance) for p in truths]))
     generator = np.random.default_rng(5)
@@ -152,8 +152,8 @@ def test_intervals_of_composites_cover(chance: float) -> None:
     assert 0.93 <= held / RUNS <= 0.98
 
 
-def test_a_perfect_board_is_no_point() -> None:
-    """All answers right: the interval still has a width, and ends at 100%."""
+def test_a_perfect_score_has_an_interval_of_positive_width() -> None:
+    """If all answers are correct, the interval still has a width, and ends at 100%."""
     parts = [rescaled(mean_part([1.0] * 50, [(t, i) for i in range(50)]), 0.25) for t in "abc"]
     found = interval_of(average(parts), "composite")
     assert [found.value, found.high] == pytest.approx([1.0, 1.0])
@@ -161,8 +161,8 @@ def test_a_perfect_board_is_no_point() -> None:
     assert 0.9 < found.low < 0.99
 
 
-def test_one_sample_is_as_uncertain_as_a_coin() -> None:
-    """57 subjects of one sample each (`--limit 1`): the error is that of 57 tosses, not nothing."""
+def test_one_sample_has_the_error_of_a_coin() -> None:
+    """57 subjects of one sample each (`--limit 1`) have the error of 57 tosses, not 0."""
     parts = [mean_part([1.0], [(t, 0)]) for t in range(57)]
     assert error(average(parts)) == pytest.approx(0.5 / math.sqrt(57))
 
@@ -191,7 +191,7 @@ def test_the_geometric_mean_has_the_simulated_error() -> None:
 
 
 def test_per_sample_chance_is_part_of_the_error() -> None:
-    """Questions of 3 to 10 choices: Σ(x - 1/k) / Σ(1 - 1/k), its error as simulated with the questions drawn anew."""
+    """Questions of 3 to 10 choices: the error of Σ(x - 1/k) / Σ(1 - 1/k) is that of simulations with new questions."""
 
     def board(generator: np.random.Generator) -> Part:
         chance = 1 / generator.integers(3, 11, 250)
@@ -202,14 +202,14 @@ def test_per_sample_chance_is_part_of_the_error() -> None:
     assert said == pytest.approx(spread, rel=0.05)
 
 
-def test_errors_that_are_not_known_are_not_made_up() -> None:
-    """A published number without samples has a value and no interval; so has a composite that holds it."""
+def test_unknown_errors_stay_unknown() -> None:
+    """A published number without samples has a value and no interval; so has a composite with such a member."""
     part = average([Part(0.5), binary(np.random.default_rng(0), 50, 0.5, "a")])
     found = interval_of(part, "composite")
     assert (found.low, found.high, found.stderr) == (None, None, None)
 
 
-def test_faults_are_named() -> None:
+def test_invalid_input_is_refused() -> None:
     """No samples, counts that differ, and a zero above the best are refused."""
     with pytest.raises(DataError, match="at least one"):
         mean_part([], [])
@@ -219,15 +219,15 @@ def test_faults_are_named() -> None:
         rescaled(Part(0.5), 1.0)
 
 
-def test_win_rates_have_the_error_of_boards_drawn_anew() -> None:
-    """Three models on the same questions: the said error of each win rate is its spread over simulated boards."""
+def test_win_rates_have_the_simulated_error() -> None:
+    """Three models on the same questions: the error of each win rate is its spread over simulated leaderboards."""
     truths = np.array([[0.50, 0.55, 0.45], [0.60, 0.62, 0.58], [0.30, 0.27, 0.36]])  # [columns, models]
     generator = np.random.default_rng(7)
 
     def columns() -> list[list[Part]]:
         made = []
         for c, row in enumerate(truths):
-            luck = generator.random(150)  # shared by the models: what is hard for one is hard for all
+            luck = generator.random(150)  # shared by the models: a hard question is hard for all
             own = generator.random((3, 150))
             scores = [np.where(generator.random(150) < 0.5, luck, own[m]) < p for m, p in enumerate(row)]
             made.append([mean_part(s.astype(float).tolist(), [(c, i) for i in range(150)]) for s in scores])

@@ -74,7 +74,7 @@ def test_citations_have_agrestis_strengths_and_errors(shared_dir: Path) -> None:
 
 
 def test_mt_bench_by_people_and_by_gpt_4(shared_dir: Path) -> None:
-    """Both judges give one order, GPT-4 a scale half as wide again."""
+    """Both judges give the same order; GPT-4's scale is about 1.5 times as wide."""
     expected = {
         "human": [867.7, 1111.7, 1104.2, 1177.4, 749.0, 990.1],
         "gpt4_pair": [786.4, 1171.9, 1091.4, 1314.5, 665.5, 970.4],
@@ -102,7 +102,7 @@ def test_covariates_equal_a_general_logistic_regression() -> None:
 
 
 def test_swapping_sides_changes_nothing() -> None:
-    """Battles told from the other side, covariates with them, give the same strengths and effects."""
+    """Battles with swapped sides and covariates give the same strengths and effects."""
     rng = np.random.default_rng(1)
     votes, _ = simulated(rng, n_models=4, n_prompts=60, per_prompt=5, spread=0.0)
     style = rng.normal(size=(300, 1))
@@ -112,8 +112,8 @@ def test_swapping_sides_changes_nothing() -> None:
     np.testing.assert_allclose(fit.effects, swapped.effects, atol=1e-12)
 
 
-def test_what_has_no_finite_answer_is_refused() -> None:
-    """A model that won all, a constant zero covariate, and one that tells every outcome are errors."""
+def test_fits_without_a_finite_solution_are_refused() -> None:
+    """A model that won all votes, a constant zero covariate, and one that determines every outcome are errors."""
     won_all = Battles(np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([1.0, 1.0, 0.5]), 3)
     with pytest.raises(DataError, match="2 groups"):
         fit_bradley_terry(won_all)
@@ -127,6 +127,6 @@ def test_what_has_no_finite_answer_is_refused() -> None:
 
 
 def test_expected_win_rates_average_to_a_half() -> None:
-    """Against all others alike the mean is 1/2, and two models 400 points apart win 10 of 11."""
+    """Against all others equally often the mean is 1/2; of two models 400 points apart one wins 10 of 11."""
     assert expected_win_rates(np.array([0.3, -1.0, 2.0])).mean() == pytest.approx(0.5)
     assert expected_win_rates(np.array([400.0, 0.0]) / ELO_SCALE)[0] == pytest.approx(10 / 11)

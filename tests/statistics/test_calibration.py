@@ -37,7 +37,7 @@ def test_the_null_value_is_the_specifications() -> None:
 
 
 def test_a_calibrated_model_has_a_uniform_p_and_a_bad_one_a_small_one() -> None:
-    """Of 100 calibrated models about 5% have p below 5%; one that is always sure and often wrong is found out."""
+    """Of 100 calibrated models about 5% have p below 5%; an overconfident one has a small p."""
     rng = np.random.default_rng(0)
     small = 0
     for _ in range(100):
@@ -60,14 +60,14 @@ def test_the_order_of_samples_with_equal_confidence_does_not_matter() -> None:
 
 
 def test_trap_22_partial_credit_survives_calibration() -> None:
-    """Trap 22: half credit counts half; nothing is cut to an integer."""
+    """Trap 22: half credit counts half; nothing is truncated to an integer."""
     result = calibration_error([0.5, 0.5, 0.5, 0.5], [0.5, 0.5, 0.5, 0.5], n_bins=2)
     assert result.value == 0.0
     assert result.bins[0].accuracy == 0.5
 
 
-def test_the_brier_split_adds_up() -> None:
-    """Brier = reliability - resolution + uncertainty, plus what binning hides; over distinct values that is nothing."""
+def test_the_brier_decomposition_adds_up() -> None:
+    """Brier = reliability - resolution + uncertainty + within-bin term, which is 0 over distinct values."""
     metrics = pytest.importorskip("sklearn.metrics")
     rng = np.random.default_rng(0)
     p = np.round(rng.random(300), 1)
@@ -82,8 +82,8 @@ def test_the_brier_split_adds_up() -> None:
     assert abs(binned.within) > 1e-6
 
 
-def test_murphys_split_of_a_sure_and_right_forecast() -> None:
-    """A forecast that is always 0 or 1 and always right has reliability 0 and resolution equal to uncertainty."""
+def test_murphys_decomposition_of_a_perfect_forecast() -> None:
+    """A forecast that is always 0 or 1 and always correct has reliability 0 and resolution equal to uncertainty."""
     split = brier_split([0.0, 1.0, 1.0, 0.0], [0, 1, 1, 0])
     assert (split.brier, split.reliability, split.resolution, split.uncertainty) == (0.0, 0.0, 0.25, 0.25)
 
@@ -103,7 +103,7 @@ def test_platt_scaling_equals_statsmodels_logistic_fit() -> None:
     assert calibration_error(fit.apply(p), y).value < calibration_error(p, y).value
 
 
-def test_platt_scaling_exists_where_right_and_wrong_separate() -> None:
+def test_platt_scaling_exists_if_right_and_wrong_separate() -> None:
     """Perfect separation and a single confidence still have a finite fit."""
     fit = platt_scaling([0.1, 0.2, 0.8, 0.9], [0, 0, 1, 1])
     assert np.isfinite([fit.slope, fit.intercept]).all()

@@ -9,7 +9,7 @@ from evalstone.statistics.composites import estimate_win_rate, mean_win_rate, re
 
 
 def mean_of_tasks(means: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The macro average: linear, so its error is known."""
+    """Return the macro average, which is linear, so that its error is known."""
     return np.asarray(means.mean(axis=1))
 
 
@@ -41,13 +41,13 @@ def test_trap_21_lower_is_better_columns_count_the_other_way() -> None:
         assert [m.value for m in estimate.models] == [1.0, 0.0]
 
 
-def test_a_difference_of_1e_9_is_no_full_win_with_a_tolerance() -> None:
+def test_a_difference_of_1e_9_is_not_a_full_win_with_a_tolerance() -> None:
     """With a tolerance, noise is a tie."""
     assert mean_win_rate([[0.5], [0.5 + 1e-9]]).tolist() == [0.0, 1.0]
     assert mean_win_rate([[0.5], [0.5 + 1e-9]], tolerance=1e-6).tolist() == [0.5, 0.5]
 
 
-def test_trap_12_holes_are_refused() -> None:
+def test_trap_12_missing_values_are_refused() -> None:
     """Trap 12: a missing value is an error, not a comparison over different columns."""
     with pytest.raises(DataError, match="1 holes"):
         mean_win_rate([[1.0, np.nan], [2.0, 1.0]])
@@ -74,7 +74,7 @@ def test_the_bootstrap_of_a_linear_composite_is_the_closed_form() -> None:
 
 
 def test_the_error_of_a_non_linear_composite_is_the_simulated_one() -> None:
-    """The geometric mean of three tasks varies over simulated runs as the bootstrap of one run says."""
+    """The geometric mean of three tasks varies over simulated runs as estimated by the bootstrap of one run."""
     rng = np.random.default_rng(0)
     shares = np.array([0.3, 0.6, 0.9])
 

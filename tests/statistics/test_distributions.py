@@ -34,7 +34,7 @@ def test_binomial_tails_equal_scipy() -> None:
 
 
 def test_the_normal_is_its_own_inverse() -> None:
-    """Quantile and distribution function undo each other; 95% is 1.96 standard errors."""
+    """Quantile and distribution function are inverse; 95% is 1.96 standard errors."""
     for p in np.linspace(0.0005, 0.9995, 21):
         assert d.normal_cdf(d.normal_quantile(float(p))) == pytest.approx(p, rel=1e-12)
     assert d.two_sided_z(0.95) == pytest.approx(1.959963984540054)

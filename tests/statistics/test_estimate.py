@@ -1,4 +1,4 @@
-"""Which interval which scores get, and that it covers what it says."""
+"""Choice of the interval for each kind of scores, and its coverage."""
 
 import math
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 
 def test_right_and_wrong_answers_get_wilsons_interval() -> None:
-    """Scores of 0 and 1 are seen to be binary and get Wilson's interval with the plain standard error."""
+    """Scores of 0 and 1 are detected as binary and get Wilson's interval with the ordinary standard error."""
     estimate = estimate_mean([1, 0, 1, 1])
     assert (estimate.value, estimate.method, estimate.n) == (0.75, "wilson", 4)
     assert (estimate.low, estimate.high) == (wilson(3, 4).low, wilson(3, 4).high)
@@ -29,7 +29,7 @@ def test_right_and_wrong_answers_get_wilsons_interval() -> None:
 
 @pytest.mark.parametrize("score", [0.0, 1.0, 0.5])
 def test_trap_5_equal_scores_do_not_make_a_point(score: float) -> None:
-    """Trap 5: all right, all wrong or all half right, alone or in clusters, leaves an interval with two ends apart."""
+    """Trap 5: all right, all wrong or all half right, alone or in clusters, gives an interval of positive width."""
     for clusters in (None, [0, 0, 1, 1, 2, 2, 3, 3]):
         estimate = estimate_mean([score] * 8, clusters=clusters)
         assert estimate.low is not None
@@ -39,14 +39,14 @@ def test_trap_5_equal_scores_do_not_make_a_point(score: float) -> None:
 
 
 def test_equal_scores_without_bounds_have_no_interval() -> None:
-    """Where no bounds are known, equal scores say nothing of the spread: None, not a point."""
+    """Without bounds, equal scores have no information on the spread: None, not a point."""
     estimate = estimate_mean([7.0, 7.0, 7.0])
     assert (estimate.low, estimate.high, estimate.stderr) == (None, None, None)
     assert estimate_mean([7.0, 7.0], bounds=(0.0, 10.0)).high == pytest.approx(7 + 3 * (1 - math.sqrt(0.025)))
 
 
-def test_trap_22_partial_credit_is_not_cut_to_0_or_1() -> None:
-    """Trap 22: graded scores keep their value, and calling them binary is refused."""
+def test_trap_22_partial_credit_is_not_rounded_to_0_or_1() -> None:
+    """Trap 22: graded scores keep their value, and binary=True is refused for them."""
     assert estimate_mean([0.5, 1.0, 0.0, 0.25, 0.75, 0.5]).value == 0.5
     with pytest.raises(DataError, match="partial credit"):
         estimate_mean([0.5, 1.0], binary=True)
@@ -82,7 +82,7 @@ SCORES: dict[str, tuple[Callable[[np.random.Generator, int], Floats], float, flo
 @pytest.mark.parametrize("kind", sorted(SCORES))
 @pytest.mark.parametrize("n", [10, 40, 150])
 def test_intervals_cover_the_truth(kind: str, n: int) -> None:
-    """In 300 seeded repetitions the 95% interval holds the true mean about as often as it says, at small n too."""
+    """In 300 seeded repetitions the 95% interval covers the true mean about 95% of the time, at small n too."""
     draw, truth, least = SCORES[kind]
     rng = np.random.default_rng(n)
     covered = 0
@@ -94,8 +94,8 @@ def test_intervals_cover_the_truth(kind: str, n: int) -> None:
     assert least <= covered / 300
 
 
-def test_trap_3_singleton_clusters_give_the_plain_error_exactly() -> None:
-    """Trap 3: with one sample per cluster the clustered error is the plain one."""
+def test_trap_3_singleton_clusters_give_the_ordinary_error_exactly() -> None:
+    """Trap 3: with one sample per cluster the clustered error is the ordinary one."""
     scores = np.random.default_rng(0).random(25)
     stderr, count = cluster_stderr(scores, range(25))
     assert stderr == pytest.approx(scores.std(ddof=1) / 5, rel=1e-14)
@@ -103,7 +103,7 @@ def test_trap_3_singleton_clusters_give_the_plain_error_exactly() -> None:
 
 
 def test_the_clustered_error_equals_statsmodels() -> None:
-    """Miller's formula with the finite-cluster factor is statsmodels' cluster-robust error, its n factor taken off."""
+    """Miller's formula with the finite-cluster factor is statsmodels' cluster-robust error without its n factor."""
     api = pytest.importorskip("statsmodels.api")
     rng = np.random.default_rng(3)
     labels = np.repeat(np.arange(12), rng.integers(1, 7, 12))
@@ -115,7 +115,7 @@ def test_the_clustered_error_equals_statsmodels() -> None:
 
 
 def test_clustered_intervals_cover_where_plain_ones_do_not() -> None:
-    """With five questions per passage that stand or fall together, the clustered interval covers, the plain one not."""
+    """With five dependent questions per passage the clustered interval covers, the ordinary one does not."""
     rng = np.random.default_rng(0)
     covered = {"plain": 0, "clustered": 0}
     labels = np.repeat(np.arange(30), 5)
@@ -135,14 +135,14 @@ def test_clustered_intervals_cover_where_plain_ones_do_not() -> None:
 
 
 def test_clusters_must_match_and_be_several() -> None:
-    """One cluster cannot show its own spread, and labels must be as many as scores."""
+    """A single cluster has no spread, and there must be one label per score."""
     with pytest.raises(DataError, match="2 clusters"):
         estimate_mean([1, 0, 1], clusters=["a", "a", "a"])
     with pytest.raises(DataError, match="2 cluster labels for 3"):
         estimate_mean([1, 0, 1], clusters=["a", "b"])
 
 
-def test_a_ratio_of_sums_is_carried_to_perplexity_and_bits() -> None:
+def test_a_ratio_of_sums_is_transformed_to_perplexity_and_bits() -> None:
     """Value and ends are exp(-r) and -r / ln 2 of the ratio's, and the error its slope times."""
     nats, weights = [-10.0, -7.0, -30.0, -12.0], [4, 3, 9, 5]
     plain = estimate_ratio(nats, weights)
@@ -159,7 +159,7 @@ def test_a_ratio_of_sums_is_carried_to_perplexity_and_bits() -> None:
 
 
 def test_the_ratios_error_equals_a_bootstrap_and_its_interval_covers() -> None:
-    """The delta error is within 5% of the resampled one, and 95% intervals hold the true bits per byte."""
+    """The delta error is within 5% of the resampled one, and 95% intervals cover the true bits per byte."""
     rng = np.random.default_rng(0)
     weights = rng.integers(50, 500, 400)
     nats = -weights * rng.gamma(20, 0.05, 400)

@@ -1,4 +1,4 @@
-"""Errors of averages over tasks, by simulation and beside lm-eval's."""
+"""Errors of averages over tasks, by simulation and compared with lm-eval's."""
 
 import math
 
@@ -27,7 +27,7 @@ def test_a_worked_example() -> None:
 
 
 def test_trap_2_the_macro_error_is_the_simulated_one() -> None:
-    """Trap 2: over 4,000 simulated runs the macro average spreads as macro_stderr says, not as the pooled formula."""
+    """Trap 2: over 4,000 simulated runs the macro average has the error of macro_stderr, not of the pooled formula."""
     rng = np.random.default_rng(0)
     sizes, shares = (10_000, 100), (0.5, 0.6)
     counts = [rng.binomial(n, p, 4000) / n for n, p in zip(sizes, shares, strict=True)]
@@ -38,7 +38,7 @@ def test_trap_2_the_macro_error_is_the_simulated_one() -> None:
 
 
 def test_the_micro_error_is_the_simulated_one_and_lm_evals_is_near_it() -> None:
-    """Over simulated runs the mean over all samples spreads as micro_stderr says."""
+    """Over simulated runs the mean over all samples has the error of micro_stderr."""
     rng = np.random.default_rng(1)
     sizes, shares = np.array([900, 50, 300]), np.array([0.95, 0.5, 0.3])
     runs = np.stack([rng.binomial(n, p, 4000) for n, p in zip(sizes, shares, strict=True)])
@@ -55,7 +55,7 @@ def test_equal_tasks_make_all_formulas_agree() -> None:
 
 @pytest.mark.parametrize("share", [0.6, 0.95, 0.99])
 def test_group_intervals_cover_the_truth(share: float) -> None:
-    """Of 57 small tasks the micro and macro intervals hold the true averages as often as they say."""
+    """The micro and macro intervals of 57 small tasks cover the true averages at their confidence."""
     rng = np.random.default_rng(int(share * 100))
     sizes = rng.integers(10, 60, 57)
     shares = np.clip(rng.normal(share, (1 - share) / 3, 57), 0, 1)
@@ -75,7 +75,7 @@ def test_group_intervals_cover_the_truth(share: float) -> None:
 
 
 def test_trap_5_a_group_at_100_percent_is_not_a_point() -> None:
-    """Trap 5: every task all right leaves an interval that reaches inwards, wider for macro with a tiny task."""
+    """Trap 5: if all samples are correct the interval has a width, larger for macro with a tiny task."""
     parts = [estimate_mean([1.0] * n) for n in (500, 5)]
     micro, macro = estimate_micro(parts), estimate_macro(parts)
     assert (micro.value, micro.high, macro.high) == (1.0, 1.0, 1.0)
@@ -85,7 +85,7 @@ def test_trap_5_a_group_at_100_percent_is_not_a_point() -> None:
 
 
 def test_trap_12_a_missing_member_refuses() -> None:
-    """Trap 12: a composite with a hole is an error that says which place is empty."""
+    """Trap 12: the error for an incomplete composite names the position of the missing member."""
     with pytest.raises(DataError, match=r"positions \[1\]"):
         estimate_composite([estimate_mean([1, 0]), None], [0.5, 0.5])
 
@@ -109,7 +109,7 @@ def test_tasks_as_a_sample_are_less_certain() -> None:
 
 
 def test_a_composite_of_unbounded_numbers_uses_t() -> None:
-    """Bits per byte are no shares: their average gets Student's interval, and weights need not sum to one."""
+    """Bits per byte are not shares: their average gets Student's interval, and weights need not sum to one."""
     parts = [estimate_ratio([-9.0, -8.0, -11.0], [3, 3, 4], family="bits") for _ in range(2)]
     estimate = estimate_composite(parts, [1.0, -1.0], bounds=None)
     assert estimate.value == 0.0
@@ -118,7 +118,7 @@ def test_a_composite_of_unbounded_numbers_uses_t() -> None:
 
 
 def test_a_task_of_one_sample_counts_as_uncertain() -> None:
-    """A single answer has no error of its own; it is taken to vary as a coin of the overall mean, never as certain."""
+    """A single answer has no error of its own; it gets that of a coin with the overall mean, never 0."""
     lone = estimate_mean([1])
     both = estimate_macro([lone, estimate_mean([1, 0, 1, 0])])
     assert both.stderr is not None

@@ -44,7 +44,7 @@ def test_both_equal_statsmodels() -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 5, 30, 1000])
 def test_trap_5_an_interval_at_0_and_at_n_is_not_a_point(n: int) -> None:
-    """Trap 5: at 0/n and n/n the interval reaches inwards, less so with more samples."""
+    """Trap 5: at 0/n and n/n the interval has a positive width, which decreases with n."""
     for function in (wilson, clopper_pearson):
         assert function(0, n).low == 0.0
         assert function(0, n).high > 1.9 / (n + 4)
@@ -89,7 +89,7 @@ def test_t_interval_equals_scipy() -> None:
 
 
 def test_unseen_share_is_the_exact_upper_end_at_zero() -> None:
-    """The share that may still differ after n equal samples is Clopper-Pearson's end at 0 of n."""
+    """The bound on the share of differing samples after n equal ones is Clopper-Pearson's end at 0 of n."""
     assert unseen_share(40) == pytest.approx(clopper_pearson(0, 40).high, rel=1e-10)
 
 
@@ -138,8 +138,8 @@ def test_bca_of_a_table_resamples_whole_rows() -> None:
     assert (interval.low, interval.high) == pytest.approx((0.5, 0.5))
 
 
-def test_the_jackknife_leaves_each_sample_out() -> None:
-    """The closed form for means equals leaving out one by one."""
+def test_the_jackknife_omits_each_sample() -> None:
+    """The closed form for means equals omitting samples one by one."""
     values = np.array([1.0, 2.0, 6.0])
     np.testing.assert_allclose(jackknife(values, mean_of_rows), [4.0, 3.5, 1.5])
     np.testing.assert_allclose(jackknife(values, lambda s: np.asarray(s.mean(axis=1))), [4.0, 3.5, 1.5])

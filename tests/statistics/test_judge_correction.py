@@ -1,4 +1,4 @@
-"""Judges corrected by human verdicts."""
+"""Correction of judges by human verdicts."""
 
 import numpy as np
 import pytest
@@ -16,15 +16,15 @@ def test_rogan_and_gladens_formula_by_hand() -> None:
     assert estimate.low < estimate.value < estimate.high
 
 
-def test_it_is_cut_to_shares_and_refuses_a_coin() -> None:
-    """A rate below the judge's false alarms is 0, and a judge that tells nothing is an error."""
+def test_it_is_clipped_to_shares_and_refuses_a_judge_at_chance() -> None:
+    """A rate below the judge's false alarms is 0, and a judge no better than chance is an error."""
     assert rogan_gladen(20, 1000, (90, 100), (80, 100)).value == 0.0
     with pytest.raises(DataError, match="tells nothing"):
         rogan_gladen(500, 1000, (50, 100), (50, 100))
 
 
-def test_rogan_gladen_covers_where_the_raw_rate_never_does() -> None:
-    """Over 400 simulated judges the corrected interval holds the truth about 95% of the time; the raw rate is off."""
+def test_rogan_gladen_covers_although_the_raw_rate_is_biased() -> None:
+    """Over 400 simulated judges the corrected interval covers the truth about 95% of the time."""
     rng = np.random.default_rng(0)
     covered, raw = 0, []
     for _ in range(400):

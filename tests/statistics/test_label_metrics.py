@@ -12,7 +12,7 @@ from evalstone.statistics.label_metrics import estimate_label_metric
 
 
 def pairs_of(rng: np.random.Generator, n: int, right: float, classes: int = 2) -> list[tuple[int, int]]:
-    """Random gold labels and predictions that are right this often."""
+    """Return random gold labels and predictions, of which the share `right` is correct."""
     gold = rng.integers(0, classes, n)
     other = (gold + rng.integers(1, max(classes, 2), n)) % classes
     return list(zip(gold.tolist(), np.where(rng.random(n) < right, gold, other).tolist(), strict=True))
@@ -36,7 +36,7 @@ def test_it_agrees_with_resampling_the_pairs_themselves(name: str) -> None:
 
 
 def test_the_intervals_cover() -> None:
-    """Of 300 simulated runs of 120 samples the 95% interval holds the true F1 and correlation about as often."""
+    """In 300 simulated runs of 120 samples the 95% interval covers the true values about 95% of the time."""
     rng = np.random.default_rng(0)
     covered = {"f1": 0, "mcc": 0}
     for _ in range(300):
@@ -50,7 +50,7 @@ def test_the_intervals_cover() -> None:
 
 
 def test_several_classes_and_absent_ones() -> None:
-    """Correlation takes any number of classes; f1 works where no sample is of class 1 and refuses three classes."""
+    """Correlation accepts any number of classes; f1 works without samples of class 1 and refuses three classes."""
     pairs = pairs_of(np.random.default_rng(0), 90, 0.6, 4)
     assert estimate_label_metric("mcc", pairs).value == pytest.approx(aggregate("mcc", pairs))
     assert estimate_label_metric("f1", [(0, 0), (0, 0)]).value == 0.0
@@ -63,7 +63,7 @@ def test_several_classes_and_absent_ones() -> None:
 
 
 def test_trap_5_a_perfect_table_has_no_interval_rather_than_a_point() -> None:
-    """Trap 5: where no resample differs, the interval is undefined, not certain."""
+    """Trap 5: if all resamples are equal, the interval is undefined, not a point."""
     estimate = estimate_label_metric("mcc", [(0, 0), (1, 1)] * 10)
     assert estimate.value == 1.0
     assert (estimate.low, estimate.high, estimate.stderr) == (None, None, None)

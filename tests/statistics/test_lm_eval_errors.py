@@ -1,4 +1,4 @@
-"""lm-eval's standard errors, computed by lm-eval itself beside ours."""
+"""lm-eval's standard errors, compared with lm-eval itself."""
 
 import math
 from typing import Any
@@ -37,7 +37,7 @@ def test_resamples_come_in_lm_evals_order_and_number() -> None:
 
 
 def test_a_large_sample_is_resampled_in_pieces_with_the_same_draws() -> None:
-    """Memory is bounded by drawing rows in pieces; the stream does not notice."""
+    """Memory is bounded by drawing rows in pieces, which does not change the draws."""
     n = 9000  # 444 rows at once
     first = bootstrap_replicates(lambda index: index[:, 0].astype(float), n, 1000)
     source = mersenne(0)
@@ -52,7 +52,7 @@ def test_trap_1_the_bootstrap_error_of_a_mean_is_its_closed_form() -> None:
     assert boot == pytest.approx(values.std() / math.sqrt(400), rel=0.02)
 
 
-def test_no_error_where_lm_eval_prints_none() -> None:
+def test_no_error_if_lm_eval_prints_none() -> None:
     """One sample, no iterations, or an aggregation without a formula: None, never 0."""
     assert stderr("mean", [1.0]) is None
     assert stderr("mean", [1.0, 0.0], 0) is None
@@ -96,7 +96,7 @@ def test_a_hundred_thousand_draws_equal_lm_evals_own(monkeypatch: pytest.MonkeyP
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", ["bleu", "chrf", "ter"])
 def test_translation_metrics_are_drawn_a_hundred_times(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """BLEU, chrF and TER have lm-eval's 100 draws whatever number was asked for."""
+    """BLEU, chrF and TER have lm-eval's 100 draws whatever the requested number."""
     metrics = pytest.importorskip("lm_eval.api.metrics")
     registry = pytest.importorskip("lm_eval.api.registry")
     monkeypatch.setenv("DISABLE_MULTIPROC", "1")

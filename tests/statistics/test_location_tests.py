@@ -22,14 +22,14 @@ def test_students_own_example() -> None:
 
 
 def test_the_sign_test_counts() -> None:
-    """9 of 10 positive has p = 11/1024, and zeros are left out."""
+    """9 of 10 positive has p = 11/1024, and zeros are excluded."""
     assert sign_test_above_zero(SLEEP).p == pytest.approx(11 / 1024)
     assert sign_test_above_zero([*SLEEP, 0.0, 0.0]).n == 10
     assert sign_test_above_zero([0.0]).p == 1.0
 
 
-def test_equal_differences_have_a_p_all_the_same() -> None:
-    """Without spread, p is the chance that all signs are positive; with nothing found it is 1."""
+def test_equal_differences_have_a_p_too() -> None:
+    """Without spread, p is the probability that all signs are positive; if they are not positive it is 1."""
     assert mean_above_zero([2.0] * 5).p == 2**-5
     assert mean_above_zero([0.0] * 5).p == 1.0
     assert math.isinf(mean_above_zero([2.0] * 5).statistic)

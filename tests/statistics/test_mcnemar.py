@@ -17,7 +17,7 @@ from evalstone.statistics.mcnemar import (
 )
 
 
-def test_trap_4_two_wins_and_no_loss_are_a_coin_twice() -> None:
+def test_trap_4_two_wins_and_no_loss_have_p_one_half() -> None:
     """Trap 4: 2-0 gives p = 0.5, 5-0 0.0625, 6-1 0.125; no difference at all gives 1."""
     assert [mcnemar_exact(*pair) for pair in ((2, 0), (5, 0), (6, 1), (0, 0))] == [0.5, 0.0625, 0.125, 1.0]
 
@@ -44,8 +44,8 @@ def test_exact_p_equals_scipys_sign_test() -> None:
             assert mcnemar_exact(b, c) == pytest.approx(st.binomtest(b, b + c, 0.5).pvalue, rel=1e-10)
 
 
-def test_mid_p_takes_half_of_what_was_seen() -> None:
-    """Mid-p is twice the tail with the seen outcome counted half; in the middle, 1 less half its probability."""
+def test_mid_p_counts_half_of_the_observed_outcome() -> None:
+    """Mid-p is twice the tail with the observed outcome counted half; in the middle, 1 minus half its probability."""
     assert mcnemar_mid_p(3, 3) == pytest.approx(1 - 0.5 * 20 / 64)
     assert mcnemar_mid_p(0, 0) == 1.0
     for b, c in ((4, 1), (0, 6), (10, 12)):
@@ -55,7 +55,7 @@ def test_mid_p_takes_half_of_what_was_seen() -> None:
 
 
 def _profile_z(b: int, c: int, n: int, difference: float) -> float:
-    """The score test by brute force: the constrained likelihood is maximised over a grid of the nuisance share."""
+    """Return the score statistic by maximising the constrained likelihood over a grid of the nuisance share."""
     q = np.linspace(max(0.0, -difference), (1 - difference) / 2, 400_001)[1:-1]
     with np.errstate(divide="ignore"):
         loglik = b * np.log(q + difference) + c * np.log(q) + (n - b - c) * np.log1p(-2 * q - difference)
@@ -73,8 +73,8 @@ def test_tangos_statistic_equals_brute_force(b: int, c: int, n: int) -> None:
     assert _profile_z(b, c, n, interval.high) == pytest.approx(-1.96, abs=1e-3)
 
 
-def test_trap_5_no_difference_at_all_is_not_certainty() -> None:
-    """Trap 5: b = c = 0, all b or all c leave an interval with two ends apart, mirrored when models are swapped."""
+def test_trap_5_no_observed_difference_has_an_interval() -> None:
+    """Trap 5: b = c = 0, all b or all c give an interval of positive width, mirrored when models are swapped."""
     for b, c in ((0, 0), (30, 0), (0, 30), (4, 0)):
         for function in (tango_interval, bonett_price_interval):
             one, other = function(b, c, 30), function(c, b, 30)

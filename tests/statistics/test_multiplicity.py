@@ -26,15 +26,15 @@ def test_all_three_equal_statsmodels() -> None:
             np.testing.assert_allclose(function(p), multitest.multipletests(p, method=method)[1], rtol=1e-12)
 
 
-def test_what_is_no_probability_is_refused() -> None:
+def test_invalid_probabilities_are_refused() -> None:
     """NaN, numbers above 1 and empty lists are errors."""
     for bad in ([], [0.5, 1.2], [float("nan")]):
         with pytest.raises(DataError, match="between 0 and 1"):
             holm(bad)
 
 
-def test_models_the_data_cannot_tell_apart_share_their_ranks() -> None:
-    """Two near-equal strong models may each be first or second; the clearly weak one is third."""
+def test_models_that_are_not_significantly_different_share_their_ranks() -> None:
+    """Two nearly equal strong models may each be first or second; the clearly weak one is third."""
     rng = np.random.default_rng(0)
     scores = (rng.random((400, 3)) < np.array([0.70, 0.71, 0.40])).astype(float)
     ranks = {rank.index: rank for rank in rank_sets(scores)}

@@ -1,4 +1,4 @@
-"""Comparing two models on the same samples."""
+"""Paired comparison of two models."""
 
 import math
 
@@ -11,7 +11,7 @@ from evalstone.statistics.paired import compare_paired, equivalence, non_inferio
 
 
 def binary_pair(n: int, b_only: int, a_only: int) -> tuple[list[float], list[float]]:
-    """Scores of n samples with these discordant counts."""
+    """Return scores of n samples with these discordant counts."""
     rest = n - b_only - a_only
     a = [0.0] * b_only + [1.0] * a_only + [1.0] * rest
     b = [1.0] * b_only + [0.0] * a_only + [1.0] * rest
@@ -43,8 +43,8 @@ def test_swapping_the_models_mirrors_the_result() -> None:
         assert other.p == pytest.approx(one.p, abs=1e-12)
 
 
-def test_trap_22_partial_credit_falls_to_permutation() -> None:
-    """Trap 22: one graded score is enough for the permutation test; nothing is rounded to right or wrong."""
+def test_trap_22_partial_credit_is_tested_by_permutation() -> None:
+    """Trap 22: one graded score is enough for the permutation test; no score is rounded to right or wrong."""
     a, b = binary_pair(40, 9, 3)
     b[0] = 0.5
     result = compare_paired(a, b)
@@ -54,18 +54,18 @@ def test_trap_22_partial_credit_falls_to_permutation() -> None:
 
 
 def test_equal_graded_scores_have_p_1_and_an_interval_around_0() -> None:
-    """Zero variance never gives p = 0 or a point: what was not seen may still be."""
+    """Zero variance never gives p = 0 or a point."""
     result = compare_paired([0.5] * 20, [0.5] * 20)
     assert result.p == 1.0
     assert result.low is not None
     assert result.high is not None
     assert result.low < -0.1
     assert result.high > 0.1
-    assert compare_paired([5.0] * 20, [6.0] * 20).low is None  # unbounded scores: nothing can be said
+    assert compare_paired([5.0] * 20, [6.0] * 20).low is None  # unbounded scores: no interval
 
 
-def test_positive_graded_differences_are_not_taken_for_shares() -> None:
-    """Differences that all lie in [0, 1] are still differences: the interval may reach below 0."""
+def test_positive_graded_differences_are_not_treated_as_shares() -> None:
+    """Differences in [0, 1] are still differences: the interval may extend below 0."""
     a = [0.1] * 8
     b = [0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.4]
     result = compare_paired(a, b)
@@ -74,7 +74,7 @@ def test_positive_graded_differences_are_not_taken_for_shares() -> None:
 
 
 def test_graded_intervals_cover_and_p_keeps_its_level() -> None:
-    """Over 300 seeded pairs of models the interval holds the true difference, and p < .05 is as rare as it says."""
+    """Over 300 seeded pairs of models the interval covers the true difference, and p keeps its level."""
     rng = np.random.default_rng(0)
     covered = rejected = 0
     for _ in range(300):
@@ -90,7 +90,7 @@ def test_graded_intervals_cover_and_p_keeps_its_level() -> None:
 
 
 def test_binary_intervals_cover_a_true_difference() -> None:
-    """Over 1,000 seeded pairs with a true difference of 10 points Tango's interval holds it about 95% of the time."""
+    """Over 1,000 seeded pairs with a true difference of 10 points Tango's interval covers it about 95% of the time."""
     rng = np.random.default_rng(0)
     covered = 0
     for _ in range(1000):
@@ -101,7 +101,7 @@ def test_binary_intervals_cover_a_true_difference() -> None:
 
 
 def test_clusters_widen_the_interval_and_keep_the_level() -> None:
-    """Ten paraphrases of each question that flip together: clustered comparison keeps its level, the plain one not."""
+    """With ten paraphrases of each question that flip together only the clustered comparison keeps its level."""
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(25), 10)
     rejected = {"plain": 0, "clustered": 0}
@@ -114,7 +114,7 @@ def test_clusters_widen_the_interval_and_keep_the_level() -> None:
 
 
 def test_trap_3_singleton_clusters_change_nothing() -> None:
-    """Trap 3: with one sample per cluster the standard error is the plain one, and the interval Student's."""
+    """Trap 3: with one sample per cluster the standard error is the ordinary one, and the interval Student's."""
     rng = np.random.default_rng(0)
     a, b = rng.random(30), rng.random(30)
     plain, clustered = compare_paired(a, b), compare_paired(a, b, range(30))
@@ -124,7 +124,7 @@ def test_trap_3_singleton_clusters_change_nothing() -> None:
 
 
 def test_the_cluster_bootstrap_agrees_with_the_clustered_error() -> None:
-    """With 40 clusters the BCa ends lie close to Student's with the clustered error."""
+    """With 40 clusters the BCa ends are close to Student's with the clustered error."""
     rng = np.random.default_rng(2)
     labels = np.repeat(np.arange(40), rng.integers(2, 6, 40))
     a = rng.random(len(labels))
@@ -146,8 +146,8 @@ def test_non_inferiority_decides_by_the_lower_end() -> None:
         assert (test.low > -test.margin) == test.passed == (test.p < 0.05)
 
 
-def test_trap_21_lower_is_better_turns_the_gate_round() -> None:
-    """Trap 21: of a metric where lower is better, a rise counts as a loss and a fall never fails the gate."""
+def test_trap_21_lower_is_better_reverses_the_gate() -> None:
+    """Trap 21: if lower is better, an increase is a loss and a decrease never fails the gate."""
     rng = np.random.default_rng(0)
     a = rng.gamma(5, 1, 200)
     worse = a + rng.normal(0.5, 0.1, 200)
@@ -158,7 +158,7 @@ def test_trap_21_lower_is_better_turns_the_gate_round() -> None:
 
 
 def test_the_gate_keeps_its_level_at_the_margin() -> None:
-    """Where B is truly worse by exactly the margin, the gate lets it pass about 5% of the time."""
+    """If B is worse by exactly the margin, it passes the gate about 5% of the time."""
     rng = np.random.default_rng(0)
     passed = {"binary": 0, "graded": 0}
     for _ in range(600):
@@ -171,7 +171,7 @@ def test_the_gate_keeps_its_level_at_the_margin() -> None:
 
 
 def test_equivalence_is_two_one_sided_tests() -> None:
-    """TOST passes when the 90% interval lies within the margin; its p equals statsmodels' on graded scores."""
+    """TOST passes if the 90% interval is within the margin; its p equals statsmodels' on graded scores."""
     weightstats = pytest.importorskip("statsmodels.stats.weightstats")
     rng = np.random.default_rng(0)
     a = rng.normal(5, 1, 60)

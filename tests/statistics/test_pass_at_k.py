@@ -54,7 +54,7 @@ def test_pass_at_k_is_chens_product_and_the_naive_one_is_biased() -> None:
 
 
 def test_majority_vote_equals_enumeration() -> None:
-    """maj@k is the mean over all k-subsets of the vote, ties shared, with several right answers too."""
+    """maj@k is the mean over all k-subsets of the vote, ties shared, with several correct answers too."""
     rng = np.random.default_rng(0)
     for _ in range(60):
         n = int(rng.integers(2, 8))
@@ -70,7 +70,7 @@ def test_majority_vote_equals_enumeration() -> None:
             assert maj_at_k(answers, right, k) == pytest.approx(np.mean(votes), abs=1e-12)
 
 
-def test_one_vote_is_the_share_right() -> None:
+def test_one_vote_gives_the_share_of_correct_answers() -> None:
     """maj@1 and pass@1 are c/n."""
     assert maj_at_k(["a", "a", "b", "c"], [True, True, False, False], 1) == pytest.approx(0.5)
     assert pass_at_k(4, 2, 1) == 0.5
@@ -90,8 +90,8 @@ def test_the_error_is_over_questions() -> None:
     assert covered >= 0.91 * 200
 
 
-def test_variance_parts_are_found_again() -> None:
-    """Simulated scores with variance 0.04 between and 0.09 within questions give both back, and predict the mean's."""
+def test_variance_components_are_recovered() -> None:
+    """Variances of 0.04 between and 0.09 within questions are recovered, and predict the mean's."""
     rng = np.random.default_rng(0)
     scores = rng.normal(0, 0.2, (3000, 1)) + rng.normal(0, 0.3, (3000, 4))
     parts = split_variance(scores.tolist())

@@ -36,8 +36,8 @@ def test_millers_example() -> None:
         assert samples_needed(difference_variance(1 / 9, 1 / 6, 1 / 6, repeats, repeats), 0.03) == expected
 
 
-def test_mde_and_samples_undo_each_other() -> None:
-    """The difference that n samples show needs n samples, and has the power that was asked for."""
+def test_mde_and_samples_are_inverse() -> None:
+    """The minimum detectable effect of n samples needs n samples, and has the requested power."""
     for variance in (0.1, 0.3):
         for n in (50, 1319):
             difference = mde(variance, n)
@@ -46,13 +46,13 @@ def test_mde_and_samples_undo_each_other() -> None:
 
 
 def test_unpaired_samples_need_a_larger_difference() -> None:
-    """Two runs on different questions at 50% show 5.6 points at n = 1,250 each."""
+    """Two runs on different questions at 50% can detect 5.6 points at n = 1,250 each."""
     assert mde_unpaired_binary(1250, 1250, 0.5) == pytest.approx(0.056, abs=1e-4)
     assert mde_of_mean(0.01) == pytest.approx(0.028016, abs=1e-6)
 
 
 def test_exact_power_equals_simulation() -> None:
-    """Summing over outcomes gives the share of 4,000 simulated comparisons that McNemar's test finds."""
+    """The sum over outcomes is the share of significant results in 4,000 simulated comparisons by McNemar's test."""
     rng = np.random.default_rng(0)
     n, difference, discordance = 150, 0.12, 0.25
     counts = rng.multinomial(n, [(discordance + difference) / 2, (discordance - difference) / 2, 1 - discordance], 4000)
@@ -60,7 +60,7 @@ def test_exact_power_equals_simulation() -> None:
     assert power_mcnemar(n, difference, discordance) == pytest.approx(found, abs=0.025)
 
 
-def test_connors_sample_size_has_the_power_it_promises() -> None:
+def test_connors_sample_size_has_the_requested_power() -> None:
     """With Connor's n the mid-p test has 80% power, the exact one a little less; the level is kept at no difference."""
     n = samples_paired_binary(0.05, 0.2)
     assert power_mcnemar(n, 0.05, 0.2, mid_p=True) == pytest.approx(0.8, abs=0.01)
@@ -69,7 +69,7 @@ def test_connors_sample_size_has_the_power_it_promises() -> None:
     assert power_mcnemar(200, 0.0, 0.2, mid_p=True) <= 0.052
 
 
-def test_impossible_questions_are_refused() -> None:
+def test_impossible_input_is_refused() -> None:
     """Percent for shares, a difference of 0 or above the discordance, and no samples are errors."""
     with pytest.raises(DataError, match="not percent"):
         mde_paired_binary(100, 20)

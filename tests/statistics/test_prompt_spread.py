@@ -1,4 +1,4 @@
-"""The spread over templates, beside what noise alone makes of it; ranks over templates."""
+"""The spread over templates, compared with noise alone; ranks over templates."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from evalstone.statistics.prompt_spread import prompt_spread, rank_agreement
 
 
 def answers(name: str, accuracies: list[float], n: int = 300, difficulty: float = 0.0) -> np.ndarray:
-    """Return seeded 0/1 scores [samples, templates]; `difficulty` makes samples share their luck."""
+    """Return seeded 0/1 scores [samples, templates]; `difficulty` correlates a sample's scores over templates."""
     draw = generator_for("prompt spread test", name)
     shared = draw.normal(size=(n, 1)) * difficulty
     return (draw.random((n, len(accuracies))) < np.clip(np.array(accuracies) + shared, 0, 1)).astype(float)
@@ -23,8 +23,8 @@ def test_without_an_effect_p_keeps_its_level() -> None:
     assert np.mean([one.spread - one.null_spread for one in found]) == pytest.approx(0.0, abs=0.006)
 
 
-def test_an_effect_is_seen_and_its_size_estimated() -> None:
-    """Templates between 40% and 70% spread far above noise, and their standard deviation is found."""
+def test_an_effect_is_detected_and_its_size_estimated() -> None:
+    """Templates between 40% and 70% have a spread far above noise, and their standard deviation is recovered."""
     accuracies = list(np.linspace(0.4, 0.7, 8))
     found = prompt_spread(answers("effect", accuracies, 1000))
     assert found.p < 0.001
@@ -34,7 +34,7 @@ def test_an_effect_is_seen_and_its_size_estimated() -> None:
 
 
 def test_the_interval_of_the_mean_covers() -> None:
-    """Where samples and templates are drawn anew, the 95% interval of the mean holds the truth about as often."""
+    """With new samples and templates, the 95% interval of the mean covers the truth about 95% of the time."""
     draw = generator_for("prompt spread coverage")
     n_held = 0
     for i in range(200):
@@ -46,7 +46,7 @@ def test_the_interval_of_the_mean_covers() -> None:
 
 
 def test_pairing_makes_the_null_smaller_than_independent_samples_would() -> None:
-    """Where the same samples are hard under every template, noise alone spreads less than 500 draws of 60% do."""
+    """If the same samples are hard under every template, the spread by noise is smaller than without."""
     hard = np.repeat(answers("hard", [0.6], 500), 10, axis=1)
     flipped = generator_for("flips").random(hard.shape) < 0.05
     found = prompt_spread(np.abs(hard - flipped))
@@ -56,7 +56,7 @@ def test_pairing_makes_the_null_smaller_than_independent_samples_would() -> None
 
 
 def test_kendalls_w_of_agreement_and_of_opposites() -> None:
-    """The same order everywhere gives W = 1; two opposite orders give 0; ranks are told by their extremes."""
+    """The same order everywhere gives W = 1; two opposite orders give 0; the extremes of ranks are returned."""
     same = rank_agreement(np.array([[0.9, 0.8], [0.5, 0.4], [0.1, 0.2]]))
     assert same.kendall_w == pytest.approx(1.0)
     assert (same.best, same.worst, same.n_orders) == ((1, 2, 3), (1, 2, 3), 1)
@@ -66,8 +66,8 @@ def test_kendalls_w_of_agreement_and_of_opposites() -> None:
     assert opposite.n_orders == 2
 
 
-def test_tables_that_say_nothing_are_refused() -> None:
-    """One template or a hole is no table to take a spread of."""
+def test_insufficient_tables_are_refused() -> None:
+    """A table with one template or a missing value is an error."""
     with pytest.raises(DataError):
         prompt_spread(np.ones((5, 1)))
     with pytest.raises(DataError):

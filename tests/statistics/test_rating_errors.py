@@ -1,4 +1,4 @@
-"""Errors of ratings: published medians, an independent computation, and what they promise, by simulation."""
+"""Errors of ratings: against published medians and an independent computation, and coverage by simulation."""
 
 import math
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_real_votes_have_the_reference_errors(shared_dir: Path) -> None:
 
 
 def test_errors_equal_a_general_clustered_regression() -> None:
-    """Differences and effects have statsmodels' cluster-robust errors, its factor for finite samples taken off."""
+    """Differences and effects have statsmodels' cluster-robust errors without its factor for finite samples."""
     api = pytest.importorskip("statsmodels.api")
     rng = np.random.default_rng(0)
     votes, prompts = simulated(rng, n_models=5, n_prompts=50, per_prompt=12, spread=0.5)
@@ -52,8 +52,8 @@ def test_errors_equal_a_general_clustered_regression() -> None:
     assert interval.high - interval.low == pytest.approx(2 * 2.00957 * factor * peer.bse[4], rel=1e-4)  # t(49)
 
 
-def test_trap_23_intervals_by_prompt_hold_in_simulation() -> None:
-    """Trap 23: where prompts suit some models better, intervals by prompt cover 93 to 97%, those by vote far less."""
+def test_trap_23_intervals_by_prompt_cover_in_simulation() -> None:
+    """Trap 23: if prompts favour some models, intervals by prompt cover 93 to 97%, those by vote far less."""
     rng = np.random.default_rng(0)
     estimates, widths = [], []
     for _ in range(100):
@@ -71,7 +71,7 @@ def test_trap_23_intervals_by_prompt_hold_in_simulation() -> None:
 
 
 def test_trap_23_every_vote_twice_leaves_intervals_by_prompt_unchanged() -> None:
-    """Trap 23: duplicated votes move no interval by prompt, sandwich or bootstrap; by vote they feign √2 certainty."""
+    """Trap 23: duplicated votes change no interval by prompt, sandwich or bootstrap; by vote it shrinks by √2."""
     rng = np.random.default_rng(1)
     votes, prompts = simulated(rng, n_models=5, n_prompts=40, per_prompt=10, spread=0.5)
     fit, again = fit_bradley_terry(votes), fit_bradley_terry(twice(votes))
@@ -87,8 +87,8 @@ def test_trap_23_every_vote_twice_leaves_intervals_by_prompt_unchanged() -> None
     assert float(np.sqrt(feigned.covariance[0, 0] / by_vote.covariance[0, 0])) == pytest.approx(math.sqrt(0.5))
 
 
-def test_a_model_on_few_prompts_is_known_from_those_few() -> None:
-    """A newcomer on 4 of 60 prompts is covered by 90 to 99% of its intervals; on one prompt it has none."""
+def test_a_model_on_few_prompts_has_the_error_of_those_few() -> None:
+    """The intervals of a model on 4 of 60 prompts cover it in 90 to 99%; on one prompt it has no interval."""
     rng = np.random.default_rng(2)
     found, intervals = [], []
     for _ in range(120):
@@ -109,8 +109,8 @@ def test_a_model_on_few_prompts_is_known_from_those_few() -> None:
     assert on_one.stderr(1) is not None
 
 
-def test_prompts_that_decide_one_pair_each_give_no_error() -> None:
-    """In a chain of models with a prompt for each pair nothing shows how other prompts would differ."""
+def test_one_prompt_per_pair_gives_no_error() -> None:
+    """In a chain of models with one prompt for each pair there is no variation between prompts."""
     chain = Battles(np.array([0, 0, 1, 1]), np.array([1, 1, 2, 2]), np.array([1.0, 0.0, 1.0, 0.5]), 3)
     errors = clustered_errors(chain, fit_bradley_terry(chain), np.array([0, 0, 1, 1]))
     assert [errors.stderr(model) for model in range(3)] == [None, None, None]
@@ -131,7 +131,7 @@ def test_the_bootstrap_agrees_and_is_seeded() -> None:
 
 
 def test_a_clean_record_bounds_a_rating_on_one_side() -> None:
-    """Ten wins of ten on ten prompts: the strength at which that has probability 5%; twice entered, the same."""
+    """Ten wins of ten on ten prompts: the bound is the strength at which that has probability 5%, duplicated or not."""
     opponents, prompts = np.full(10, 0.7), np.arange(10)
     chance = 0.05 ** (1 / 10)
     expected = 0.7 + math.log(chance / (1 - chance))

@@ -1,4 +1,4 @@
-"""Ranks of ratings: the published boards' rule, and sets that hold at once."""
+"""Ranks of ratings: the published leaderboards' rule, and simultaneous rank sets."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.statistics.published_votes import mt_bench, rows_of, simulated
 
 
 def test_published_boards_ranks_come_from_their_intervals(shared_dir: Path) -> None:
-    """On 14 monthly boards of Chatbot Arena 75% of ranks come out of the rounded intervals, 98% within two."""
+    """For 14 monthly leaderboards of Chatbot Arena 75% of ranks follow from the rounded intervals, 98% within two."""
     boards = sorted((shared_dir / "data/arena/lmarena/history_text").glob("*.csv"))
     assert len(boards) == 14
     for board in boards:
@@ -26,8 +26,8 @@ def test_published_boards_ranks_come_from_their_intervals(shared_dir: Path) -> N
         assert (off <= 2).mean() >= 0.98
 
 
-def test_mt_bench_models_are_told_apart_but_two(shared_dir: Path) -> None:
-    """By vote all six models have their rank alone, but Claude and GPT-3.5, which share two."""
+def test_mt_bench_models_have_distinct_ranks_but_for_two(shared_dir: Path) -> None:
+    """By vote all six models have a rank of their own, except Claude and GPT-3.5, which share two."""
     names, votes = mt_bench(shared_dir, "human")
     fit = fit_bradley_terry(votes)
     sets = rating_rank_sets(fit, clustered_errors(votes, fit, np.arange(len(votes))))
@@ -38,8 +38,8 @@ def test_mt_bench_models_are_told_apart_but_two(shared_dir: Path) -> None:
     }  # fmt: skip
 
 
-def test_rank_sets_hold_at_once_in_simulation() -> None:
-    """Over 100 arenas all true ranks lie in their sets at least 95 times, though prompts suit some models better."""
+def test_rank_sets_cover_simultaneously_in_simulation() -> None:
+    """In at least 95 of 100 simulations all true ranks are in their sets, although prompts favour some models."""
     rng = np.random.default_rng(0)
     held = 0
     for _ in range(100):
@@ -50,8 +50,8 @@ def test_rank_sets_hold_at_once_in_simulation() -> None:
     assert held >= 95
 
 
-def test_without_an_error_nobody_is_outranked() -> None:
-    """All votes on one prompt: every model may have every rank."""
+def test_without_an_error_no_model_is_outranked() -> None:
+    """If all votes are on one prompt, every model may have every rank."""
     votes, _ = simulated(np.random.default_rng(0), n_models=4, n_prompts=10, per_prompt=50, spread=0.0)
     fit = fit_bradley_terry(votes)
     sets = rating_rank_sets(fit, clustered_errors(votes, fit, np.zeros(len(votes))))

@@ -43,7 +43,7 @@ def test_trap_5_extreme_shares_do_not_make_a_point() -> None:
 
 
 def test_exact_coverage() -> None:
-    """Summed over all outcomes of 20 against 30 the interval covers the difference about 95% of the time."""
+    """Summed over all outcomes of 20 and 30 samples the interval covers the difference about 95% of the time."""
     for p_a, p_b in ((0.1, 0.1), (0.5, 0.7), (0.9, 0.6)):
         covered = 0.0
         for a in range(21):

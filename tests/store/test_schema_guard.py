@@ -57,7 +57,7 @@ def test_a_crafted_file_is_refused_at_once(what: str, exported: Path, tmp_path: 
         assert "nothing of it was read" in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
         assert time.monotonic() - begun < 20
-    with pytest.raises(DataError, match="is no exported run"):
+    with pytest.raises(DataError, match="is not an exported run"):
         import_run(str(target), exported)
     with pytest.raises(StoreError, match="nothing of it was read"):
         Store.open(str(exported))

@@ -194,5 +194,5 @@ def test_many_faults_are_counted(tmp_path: Path) -> None:
 
 def test_lines_of_json_at_fault_are_listed(tmp_path: Path) -> None:
     """All lines of a JSONL file that are no objects are named at once."""
-    with pytest.raises(DataError, match=r"line 2: .*; line 4 is 5, no object"):
+    with pytest.raises(DataError, match=r"line 2: .*; line 4 is 5, not an object"):
         opened(tmp_path, "my.jsonl", '{"question": "a", "answer": "b"}\n{"x": \n\n5\n')

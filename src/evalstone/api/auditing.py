@@ -14,8 +14,8 @@ from evalstone.audit.calibration import CalibrationAudit
 from evalstone.audit.calibration import audit_calibration as calibration_of_run
 from evalstone.audit.contamination import ContaminationSettings, ContaminationTest, check_tests, settings_json
 from evalstone.audit.contamination import audit_contamination as contamination_of_tasks
-from evalstone.audit.forms import forms_hash
 from evalstone.audit.likelihoods import Likelihoods
+from evalstone.audit.prompt_variants import forms_hash
 from evalstone.audit.prompts import PromptAudit, PromptVariant, askable_items
 from evalstone.audit.prompts import audit_prompts as prompts_of_task
 from evalstone.audit.stored import StoredAudit, audit_plan, stored_audit

@@ -1,1 +1,1 @@
-"""Which answer do people prefer? Votes between two models' answers, read, checked, and made into ratings."""
+"""Votes between two models' answers: read from files, checked, and turned into ratings."""

@@ -1,4 +1,4 @@
-"""Ratings for people, and as CSV, Markdown and JSON; under each what the intervals rest on."""
+"""Ratings as a terminal table, CSV, Markdown and JSON, with notes on how intervals and ranks are computed."""
 
 import csv
 import io
@@ -20,24 +20,24 @@ from evalstone.report.views.cells import Sized, plain_table
 __all__ = ["ratings_csv", "ratings_json", "ratings_markdown", "ratings_table"]
 
 HEADERS = ("model", "rating", "95% interval", "ranks", "votes", "win rate")
-BESIDE_STRIP = 48  # columns that numbers need
+BESIDE_STRIP = 48  # columns for numbers
 STRIP_WIDTHS = (10, 40)
 FEW_CLUSTERS = 20
 
 
 def ratings_table(found: ArenaRatings, votes: Votes) -> RenderableType:
-    """Return the ratings, the highest first, who stands apart, and what all of it rests on."""
+    """Return the ratings, the highest first, the models without a rating, and notes on the method."""
     parts: list[RenderableType] = [Padding(_ratings(found), (0, 1))]
     if found.apart:
-        parts.append(Padding(_apart(found), (1, 1, 0, 1)))
-    parts += [Padding(Text(line), (1 if place == 0 else 0, 1, 0, 1)) for place, line in enumerate(_effects(found))]
+        parts.append(Padding(_unrated(found), (1, 1, 0, 1)))
+    parts += [Padding(Text(line), (1 if index == 0 else 0, 1, 0, 1)) for index, line in enumerate(_effects(found))]
     lines = [Text(line, style="yellow") for line in warnings(found, votes)]
     lines += [Text(line, style="dim") for line in basis(found, votes)]
-    return Group(*parts, *(Padding(line, (0 if place else 1, 1, 0, 1)) for place, line in enumerate(lines)))
+    return Group(*parts, *(Padding(line, (0 if index else 1, 1, 0, 1)) for index, line in enumerate(lines)))
 
 
 def ratings_json(found: ArenaRatings, votes: Votes) -> dict[str, Any]:
-    """Return everything with stable names; undefined is null."""
+    """Return all results with stable names; undefined is null."""
     return {
         **asdict(found),
         "warnings": warnings(found, votes),
@@ -61,42 +61,42 @@ def ratings_csv(found: ArenaRatings) -> str:
 
 
 def ratings_markdown(found: ArenaRatings, votes: Votes) -> str:
-    """Return the table and its small print as Markdown."""
+    """Return the table and its notes as Markdown."""
     rows = tuple(TableRow(tuple(map(Cell, _cells(one, found)))) for one in found.ratings)
-    apart = tuple(f"{one.model}: {_standing(one, found)}" for one in found.apart)
-    notes = (*apart, *_effects(found), *warnings(found, votes))
+    unrated = tuple(f"{one.model}: {_standing(one, found)}" for one in found.apart)
+    notes = (*unrated, *_effects(found), *warnings(found, votes))
     blocks: list[Block] = [Table(_headers(found), rows), *([Bullets(notes)] if notes else [])]
     return markdown_text(blocks, " ".join(basis(found, votes)), "")
 
 
 def warnings(found: ArenaRatings, votes: Votes) -> list[str]:
-    """Return what a reader must know before trusting a number."""
-    lines = [f"left out: {counted(count, 'row')} {reason}" for reason, count in votes.left_out.items()]
+    """Return the warnings that limit how far the numbers can be trusted."""
+    lines = [f"excluded: {counted(count, 'row')} {reason}" for reason, count in votes.left_out.items()]
     if found.n_without_style:
-        lines.append(f"left out: {counted(found.n_without_style, 'vote')} without all of the styles")
-    lines += [f"no two answers differ in '{name}', so nothing is controlled for it" for name in found.same_styles]
+        lines.append(f"excluded: {counted(found.n_without_style, 'vote')} without all of the styles")
+    lines += [f"no two answers differ in '{name}', so it is not controlled for" for name in found.same_styles]
     if votes.n_repeated:
-        advice = "" if found.by == "prompt" else "; intervals take them for votes of their own, --by prompt does not"
+        advice = "" if found.by == "prompt" else "; intervals count them as independent votes, --by prompt does not"
         lines.append(f"{counted(votes.n_repeated, 'row')} equal an earlier one in every column{advice}")
     if found.by != "vote" and found.n_clusters < FEW_CLUSTERS:
         tail = "; use the sandwich: the bootstrap is too narrow" if found.settings.interval == "bootstrap" else ""
-        lines.append(f"only {counted(found.n_clusters, found.by)}: intervals are wide and rest on so few{tail}")
-    unsure = [one.model for one in found.ratings if one.low is None and not _is_anchor(one, found)]
-    if unsure:
-        few = f"{', '.join(unsure[:3])}{' and others' if len(unsure) > 3 else ''}"
-        lines.append(f"no interval where too few {found.by}s tell how votes vary: {few}")
+        lines.append(f"only {counted(found.n_clusters, found.by)}: intervals are wide{tail}")
+    unknown = [one.model for one in found.ratings if one.low is None and not _is_anchor(one, found)]
+    if unknown:
+        few = f"{', '.join(unknown[:3])}{' and others' if len(unknown) > 3 else ''}"
+        lines.append(f"no interval, since there are too few {found.by}s to estimate the variation of votes: {few}")
     return lines
 
 
 def basis(found: ArenaRatings, votes: Votes) -> list[str]:
-    """Return what ratings, intervals, ranks and win rates are."""
+    """Return the definitions of ratings, intervals, ranks and win rates."""
     confidence = f"{100 * found.settings.confidence:g}%"
-    sure = {
-        "sandwich": f"sandwich clustered by {found.by}, Student's t on a model's own {found.by}s less one",
+    method = {
+        "sandwich": f"sandwich clustered by {found.by}, Student's t with the model's number of {found.by}s minus 1",
         "bootstrap": f"1,000 random weightings of the {found.by}s, percentiles",
     }[found.settings.interval]
     anchor = found.settings.anchor
-    scale = f"{anchor[0]} is {anchor[1]:g}" if anchor else "the mean of all is 1,000"
+    scale = f"{anchor[0]} has {anchor[1]:g}" if anchor else "the mean of all is 1,000"
     versus = f"minus that of {anchor[0]}" if anchor else "minus the mean of all"
     n_models = len(found.ratings)
     widths = ", ".join(f"by {name} {width:,.0f}" for name, width in found.median_widths.items())
@@ -106,26 +106,26 @@ def basis(found: ArenaRatings, votes: Votes) -> list[str]:
             f"{scale}, 400 points are odds of ten to one."
         ),
         (
-            f"Intervals: {confidence}, of a rating {versus}; {sure} ({counted(found.n_clusters, found.by)})."
+            f"Intervals: {confidence}, of a rating {versus}; {method} ({counted(found.n_clusters, found.by)})."
             f"{f' Median width {widths}.' if widths else ''}"
         ),
         (
-            f"Ranks: those a model may have, all at once with {confidence} confidence: Holm over "
-            f"{counted(n_models * (n_models - 1) // 2, 'pair')}. Win rate: expected against all others alike."
+            f"Ranks: possible ranks, simultaneous with {confidence} confidence: Holm over "
+            f"{counted(n_models * (n_models - 1) // 2, 'pair')}. Win rate: expected against all others equally often."
         ),
     ]
-    told = votes.columns.told()
-    return [*lines, *([f"Read: {told}."] if told else [])]
+    columns = votes.columns.describe()
+    return [*lines, *([f"Read: {columns}."] if columns else [])]
 
 
 def _ratings(found: ArenaRatings) -> RenderableType:
     def laid_out(width: int) -> RenderableType:
         names = max(len(name) for name in (HEADERS[0], *(one.model for one in found.ratings)))
-        room = width - BESIDE_STRIP - min(names, 40)
-        strip = min(STRIP_WIDTHS[1], room) if room >= STRIP_WIDTHS[0] else 0
+        free = width - BESIDE_STRIP - min(names, 40)
+        strip = min(STRIP_WIDTHS[1], free) if free >= STRIP_WIDTHS[0] else 0
         table = plain_table()
-        for place, header in enumerate(_headers(found)):
-            table.add_column(header, justify="right" if place else "left", no_wrap=place > 0, overflow="fold")
+        for index, header in enumerate(_headers(found)):
+            table.add_column(header, justify="right" if index else "left", no_wrap=index > 0, overflow="fold")
         ends = [end for one in found.ratings for end in (one.low, one.high, one.rating) if end is not None]
         low, high = min(ends), max(ends)
         if strip:
@@ -165,7 +165,7 @@ def _strip(one: Rating, low: float, high: float, cells: int) -> str:
     return "".join(marks)
 
 
-def _apart(found: ArenaRatings) -> RenderableType:
+def _unrated(found: ArenaRatings) -> RenderableType:
     table = plain_table()
     table.add_column("not rated", overflow="fold")
     table.add_column("votes", justify="right", no_wrap=True)
@@ -176,16 +176,16 @@ def _apart(found: ArenaRatings) -> RenderableType:
 
 
 def _standing(one: ApartModel, found: ArenaRatings) -> str:
-    """Return what is known of a model without a rating."""
+    """Return the reason why a model has no rating, and the bound on it."""
     if one.standing == "unjoined":
-        return "no chain of wins and ties leads from it to the rated models, nor from them to it"
+        return "no chain of wins and ties connects it with the rated models"
     won = one.standing == "above"
     word, side, end = ("won", "above", "upper") if won else ("lost", "below", "lower")
     if one.bound is None:
-        return f"met no rated model; {word} against some that stand {side} all of them"
+        return f"met no rated model; {word} against some that are {side} all of them"
     record = f"{word} {'its one vote' if one.n_against_rated == 1 else f'all {one.n_against_rated:,} votes'}"
-    sure = f"{100 * found.settings.confidence:g}%"
-    return f"{record} against rated models: {side} {_points(one.bound)} ({sure}), without {end} end"
+    confidence = f"{100 * found.settings.confidence:g}%"
+    return f"{record} against rated models: {side} {_points(one.bound)} ({confidence}), no {end} bound"
 
 
 def _effects(found: ArenaRatings) -> list[str]:
@@ -194,8 +194,8 @@ def _effects(found: ArenaRatings) -> list[str]:
 
 def _effect(one: Effect) -> str:
     interval = "" if one.low is None or one.high is None else f" ({one.low:+.1f} to {one.high:+.1f})"
-    what = "standing on side A" if one.name == "side A" else f"one standard deviation more {one.name}"
-    return f"{what} is worth {one.points:+.1f} points{interval}"
+    what = "side A" if one.name == "side A" else f"one standard deviation more {one.name}"
+    return f"effect of {what}: {one.points:+.1f} points{interval}"
 
 
 def _points(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Votes become ratings: one scale for all models that votes join, with intervals, ranks, and who stands apart."""
+"""Ratings from votes: one scale for all connected models, with intervals and ranks, and the models without a rating."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from evalstone.arena.votes import ORDER, By, Votes
 from evalstone.errors import DataError, UnknownName, UsageError
 from evalstone.registry import nearest
 from evalstone.statistics.arrays import Floats, Ints
-from evalstone.statistics.battles import Standing, average_win_rates, joined_groups, standing_of
+from evalstone.statistics.battles import Standing, average_win_rates, connected_groups, standing_of
 from evalstone.statistics.bradley_terry import ELO_SCALE, BradleyTerry, expected_win_rates, fit_bradley_terry
 from evalstone.statistics.elo import online_elo
 from evalstone.statistics.multiplicity import RankSet
@@ -24,14 +24,14 @@ __all__ = ["INITIAL", "ApartModel", "ArenaRatings", "Effect", "Rating", "RatingS
 Labels = NDArray[Any]
 
 INITIAL = 1000.0
-"""The mean rating of the rated models, where no model is the anchor."""
+"""The mean rating of the rated models if there is no anchor."""
 
 
 @dataclass(frozen=True, slots=True)
 class RatingSettings:
-    """How votes are made into ratings."""
+    """How ratings are computed from votes."""
 
-    by: By | None = None  # what belongs together; None: prompt, else judge, else vote, as the file tells
+    by: By | None = None  # clusters of dependent votes; None: by prompt, else judge, else vote, as the file has them
     style: bool = False
     side: bool = False
     anchor: tuple[str, float] | None = None  # a model and its rating
@@ -41,7 +41,7 @@ class RatingSettings:
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """One model's place. Units: rating, low, high in points (400 are odds of ten to one); win rates in [0, 1]."""
+    """One model's rating. Units: rating, low, high in points (400 are odds of ten to one); win rates in [0, 1]."""
 
     model: str
     rating: float
@@ -49,29 +49,29 @@ class Rating:
     high: float | None
     n_votes: int
     n_ties: int
-    n_clusters: int  # prompts (judges, ...) its votes lie in
+    n_clusters: int  # prompts (judges, ...) of its votes
     best_rank: int
     worst_rank: int
-    rank_by_upper_bound: int | None  # the published boards' rank
-    expected_win_rate: float  # against all other rated models alike, ties half
-    average_win_rate: float  # seen, against the opponents that it met
+    rank_by_upper_bound: int | None  # the published leaderboards' rank
+    expected_win_rate: float  # against all other rated models equally often, ties half
+    average_win_rate: float  # observed, against the opponents that it met
     online_elo: float  # in the file's order
 
 
 @dataclass(frozen=True, slots=True)
 class ApartModel:
-    """A model without a rating, because no chain of wins and ties joins it both ways to the rated ones."""
+    """A model without a rating, because chains of wins and ties do not connect it with the rated ones both ways."""
 
     model: str
     standing: Standing
     n_votes: int
-    n_against_rated: int  # all won if it stands above, all lost if below
-    bound: float | None  # points it lies above (below), taking the rated ones' as known, style and side aside
+    n_against_rated: int  # all won if `standing` is "above", all lost if "below"
+    bound: float | None  # lower (upper) bound in points, given the rated models' strengths, without style and side
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What one standard deviation of a style, or standing on side A, is worth."""
+    """The effect of one standard deviation of a style, or of side A, on the rating."""
 
     name: str
     points: float
@@ -82,7 +82,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class ArenaRatings:
-    """All ratings of a file of votes, the highest first, and what they rest on."""
+    """All ratings of a file of votes, the highest first, with counts and settings."""
 
     ratings: tuple[Rating, ...]
     apart: tuple[ApartModel, ...]
@@ -92,20 +92,20 @@ class ArenaRatings:
     n_clusters: int
     n_votes: int  # between rated models
     n_ties: int
-    n_without_style: int  # votes left out of a style-controlled rating
+    n_without_style: int  # votes excluded from a style-controlled rating
     same_styles: tuple[str, ...]  # styles in which no two answers differ
-    median_widths: Mapping[str, float]  # of the sandwich, by each thing that may belong together
+    median_widths: Mapping[str, float]  # of the sandwich intervals, for each possible clustering
 
 
 def rate(votes: Votes, settings: RatingSettings) -> ArenaRatings:
-    """Return the ratings of the largest group of models that votes join, and the models apart from it.
+    """Return the ratings of the largest connected group of models, and the models outside of it.
 
-    Raises: DataError where no two models are joined; UnknownName for an anchor that is not rated; UsageError for
+    Raises: DataError if no two models are connected; UnknownName for an anchor that is not rated; UsageError for
     labels or styles that the file does not have.
     """
     by = _chosen_by(votes, settings)
-    told = votes.with_style() if settings.style else votes
-    rated, group = _rated(told)
+    usable = votes.with_style() if settings.style else votes
+    rated, group = _rated(usable)
     covariates = covariates_of(rated, style=settings.style, side=settings.side)
     fit = fit_bradley_terry(rated.battles, covariates.columns)
     groupings = rated.groupings()
@@ -113,19 +113,19 @@ def rate(votes: Votes, settings: RatingSettings) -> ArenaRatings:
     replicates = None
     if settings.interval == "bootstrap":
         replicates = bootstrap_strengths(rated.battles, fit, groupings[by], covariates.columns)
-    board = _Board(rated, fit, errors[by], settings, _anchor_place(rated, settings), replicates)
+    scaled = _Scaled(rated, fit, errors[by], settings, _anchor_index(rated, settings), replicates)
     return ArenaRatings(
-        ratings=board.ratings(),
-        apart=board.apart(told, group, told.groupings()[by]),
-        effects=board.effects(covariates.names),
+        ratings=scaled.ratings(),
+        apart=scaled.unrated(usable, group, usable.groupings()[by]),
+        effects=scaled.effects(covariates.names),
         settings=settings,
         by=by,
         n_clusters=errors[by].n_clusters,
         n_votes=len(rated.battles),
         n_ties=int((rated.battles.outcome == 0.5).sum()),
-        n_without_style=len(votes.battles) - len(told.battles),
-        same_styles=covariates.left_out,
-        median_widths={name: width for name, own in errors.items() if (width := board.median_width(own)) is not None},
+        n_without_style=len(votes.battles) - len(usable.battles),
+        same_styles=covariates.constant,
+        median_widths={name: width for name, own in errors.items() if (width := scaled.median_width(own)) is not None},
     )
 
 
@@ -134,23 +134,23 @@ def _chosen_by(votes: Votes, settings: RatingSettings) -> By:
     if settings.by is None:
         return next(name for name in ORDER if name in known)
     if settings.by not in known:
-        raise UsageError(f"the file has no column for '{settings.by}'; its votes go together by {', '.join(known)}")
+        raise UsageError(f"the file has no column for '{settings.by}'; votes can be clustered by {', '.join(known)}")
     return settings.by
 
 
 def _rated(votes: Votes) -> tuple[Votes, Ints]:
-    """Return the votes among the largest group that can be rated, and its models' places among all."""
-    group = joined_groups(votes.battles.wins())[0]
+    """Return the votes within the largest group that can be rated, and its models' indices among all."""
+    group = connected_groups(votes.battles.wins())[0]
     if len(group) < 2:
         raise DataError(
-            f"no two of {len(votes.models)} models are joined both ways by wins and ties in {len(votes.battles)} "
-            "votes, so nothing can be rated; each model needs a win or tie, and a loss or tie: collect more votes"
+            f"no two of {len(votes.models)} models are connected both ways by wins and ties in {len(votes.battles)} "
+            "votes, so no model can be rated; each model needs a win or tie, and a loss or tie: collect more votes"
         )
-    battles, kept = votes.battles.among(group)
-    return votes.chosen(kept, battles, [votes.models[place] for place in group]), group
+    battles, used = votes.battles.among(group)
+    return votes.chosen(used, battles, [votes.models[index] for index in group]), group
 
 
-def _anchor_place(rated: Votes, settings: RatingSettings) -> int | None:
+def _anchor_index(rated: Votes, settings: RatingSettings) -> int | None:
     if settings.anchor is None:
         return None
     name = settings.anchor[0]
@@ -160,8 +160,8 @@ def _anchor_place(rated: Votes, settings: RatingSettings) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Board:
-    """A fit on the scale of the boards."""
+class _Scaled:
+    """A fit on the scale of the published leaderboards."""
 
     votes: Votes
     fit: BradleyTerry
@@ -177,7 +177,7 @@ class _Board:
         return (strength - float(self.fit.strengths[self.anchor])) * ELO_SCALE + self.settings.anchor[1]
 
     def ends(self, model: int) -> tuple[float, float] | None:
-        """Return the interval of a rating; None for the anchor and where no error can be told."""
+        """Return the interval of a rating; None for the anchor and if no error can be estimated."""
         if model == self.anchor or self.errors.stderr(model, self.anchor) is None:
             return None
         strength = float(self.fit.strengths[model])
@@ -185,13 +185,13 @@ class _Board:
             found = self.errors.interval(strength, model, self.anchor, self.settings.confidence)
             return None if found is None else (self.points(found.low), self.points(found.high))
         moved = self.replicates[:, model]
-        if self.anchor is not None:  # the anchor stays where it is in every draw
+        if self.anchor is not None:  # the anchor is fixed in every draw
             moved = moved - self.replicates[:, self.anchor] + self.fit.strengths[self.anchor]
         low, high = np.quantile(moved, self.tails())
         return self.points(float(low)), self.points(float(high))
 
     def tails(self) -> tuple[float, float]:
-        """Return the two probabilities outside an interval's ends."""
+        """Return the probabilities of the interval's two ends."""
         tail = (1.0 - self.settings.confidence) / 2.0
         return tail, 1.0 - tail
 
@@ -205,32 +205,32 @@ class _Board:
         votes, ties, elo = battles.votes(), battles.ties().sum(axis=1), online_elo(battles)
 
         def one(ranks: RankSet) -> Rating:
-            place = ranks.index
-            low, high = ends[place] or (None, None)
+            index = ranks.index
+            low, high = ends[index] or (None, None)
             return Rating(
-                models[place], self.points(ranks.value), low, high, int(votes[place]), int(ties[place]),
-                int(self.errors.n_clusters_of[place]), ranks.best, ranks.worst, upper[place], float(expected[place]),
-                float(seen[place]), float(elo[place]),
+                models[index], self.points(ranks.value), low, high, int(votes[index]), int(ties[index]),
+                int(self.errors.n_clusters_of[index]), ranks.best, ranks.worst, upper[index], float(expected[index]),
+                float(seen[index]), float(elo[index]),
             )  # fmt: skip
 
         return tuple(one(ranks) for ranks in sets)
 
     def effects(self, names: Sequence[str]) -> tuple[Effect, ...]:
-        """Return what each covariate is worth."""
+        """Return the effect of each covariate."""
         found: list[Effect] = []
-        for place, name in enumerate(names):
-            value = float(self.fit.effects[place])
-            interval = self.errors.effect_interval(self.fit, place, self.settings.confidence)
+        for index, name in enumerate(names):
+            value = float(self.fit.effects[index])
+            interval = self.errors.effect_interval(self.fit, index, self.settings.confidence)
             low, high = (None, None) if interval is None else (interval.low, interval.high)
             if self.replicates is not None and interval is not None:
-                low, high = np.quantile(self.replicates[:, len(self.votes.models) + place], self.tails()).tolist()
+                low, high = np.quantile(self.replicates[:, len(self.votes.models) + index], self.tails()).tolist()
             points = [None if end is None else end * ELO_SCALE for end in (low, high)]
             found.append(Effect(name, value * ELO_SCALE, points[0], points[1], value))
         return tuple(found)
 
     def upper_ranks(self, ends: Sequence[tuple[float, float] | None]) -> list[int | None]:
-        """Return the boards' ranks; None without an interval. The anchor's is a point, as the boards had it."""
-        unknown = (np.nan, np.nan)  # nobody lies surely above or below it
+        """Return the leaderboards' ranks; None without an interval. The anchor's interval is a point, as there."""
+        unknown = (np.nan, np.nan)  # compares as neither above nor below any other
         shown = [end or unknown for end in ends]
         if self.anchor is not None and self.settings.anchor is not None:
             shown[self.anchor] = (self.settings.anchor[1],) * 2
@@ -238,13 +238,13 @@ class _Board:
         ranks = ranks_by_upper_bound(table[:, 0], table[:, 1]).tolist()
         return [None if np.isnan(low) else rank for rank, low in zip(ranks, table[:, 0], strict=True)]
 
-    def apart(self, votes: Votes, group: Ints, clusters: Labels) -> tuple[ApartModel, ...]:
-        """Return the models that are not rated, those with most votes first, each with what is known of it."""
+    def unrated(self, votes: Votes, group: Ints, clusters: Labels) -> tuple[ApartModel, ...]:
+        """Return the models that are not rated, those with most votes first, each with its bound."""
         standings = standing_of(votes.battles.wins(), group)
-        found = [self._apart(votes, group, clusters, place, one) for place, one in enumerate(standings) if one]
+        found = [self._unrated(votes, group, clusters, index, one) for index, one in enumerate(standings) if one]
         return tuple(sorted(found, key=lambda one: (-one.n_votes, one.model)))
 
-    def _apart(self, votes: Votes, group: Ints, clusters: Labels, model: int, standing: Standing) -> ApartModel:
+    def _unrated(self, votes: Votes, group: Ints, clusters: Labels, model: int, standing: Standing) -> ApartModel:
         battles = votes.battles
         strengths = np.full(len(votes.models), np.nan)
         strengths[group] = self.fit.strengths
@@ -260,8 +260,8 @@ class _Board:
         return ApartModel(votes.models[model], standing, int(own.sum()), int(against.sum()), points)
 
     def median_width(self, errors: RatingErrors) -> float | None:
-        """Return the median width of intervals that rest on other clusters."""
+        """Return the median width in points of intervals with these errors; None without intervals."""
         confidence = self.settings.confidence
-        found = [errors.interval(0.0, place, self.anchor, confidence) for place in range(len(self.votes.models))]
-        widths = [ELO_SCALE * (one.high - one.low) for place, one in enumerate(found) if one and place != self.anchor]
+        found = [errors.interval(0.0, index, self.anchor, confidence) for index in range(len(self.votes.models))]
+        widths = [ELO_SCALE * (one.high - one.low) for index, one in enumerate(found) if one and index != self.anchor]
         return float(np.median(widths)) if widths else None

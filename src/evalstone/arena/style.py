@@ -1,4 +1,4 @@
-"""What answers look like, apart from what they say: length, headers, lists, bold text, for style-controlled ratings."""
+"""Style of answers for style-controlled ratings: length, and numbers of headers, list items and bold texts."""
 
 import json
 import math
@@ -31,10 +31,10 @@ _MARKS = {
 
 
 def styles_in(rows: Rows) -> dict[str, Floats]:
-    """Return each style that the rows tell of, for both sides; NaN where a row does not.
+    """Return the styles that the rows have, for both sides; NaN for a row without it.
 
-    Read from columns such as tokens_a and tokens_b, headers_a, lists_a, bold_a; from the counts in `conv_metadata` of
-    LMArena's published votes; or counted in response_a and response_b, without code blocks.
+    They are read from columns such as tokens_a and tokens_b, headers_a, lists_a, bold_a; from the counts in
+    `conv_metadata` of LMArena's published votes; or counted in response_a and response_b, without code blocks.
 
     Shapes: each [rows, 2], side A and side B.
     """
@@ -48,7 +48,7 @@ def styles_in(rows: Rows) -> dict[str, Floats]:
 
 
 def _column(rows: Rows, metadata: Sequence[Mapping[str, Any]], style: str, side: str) -> Floats | None:
-    """Return one side's style over all rows, from the first place that tells of it."""
+    """Return one side's style over all rows, from the first source that has it; None if there is none."""
     names = [name.format(side=side) if "{" in name else f"{name}_{side}" for name in COLUMNS[style]]
     for name in names:
         if name in rows.column_names:
@@ -63,7 +63,7 @@ def _column(rows: Rows, metadata: Sequence[Mapping[str, Any]], style: str, side:
 
 
 def _parsed(value: Any) -> Mapping[str, Any]:
-    """Return the nested counts; in CSV files they are JSON."""
+    """Return the nested counts, which are JSON in CSV files."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -73,7 +73,7 @@ def _parsed(value: Any) -> Mapping[str, Any]:
 
 
 def _amount(value: Any) -> float:
-    """Return a count; by level or kind ({"h1": 2, "h2": 0}) it is added up; NaN where there is none."""
+    """Return a count; counts by level or kind ({"h1": 2, "h2": 0}) are summed; NaN if there is none."""
     if isinstance(value, Mapping):
         return float(sum(part for part in value.values() if part is not None))
     return float(value) if isinstance(value, int | float) else math.nan

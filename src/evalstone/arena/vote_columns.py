@@ -1,4 +1,4 @@
-"""Which column of a file of votes holds what: the names that published votes use, and what their verdicts mean."""
+"""Columns of a file of votes: the names that published files use, and the meaning of their verdicts."""
 
 import math
 import re
@@ -17,8 +17,8 @@ SIDES = (("model_a", "model_b"), ("left", "right"), *NUMBERED)
 PROMPTS = ("prompt_id", "question_id", "instruction_idx", "idx", "prompt", "question", "instruction")
 JUDGES = ("judge", "judge_id", "voter", "worker", "annotator", "user")
 LANGUAGES = ("language", "lang")
-ONE_HOT = ("winner_model_a", "winner_model_b", "winner_tie")  # a column for each verdict, with 0 and 1
-BOTH_ORDERS = ("g1_winner", "g2_winner")  # MT-bench: the judge's verdicts with the answers in either order
+ONE_HOT = ("winner_model_a", "winner_model_b", "winner_tie")  # a column of 0 and 1 for each verdict
+BOTH_ORDERS = ("g1_winner", "g2_winner")  # MT-bench: the judge's verdicts with the answers in both orders
 PREFERENCE = "preference"  # AlpacaEval: from 1, the first is preferred, to 2, the second; 0 and 1.5 are ties
 CHOOSABLE = ("model_a", "model_b", "winner", "prompt", "judge", "language")
 FIRST_WON = {"model_a", "a", "left"}
@@ -28,7 +28,7 @@ TIED = re.compile(r"tie( \(.+\))?|both_?bad")
 
 @dataclass(frozen=True, slots=True)
 class VoteColumns:
-    """The columns of one file; None where it has none of the kind."""
+    """The columns of one file; None for a kind that it lacks."""
 
     first: str
     second: str
@@ -37,8 +37,8 @@ class VoteColumns:
     judge: str | None = None
     language: str | None = None
 
-    def told(self) -> str:
-        """Return in words which columns of another name were taken for what."""
+    def describe(self) -> str:
+        """Return the columns that were read under another name, as text."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         shown = {"first": "model_a", "second": "model_b"}
         read = {shown.get(what, what): column for what, column in named.items() if column}
@@ -47,13 +47,13 @@ class VoteColumns:
 
 
 def find_columns(names: Sequence[str], chosen: Mapping[str, str] | None = None) -> VoteColumns:
-    """Return which columns hold what.
+    """Return the columns of models, verdict and labels.
 
     Args:
         names: the file's columns.
-        chosen: what the caller says: `model_a`, `model_b`, `winner`, `prompt`, `judge`, `language` -> column.
+        chosen: columns set by the caller: `model_a`, `model_b`, `winner`, `prompt`, `judge`, `language` -> column.
 
-    Raises: DataError where there are no two models or no verdict; UnknownName for a column that is not there.
+    Raises: DataError if there are no columns of two models and a verdict; UnknownName for a column that does not exist.
     """
     chosen = chosen or {}
     for what, column in chosen.items():
@@ -79,7 +79,7 @@ def _several(names: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def verdicts_in(rows: Rows, columns: VoteColumns) -> list[Any]:
-    """Return each row's verdict in the words of `outcome_of`, or as it is written; None where there is none."""
+    """Return each row's verdict in the words of `outcome_of`, or unchanged if it is unknown; None without a verdict."""
     is_numbered = columns.first.endswith("1") and columns.second.endswith("2")
     sides = {columns.first: "model_a", columns.second: "model_b"} if is_numbered else {}
     if columns.winner is not None:
@@ -96,7 +96,7 @@ def _marked(values: Sequence[Any]) -> str | None:
 
 
 def _agreed(values: Sequence[Any], sides: Mapping[str, str]) -> Any:
-    """Return the verdict of both orders; MT-bench counts two that differ as a tie, and an error as none."""
+    """Return the verdict of both orders; as in MT-bench, two that differ are a tie, and an error is no verdict."""
     if any(value is None or value == "error" for value in values):
         return None
     one, other = (_numbered(value, sides) for value in values)
@@ -104,9 +104,9 @@ def _agreed(values: Sequence[Any], sides: Mapping[str, str]) -> Any:
 
 
 def _numbered(value: Any, sides: Mapping[str, str]) -> Any:
-    """Return a verdict on sides that are numbered: 1, 2, a preference from 1 to 2, or a side's column.
+    """Return a verdict on numbered sides: 1, 2, a preference from 1 to 2, or a side's column.
 
-    Ratings take wins and ties only, so a preference in between counts for the side that it is nearer to.
+    Ratings use wins and ties only, so a preference in between counts for the nearer side.
     """
     if value in sides:
         return sides[value]
@@ -122,7 +122,7 @@ def _numbered(value: Any, sides: Mapping[str, str]) -> Any:
 
 
 def outcome_of(verdict: Any, first: str, second: str) -> float | str | None:
-    """Return 1 where the first model won, 0 the second, 0.5 a tie; None without a verdict; else what was not known.
+    """Return 1 if the first model won, 0 if the second, 0.5 for a tie; None without a verdict; an unknown one as text.
 
     A verdict is model_a, model_b (also a, b, left, right), the winning model's name, tie, `tie (bothbad)` or both_bad.
     """

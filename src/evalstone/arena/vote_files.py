@@ -1,4 +1,4 @@
-"""Files of votes: read by column, checked, and counted where a row is no vote."""
+"""Files of votes: reading, checks, and counts of rows that are not votes."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ def read_votes(
 ) -> Votes:
     """Return the votes of a CSV (separated by `,` `;` tab or `|`), JSON lines, JSON or Parquet file.
 
-    Raises: DataError as `votes_in`, or where the file cannot be read; UnknownName for a language it lacks.
+    Raises: DataError as `votes_in`, or if the file cannot be read; UnknownName for a language it lacks.
     """
     is_csv = bool({".csv", ".tsv"} & set(path.suffixes)) and path.is_file() and path.stat().st_size > 0
     rows = read_files([path], {"delimiter": sniff_delimiter(path)} if is_csv else None)
@@ -37,12 +37,12 @@ def read_votes(
 def votes_in(
     rows: Rows, *, language: str | None = None, style: bool = False, columns: Mapping[str, str] | None = None
 ) -> Votes:
-    """Return the votes that rows hold, those of one language if it is given, with the answers' style if it is asked.
+    """Return the votes in rows, optionally of one language only, and with the answers' style if `style`.
 
-    Rows without a verdict or a model, and battles of a model with itself, are left out and counted. A verdict that is
-    not known refuses the file: to leave out one spelling of "B won" would turn the board.
+    Rows without a verdict or a model, and battles of a model with itself, are excluded and counted. An unknown verdict
+    is an error: excluding one spelling of "B won" would bias the ratings.
 
-    `columns` names columns that have other names (`model_a` -> column, see `find_columns`).
+    `columns` sets columns with other names (`model_a` -> column, see `find_columns`).
 
     Raises: DataError for missing columns, an unknown verdict, or no vote at all; UnknownName for a language or column.
     """
@@ -52,14 +52,14 @@ def votes_in(
     sides = [[_name(model) for model in rows[column]] for column in (found.first, found.second)]
     verdicts = verdicts_in(rows, found)
     used, outcomes, left_out = _usable(wanted, sides, verdicts)
-    models, battles = _battles([sides[0][place] for place in used], [sides[1][place] for place in used], outcomes)
+    models, battles = _battles([sides[0][index] for index in used], [sides[1][index] for index in used], outcomes)
     named: tuple[tuple[By, str | None], ...] = (("prompt", found.prompt), ("judge", found.judge))
-    kept = np.array(used)
+    chosen = np.array(used)
     return Votes(
         models,
         battles,
-        {by: _labels(rows[column])[kept] for by, column in named if column},
-        {name: values[kept] for name, values in styles_in(rows).items()} if style else {},
+        {by: _labels(rows[column])[chosen] for by, column in named if column},
+        {name: values[chosen] for name, values in styles_in(rows).items()} if style else {},
         found,
         n_rows=len(wanted),
         n_repeated=_n_repeated(rows, used) if found.prompt and found.judge else None,
@@ -70,40 +70,40 @@ def votes_in(
 def _usable(
     wanted: Sequence[int], sides: Sequence[Sequence[str]], verdicts: Sequence[Any]
 ) -> tuple[list[int], list[float], Counter[str]]:
-    """Return the rows that are votes, their outcomes, and how many were left out for which reason.
+    """Return the rows that are votes, their outcomes, and the numbers of excluded rows by reason.
 
     Raises: DataError for an unknown verdict, or no vote at all.
     """
     left_out: Counter[str] = Counter()
     used: list[int] = []
     outcomes: list[float] = []
-    for place in wanted:
-        first, second = sides[0][place], sides[1][place]
-        outcome = outcome_of(verdicts[place], first, second)
+    for index in wanted:
+        first, second = sides[0][index], sides[1][index]
+        outcome = outcome_of(verdicts[index], first, second)
         if (reason := _unusable(first, second, outcome)) is not None:
             left_out[reason] += 1
         elif isinstance(outcome, str):
             raise DataError(
-                f"row {place + 1} has the winner '{outcome}'; expected model_a, model_b, tie, 'tie (bothbad)', or the "
+                f"row {index + 1} has the winner '{outcome}'; expected model_a, model_b, tie, 'tie (bothbad)', or the "
                 f"name of one of its models ({first}, {second})"
             )
         elif outcome is not None:
-            used.append(place)
+            used.append(index)
             outcomes.append(outcome)
     if not used:
-        told = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
-        raise DataError(f"none of {len(wanted)} rows is a vote: {told or 'the file has no rows'}")
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+        raise DataError(f"none of {len(wanted)} rows is a vote: {reasons or 'the file has no rows'}")
     return used, outcomes, left_out
 
 
 def _in_language(rows: Rows, columns: VoteColumns, language: str) -> list[int]:
     if columns.language is None:
-        raise DataError(f"the file has no column 'language', so its votes in {language} cannot be told from others")
+        raise DataError(f"the file has no column 'language', so its votes in {language} cannot be selected")
     found = [str(value) for value in rows[columns.language]]
     known = sorted(set(found))
     if language not in known:
         raise UnknownName("language in this file", language, nearest(language, known) or known[:5])
-    return [place for place, value in enumerate(found) if value == language]
+    return [index for index, value in enumerate(found) if value == language]
 
 
 def _name(model: Any) -> str:
@@ -120,19 +120,19 @@ def _unusable(first: str, second: str, outcome: float | str | None) -> str | Non
 
 def _battles(first: Sequence[str], second: Sequence[str], outcomes: Sequence[float]) -> tuple[tuple[str, ...], Battles]:
     models = tuple(sorted({*first, *second}))
-    place = {name: number for number, name in enumerate(models)}
-    sides = [np.array([place[name] for name in names], dtype=np.int64) for names in (first, second)]
+    number_of = {name: number for number, name in enumerate(models)}
+    sides = [np.array([number_of[name] for name in names], dtype=np.int64) for names in (first, second)]
     return models, Battles(sides[0], sides[1], np.array(outcomes), len(models))
 
 
 def _labels(values: Sequence[Any]) -> Ints:
-    """Return a number per row; a row without a label stands alone."""
-    places: dict[str, int] = {}
-    keys = (f"row {number}" if value is None else f"is {value}" for number, value in enumerate(values))
-    return np.array([places.setdefault(key, len(places)) for key in keys], dtype=np.int64)
+    """Return a number per row, equal for equal labels; a row without a label has a number of its own."""
+    numbers: dict[str, int] = {}
+    keys = (f"row {row}" if value is None else f"is {value}" for row, value in enumerate(values))
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
 
 def _n_repeated(rows: Rows, used: Sequence[int]) -> int:
-    """Return how many of these rows equal an earlier one in every column."""
+    """Return the number of these rows that equal an earlier one in every column."""
     columns = [[value if isinstance(value, str) else str(value) for value in rows[name]] for name in rows.column_names]
-    return len(used) - len({hash(tuple(column[place] for column in columns)) for place in used})
+    return len(used) - len({hash(tuple(column[index] for column in columns)) for index in used})

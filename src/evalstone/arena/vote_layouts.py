@@ -1,4 +1,4 @@
-"""Files that hold several votes in a row, made one vote a row: PandaLM's test set has a column for each annotator."""
+"""Files with several votes per row, split into one vote per row: PandaLM's test set has a column for each annotator."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,26 +15,28 @@ _VERDICTS = {"1": "model_1", "2": "model_2", "0": "tie"}  # PandaLM's README: 0 
 
 
 def one_vote_a_row(rows: Rows) -> Rows:
-    """Return the rows with one row for each annotator's verdict; others as they are.
+    """Return the rows with one row for each annotator's verdict; rows in other layouts unchanged.
 
     Recognised: `cmp_key` (two names joined by `_`) or model_1 and model_2, with annotator1, annotator2, ... of 0, 1, 2.
 
-    Raises: DataError for a cmp_key that is no pair of names.
+    Raises: DataError for a cmp_key that is not a pair of names.
     """
     names = set(rows.column_names)
     annotators = [name for name in rows.column_names if _ANNOTATOR.fullmatch(name)]
     if not annotators or "winner" in names or not ("cmp_key" in names or {"model_1", "model_2"} <= names):
         return rows
-    return Rows.of([vote for place, row in enumerate(rows, start=1) for vote in _votes_of(row, place, annotators)])
+    return Rows.of([vote for number, row in enumerate(rows, start=1) for vote in _votes_of(row, number, annotators)])
 
 
-def _votes_of(row: Mapping[str, Any], place: int, annotators: Sequence[str]) -> list[dict[str, Any]]:
+def _votes_of(row: Mapping[str, Any], number: int, annotators: Sequence[str]) -> list[dict[str, Any]]:
     if "model_1" in row and "model_2" in row:
         first, second = row["model_1"], row["model_2"]
     else:
         parts = str(row["cmp_key"]).split("_")
         if len(parts) != 2 or not all(parts):
-            raise DataError(f"row {place} has the cmp_key '{row['cmp_key']}'; expected two model names joined by one _")
+            raise DataError(
+                f"row {number} has the cmp_key '{row['cmp_key']}'; expected two model names joined by one _"
+            )
         first, second = parts
     shared = {new: row[old] for old, new in _KEPT.items() if old in row}
     return [

@@ -1,6 +1,5 @@
-"""Audits: what a score does not say of itself.
+"""Audits of models and benchmarks: contamination, prompt sensitivity, calibration, and checks of tasks.
 
-Was the test seen in training? Does the wording decide? Is the model honest about what it knows? Every audit asks a
-model for log-likelihoods, or reads a stored run; nothing is written by the model and nothing leaves this machine. Each
-number stands beside what it would be if there were nothing to find.
+An audit queries a model for log-likelihoods, or reads a stored run; the model generates nothing, and no data leaves
+this machine. Results are reported with their values under the null hypothesis.
 """

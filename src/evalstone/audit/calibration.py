@@ -1,6 +1,6 @@
-"""Does a stored run know what it knows? Reliability curve, calibration error and Brier score of its choices.
+"""Calibration audit of a stored run: reliability curve, calibration error and Brier score of its choices.
 
-The confidence of an answer is the share of the choices' probability that lies on the best one, as it was scored.
+The confidence of an answer is the share of the choices' probability that is on the best one, as it was scored.
 """
 
 from collections.abc import Sequence
@@ -24,36 +24,36 @@ __all__ = ["CalibrationAudit", "audit_calibration", "calibration_of"]
 
 ALL = "all tasks"
 MOST_BINS = 10
-PER_BIN = 20  # samples: in smaller bins accuracy is mostly luck
+PER_BIN = 20  # samples: in smaller bins accuracy is mostly noise
 FEWEST = 40
 COVERAGES = (0.1, 0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationAudit:
-    """One task's calibration, or of all tasks pooled."""
+    """Calibration of one task, or of all tasks pooled."""
 
     task: str
     n: int
     accuracy: float
     confidence: float  # mean
-    error: CalibrationError  # equal-mass bins, with what a calibrated model would show
-    brier: BrierSplit  # of "the pick is right", over the same bins
-    platt: PlattScaling  # slope below 1: too sure; fitted on these samples
+    error: CalibrationError  # over equal-mass bins, with the value expected of a calibrated model
+    brier: BrierSplit  # of the event "the pick is correct", over the same bins
+    platt: PlattScaling  # slope below 1: overconfident; fitted on these samples
     error_after_platt: float
     selective: tuple[tuple[float, float], ...]  # (share answered, most confident first; accuracy of it)
-    excess_aurc: float  # 0: the sure answers are exactly the right ones
+    excess_aurc: float  # 0: the most confident answers are exactly the correct ones
 
 
 def audit_calibration(store: Store, run_id: str, tasks: Sequence[str] = ()) -> list[CalibrationAudit]:
-    """Return the calibration of a run's multiple choice tasks, and of all together where there are several.
+    """Return the calibration of a run's multiple-choice tasks, and of all of them pooled if there are several.
 
     Args:
-        store: where the run is.
-        run_id: its id.
-        tasks: only these; none: all that offer choices.
+        store: the store that holds the run.
+        run_id: the run's id.
+        tasks: names of the tasks to audit; empty for all multiple-choice tasks.
 
-    Raises: DataError where no task offers choices, or too few samples were answered.
+    Raises: DataError if the run has no multiple-choice task, or too few samples were answered.
     """
     wanted = tasks or store.run(run_id).tasks
     pairs = {task: _pairs(store, run_id, task) for task in wanted}
@@ -61,8 +61,8 @@ def audit_calibration(store: Store, run_id: str, tasks: Sequence[str] = ()) -> l
     if not known:
         most = max((len(each) for each in pairs.values()), default=0)
         raise DataError(
-            f"no task of this run has {FEWEST} answered multiple choice samples (the most is {most}); "
-            "calibration needs tasks with choices, and about 300 samples to say much"
+            f"no task of this run has {FEWEST} answered multiple-choice samples (the most is {most}); "
+            "calibration needs multiple-choice tasks, and about 300 samples for a useful estimate"
         )
     found = [calibration_of(task, each) for task, each in known.items()]
     if len(known) > 1:
@@ -71,7 +71,7 @@ def audit_calibration(store: Store, run_id: str, tasks: Sequence[str] = ()) -> l
 
 
 def _pairs(store: Store, run_id: str, task: str) -> list[tuple[float, float]]:
-    """Return (confidence, credit) of each sample that was answered."""
+    """Return (confidence, credit) of each answered sample."""
     return [
         (float(score.parts[0]), float(score.parts[1]))
         for score in store.scores(run_id, task, details=False)
@@ -80,7 +80,7 @@ def _pairs(store: Store, run_id: str, task: str) -> list[tuple[float, float]]:
 
 
 def calibration_of(task: str, pairs: Sequence[tuple[float, float]]) -> CalibrationAudit:
-    """Return what pairs (confidence, credit) say."""
+    """Return the calibration of (confidence, credit) pairs."""
     confidences, credits_ = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     n_bins = max(2, min(MOST_BINS, len(pairs) // PER_BIN))
     platt = platt_scaling(confidences, credits_)

@@ -1,4 +1,4 @@
-"""The calibration audit for people."""
+"""The calibration audit as a terminal table."""
 
 from collections.abc import Sequence
 
@@ -16,12 +16,12 @@ __all__ = ["calibration_table"]
 STRIP = 40
 ABOUT = (
     "Confidence is the share of the choices' probability on the one picked; bins hold equally many samples. The error "
-    "is never 0 in a finite sample: 'if calibrated' is what an honest model of these confidences would show."
+    "is never 0 in a finite sample: 'if calibrated' is the value expected of a calibrated model with these confidences."
 )
 
 
 def calibration_table(audits: Sequence[CalibrationAudit]) -> RenderableType:
-    """Return what was found in one sentence, a summary over tasks, and each task's reliability curve."""
+    """Return the verdict in one sentence, a summary over tasks, and each task's reliability curve."""
     summary = plain_table()
     summary.add_column("task", overflow="fold")
     for header in ("n", "accuracy", "confidence", "error", "if calibrated", "p"):
@@ -53,22 +53,22 @@ def _curve(audit: CalibrationAudit) -> RenderableType:
             f"miscalibration {brier.reliability:.3f} - discrimination {brier.resolution:.3f} "
             f"+ uncertainty of the task {brier.uncertainty:.3f} + within bins {brier.within:+.3f}"
         ),
-        f"Platt slope {audit.platt.slope:.2f}: {_sureness(audit)}; error after it {_share(audit.error_after_platt)}",
-        f"accuracy when only the surest are answered: {answered}",
+        f"Platt slope {audit.platt.slope:.2f}: {_direction(audit)}; error after it {_share(audit.error_after_platt)}",
+        f"accuracy when only the most confident are answered: {answered}",
     ]
-    said = [Text(line, style="dim") for line in lines]
-    return Padding(Group(Text(audit.task, style="bold"), table, *said), (0, 1, 1, 1))
+    notes = [Text(line, style="dim") for line in lines]
+    return Padding(Group(Text(audit.task, style="bold"), table, *notes), (0, 1, 1, 1))
 
 
-def _sureness(audit: CalibrationAudit) -> str:
-    """Return what a Platt slope means."""
+def _direction(audit: CalibrationAudit) -> str:
+    """Return the interpretation of a Platt slope."""
     if audit.platt.slope <= 0:
-        return "surer answers are no better"
-    return "too sure" if audit.platt.slope < 1 else "not sure enough"
+        return "more confident answers are no better"
+    return "overconfident" if audit.platt.slope < 1 else "underconfident"
 
 
 def _strip(confidence: float, accuracy: float) -> str:
-    """Draw where accuracy (●) and confidence (│, where they should meet) lie."""
+    """Draw accuracy (●) and confidence (│, where the two should meet) on a scale from 0 to 100%."""
     marks = ["·"] * STRIP
     marks[min(STRIP - 1, int(confidence * STRIP))] = "│"
     marks[min(STRIP - 1, int(accuracy * STRIP))] = "●"

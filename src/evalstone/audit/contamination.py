@@ -1,7 +1,7 @@
-"""Was the test seen in training? Several tests, each with what it does not show.
+"""Contamination audit: tests of whether a benchmark was seen in training, each with what it does not show.
 
-None of them proves that a score is inflated, and a large p proves no innocence: a file that was read once, out of
-order, or as paraphrases leaves no trace that log-likelihoods show.
+None of them proves that a score is inflated, and a large p does not rule out contamination: a file that was read once,
+out of order, or as paraphrases leaves no trace in log-likelihoods.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ from evalstone.audit.min_k import MembershipScores, membership_scores
 from evalstone.audit.order_test import OrderSettings, order_test
 from evalstone.audit.overlap import WORDS, Corpus, overlap_with
 from evalstone.audit.perturbed import TwinTest, compare_twins, number_twins, option_twins, twin_test
-from evalstone.audit.stored import Keep, made_anew
+from evalstone.audit.stored import Keep, compute_only
 from evalstone.errors import DataError, UsageError
 from evalstone.models.local.token_moments import check_token_moments
 from evalstone.models.model import Model
@@ -38,24 +38,24 @@ __all__ = [
 TESTS = ("order", "options", "numbers", "overlap", "min-k")
 
 NOT_SHOWN = {
-    "order": "A small p says that the file's order was seen, not that the score is inflated; a large one cannot rule "
-    "out rows read once, out of order or reworded, and an order that is no accident gives a small p by itself.",
-    "options": "A small p says that the published order of options was seen, if that order is arbitrary; it says "
-    "nothing of the answers, and a large one cannot rule out questions read without their options.",
+    "order": "A small p indicates that the file's order was seen, not that the score is inflated; a large one cannot "
+    "rule out rows read once, out of order or reworded, and an order that is not arbitrary gives a small p by itself.",
+    "options": "A small p indicates that the published order of options was seen, if that order is arbitrary; it says "
+    "nothing about the answers, and a large one cannot rule out questions read without their options.",
     "numbers": "True numbers can be likelier than invented ones to a model that never saw the question: without a "
     "control model or control task this p alone is no evidence.",
-    "overlap": "An n-gram in the corpus says that the text lies there, not that the model was trained on it or gained "
-    "by it; no hit cannot rule out paraphrases, translations or other corpora.",
+    "overlap": "An n-gram in the corpus shows that the text is in it, not that the model was trained on it or profited "
+    "from it; no hit cannot rule out paraphrases, translations or other corpora.",
     "min-k": "These scores separate seen from unseen texts of one distribution hardly better than chance (Duan et al. "
-    "2024), and any two distributions differ: evidence beside a control of the same kind, never a verdict.",
+    "2024), and any two distributions differ: use them with a control of the same kind, never as a verdict.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ContaminationSettings:
-    """Which tests, and how much they ask."""
+    """Which tests to run, and their sizes."""
 
-    tests: tuple[str, ...] = ()  # none named: all that can be asked
+    tests: tuple[str, ...] = ()  # empty: all that can be run
     order: OrderSettings = field(default_factory=OrderSettings)
     corpus: Corpus | None = None
     n_words: int = WORDS  # of an n-gram
@@ -64,18 +64,18 @@ class ContaminationSettings:
 
 @dataclass(frozen=True, slots=True)
 class ContaminationTest:
-    """One test of one task."""
+    """Result of one test on one task."""
 
     task: str
     test: str
     statistic_name: str
-    statistic: float | None  # None: not tested, and `notes` say why
+    statistic: float | None  # None: not tested; `notes` give the reason
     n: int
-    p: float | None  # one-sided; None where nothing is inferred
-    p_holm: float | None = None  # over the tasks of this audit
-    control_p: float | None = None  # of the same test where there is nothing to find
+    p: float | None  # one-sided; None for a test without inference
+    p_holm: float | None = None  # corrected over the tasks of this audit
+    control_p: float | None = None  # p of the same test on a control
     notes: tuple[str, ...] = ()
-    items: tuple[tuple[int, JsonValue], ...] = ()  # (sample index, value), for the file
+    items: tuple[tuple[int, JsonValue], ...] = ()  # (sample index, value), for the JSON file
 
     @property
     def not_shown(self) -> str:
@@ -89,9 +89,9 @@ Told = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class _Audit:
-    """What the tests of one audit share."""
+    """Arguments that the tests of one audit share."""
 
-    asked: Likelihoods
+    likelihoods: Likelihoods
     settings: ContaminationSettings
     control: Likelihoods | None
     control_items: Sequence[Item]
@@ -99,36 +99,36 @@ class _Audit:
 
 
 def audit_contamination(
-    asked: Likelihoods,
+    likelihoods: Likelihoods,
     tasks: Sequence[BoundTask],
     settings: ContaminationSettings,
     *,
     control: Likelihoods | None = None,
     control_task: BoundTask | None = None,
     told: Told = lambda _: None,
-    keep: Keep = made_anew,
+    keep: Keep = compute_only,
 ) -> list[ContaminationTest]:
     """Run the tests on every task and correct each test's p over the tasks.
 
     Args:
-        asked: the model, asked for log-likelihoods only.
+        likelihoods: the model, queried for log-likelihoods only.
         tasks: bound without shots.
-        settings: which tests, and how much they ask.
-        control: a model that cannot have seen the tasks; the number test is then of the difference from it.
-        control_task: samples of the same kind that cannot have been seen; Min-K is then compared with it.
+        settings: which tests to run, and their sizes.
+        control: a model that cannot have seen the tasks; the number test then tests the difference from it.
+        control_task: samples of the same kind that cannot have been seen; Min-K is then compared with them.
         told: called with a line before each test.
-        keep: returns the results of a test of a task where they are kept.
+        keep: returns a test's stored results, or computes and stores them.
 
     Raises: as `check_tests`.
     """
-    check_tests(settings, asked.model)
+    check_tests(settings, likelihoods.model)
     control_items = items_of(control_task) if control_task is not None else []
-    audit = _Audit(asked, settings, control, control_items, told)
+    audit = _Audit(likelihoods, settings, control, control_items, told)
     return corrected([test for bound in tasks for test in _tests_of(audit, bound, keep)])
 
 
 def _tests_of(audit: _Audit, bound: BoundTask, keep: Keep) -> Iterator[ContaminationTest]:
-    """Yield the tests of a task; its samples are read when the first is not kept."""
+    """Yield the results of a task's tests; its samples are read only if a result is not stored."""
     items = cache(lambda: items_of(bound))
     for test in audit.settings.tests or TESTS:
         if test != "overlap" or audit.settings.corpus is not None:
@@ -140,7 +140,10 @@ def _tests_of(audit: _Audit, bound: BoundTask, keep: Keep) -> Iterator[Contamina
 def settings_json(
     settings: ContaminationSettings, control: ModelIdentity | None, control_task: TaskPlan | None
 ) -> dict[str, JsonValue]:
-    """Return all that decides an audit's results beside model and tasks; of a corpus, its files' names and times."""
+    """Return the settings that determine an audit's results besides model and tasks.
+
+    A corpus is identified by its files' names, sizes and modification times.
+    """
     files = [] if settings.corpus is None else settings.corpus.files()
     return {
         "tests": list(settings.tests),
@@ -154,9 +157,9 @@ def settings_json(
 
 
 def check_tests(settings: ContaminationSettings, model: Model) -> None:
-    """Look, before anything is asked, whether the tests named can be had.
+    """Check that the named tests can be run, before the model is queried.
 
-    Raises: UsageError for a test that is not known, a corpus without text, or Min-K of a model that gives sums only.
+    Raises: UsageError for an unknown test, a corpus without text, or Min-K with a model that returns sums only.
     """
     unknown = [name for name in settings.tests if name not in TESTS]
     if unknown:
@@ -177,13 +180,13 @@ def _one_test(audit: _Audit, task: str, test: str, items: Callable[[], Sequence[
 
 
 def _order(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
-    found = order_test(audit.asked, items, audit.settings.order, task)
+    found = order_test(audit.likelihoods, items, audit.settings.order, task)
     notes = [f"{found.rows_per_shard} rows per shard"]
     if found.sorted_by:
         columns = ", ".join(found.sorted_by)
-        notes.append(f"the file is sorted by {columns}: only rows equal in it changed places")
+        notes.append(f"the file is sorted by {columns}: only rows with equal values were exchanged")
     if found.control.p < 0.05:
-        notes.append(f"the control (a shuffled file) has p {found.control.p:.3f}: one in 20 does by chance")
+        notes.append(f"the control (a shuffled file) has p {found.control.p:.3f}: 1 in 20 is below 0.05 by chance")
     return [
         ContaminationTest(
             task, "order", "t", found.found.statistic, found.found.n, found.found.p, control_p=found.control.p,
@@ -194,18 +197,18 @@ def _order(audit: _Audit, task: str, items: Sequence[Item]) -> list[Contaminatio
 
 def _options(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
     twins = option_twins(items, task, audit.settings.seed)
-    return [_of_twins(task, "options", compare_twins(audit.asked, twins, f"{task}: options"), ())]
+    return [_of_twins(task, "options", compare_twins(audit.likelihoods, twins, f"{task}: options"), ())]
 
 
 def _numbers(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
     twins = number_twins(items, task, audit.settings.seed)
     name = f"{task}: numbers"
-    found = compare_twins(audit.asked, twins, name)
+    found = compare_twins(audit.likelihoods, twins, name)
     if audit.control is None:
         return [_of_twins(task, "numbers", found, ("no control model: see below",))]
     control = compare_twins(audit.control, twins, name)
-    beside = dict(control.differences)
-    excess = [(index, value - beside[index]) for index, value in found.differences if index in beside]
+    of_control = dict(control.differences)
+    excess = [(index, value - of_control[index]) for index, value in found.differences if index in of_control]
     tested = twin_test(excess)
     note = f"beyond {audit.control.model.identity.name}: mean {tested.t_test.mean:+.3g} nats"
     return [replace(_of_twins(task, "numbers", tested, (note,)), control_p=control.t_test.p)]
@@ -224,10 +227,10 @@ def _overlap(audit: _Audit, task: str, items: Sequence[Item]) -> list[Contaminat
     if corpus is None:
         return []
     found = overlap_with(items, corpus, audit.settings.n_words)
-    notes = [f"{len(found.found):,} samples, {len(found.mostly):,} of them nearly whole",
+    notes = [f"{len(found.found):,} samples, {len(found.mostly):,} of them nearly complete",
              f"{found.n_corpus_words:,} words read"]  # fmt: skip
     if found.n_short:
-        notes.append(f"{found.n_short:,} samples are shorter than {found.n_words} words and were not looked for")
+        notes.append(f"{found.n_short:,} samples are shorter than {found.n_words} words and were not searched for")
     share = len(found.found) / found.n if found.n else None
     items_found = tuple((index, index in found.mostly) for index in found.found)
     name = f"share with {found.n_words} words in a row"
@@ -236,22 +239,22 @@ def _overlap(audit: _Audit, task: str, items: Sequence[Item]) -> list[Contaminat
 
 def _min_k(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
     try:
-        own = membership_scores(audit.asked.model, [item.text for item in items])
-    except UsageError as error:  # this kind of model gives sums only: the other tests still stand
+        own = membership_scores(audit.likelihoods.model, [item.text for item in items])
+    except UsageError as error:  # this kind of model returns sums only: the other tests are still valid
         raise DataError(str(error)) from error
-    beside = membership_scores(audit.asked.model, [item.text for item in audit.control_items])
+    of_control = membership_scores(audit.likelihoods.model, [item.text for item in audit.control_items])
     listed = tuple((item.index, _score_json(score)) for item, score in zip(items, own, strict=True))
     results = []
     for name, key in (("Min-20%", "min_k"), ("Min-20%++", "min_k_plus")):
         values = [value for score in own if (value := getattr(score, key)) is not None]
-        controls = [value for score in beside if (value := getattr(score, key)) is not None]
+        controls = [value for score in of_control if (value := getattr(score, key)) is not None]
         mean = float(np.mean(values)) if values else None
         result = ContaminationTest(task, "min-k", name, mean, len(values), None, items=listed if key == "min_k" else ())
         if len(controls) >= 2 and len(values) >= 2:
             apart = compare_means(np.array(controls), np.array(values))
             p = apart.p / 2 if apart.difference > 0 else 1 - apart.p / 2
             interval = f"{apart.low:+.3g} to {apart.high:+.3g}"
-            note = f"{name} {apart.difference:+.3g} ({interval}) beside {len(controls)} control samples"
+            note = f"{name} {apart.difference:+.3g} ({interval}) compared with {len(controls)} control samples"
             result = replace(result, p=p, notes=(note,))
         else:
             result = replace(result, notes=("no control samples: nothing to compare with",))
@@ -264,11 +267,11 @@ def _score_json(score: MembershipScores) -> JsonValue:
 
 
 def corrected(found: Sequence[ContaminationTest]) -> list[ContaminationTest]:
-    """Return the tests with Holm's p, each test's over its tasks."""
+    """Return the tests with p corrected by Holm's method, for each kind of test over its tasks."""
     adjusted: dict[int, float] = {}
     for key in dict.fromkeys((test.test, test.statistic_name) for test in found):
-        places = [i for i, test in enumerate(found) if (test.test, test.statistic_name) == key and test.p is not None]
-        values = [p for i in places if (p := found[i].p) is not None]
+        indices = [i for i, test in enumerate(found) if (test.test, test.statistic_name) == key and test.p is not None]
+        values = [p for i in indices if (p := found[i].p) is not None]
         if values:
-            adjusted.update(zip(places, holm(values).tolist(), strict=True))
+            adjusted.update(zip(indices, holm(values).tolist(), strict=True))
     return [replace(test, p_holm=adjusted.get(i)) for i, test in enumerate(found)]

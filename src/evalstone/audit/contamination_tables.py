@@ -1,4 +1,4 @@
-"""The contamination audit for people, and as JSON."""
+"""The contamination audit as a terminal table and as JSON."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -18,9 +18,9 @@ __all__ = ["contamination_json", "contamination_table"]
 
 
 def contamination_table(tests: Sequence[ContaminationTest]) -> RenderableType:
-    """Return what was found in one sentence, one table per test over the tasks, and what each test does not show.
+    """Return the verdict in one sentence, one table per test over the tasks, and what each test does not show.
 
-    Tests that could not be run are in the sentence, with the reason, and in no table.
+    Tests that could not be run are named in the sentence, with the reason, and have no table.
     """
     methods = contamination_methods(tests)
     opening = [Text(contamination_verdict(tests), style="bold"), *([Text(methods, style="dim")] if methods else [])]
@@ -36,8 +36,8 @@ def contamination_table(tests: Sequence[ContaminationTest]) -> RenderableType:
         for test in own:
             table.add_row(*_cells(test, with_control=_has_control(own)))
         notes = [Text(f"{test.task}: {'; '.join(test.notes)}", style="dim") for test in own if test.notes]
-        said = Text(f"Does not show: {own[0].not_shown}", style="italic")
-        parts.append(Padding(Group(table, *notes, said), (0, 1, 1, 1)))
+        caveat = Text(f"Does not show: {own[0].not_shown}", style="italic")
+        parts.append(Padding(Group(table, *notes, caveat), (0, 1, 1, 1)))
     return Group(*parts)
 
 

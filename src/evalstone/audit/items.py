@@ -1,6 +1,6 @@
-"""A task's samples as audits see them: question, options, right answer, and the text that training would have held.
+"""A task's samples as audits use them: question, options, correct answer, and the text as training data would have it.
 
-Question and options are told apart (`prompts.questions`), so that any multiple choice task can be asked in another
+`prompts.questions` separates question and options, so that any multiple-choice task can be evaluated in another
 wording.
 """
 
@@ -18,40 +18,40 @@ __all__ = ["Item", "items_of", "with_shots", "without_question"]
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One sample as audits see it."""
+    """One sample as audits use it."""
 
     index: int
     row: Mapping[str, Any]
     request: Request
-    text: str  # the question as the task puts it, and its right answer
-    question: str | None = None  # None: the row does not let one tell it from the rest of the prompt
+    text: str  # the question as the task words it, and its correct answer
+    question: str | None = None  # None: it cannot be separated from the rest of the prompt
     options: tuple[str, ...] = ()  # in the row's order; empty for a task without choices
-    gold: frozenset[int] = frozenset()  # positions of the right options
-    shots: tuple["Item", ...] = ()  # that stand solved before it, themselves without shots
+    gold: frozenset[int] = frozenset()  # positions of the correct options
+    shots: tuple["Item", ...] = ()  # few-shot examples before it, themselves without shots
 
     @property
     def has_options(self) -> bool:
-        """Whether it can be asked as a question with options, and so can its shots."""
+        """Whether the sample and all its shots have a question, options and a gold answer."""
         own = self.question is not None and len(set(self.options)) > 1 and bool(self.gold)
         return own and all(shot.has_options for shot in self.shots)
 
 
 def items_of(bound: BoundTask, render: Render | None = None) -> list[Item]:
-    """Return the samples of a task in the order of its file; `render` puts them into a chat template."""
+    """Return the samples of a task in the order of its file; `render` applies a chat template."""
     items = [_item(bound, sample, bound.request(sample, render)) for sample in bound.samples()]
     return sorted(items, key=lambda item: item.index)
 
 
 def with_shots(bound: BoundTask, items: Sequence[Item]) -> list[Item]:
-    """Return the items with their shots taken apart as well.
+    """Return the items with their shots as items.
 
-    Raises: PlanError for a Python class with shots, which does not say which rows they are.
+    Raises: PlanError for a Python class with shots, which does not report which rows they are.
     """
     samples = {sample.index: sample for sample in bound.samples()}
-    places = {item.index: bound.shots_of(samples[item.index]) for item in items}
-    rows = {place: bound.shot(place) for place in {place for own in places.values() for place in own}}
-    shots = {place: _item(bound, row, bound.alone(row)) for place, row in rows.items()}
-    return [replace(item, shots=tuple(shots[place] for place in places[item.index])) for item in items]
+    positions = {item.index: bound.shots_of(samples[item.index]) for item in items}
+    rows = {position: bound.shot(position) for position in {position for own in positions.values() for position in own}}
+    shots = {position: _item(bound, row, bound.alone(row)) for position, row in rows.items()}
+    return [replace(item, shots=tuple(shots[position] for position in positions[item.index])) for item in items]
 
 
 def _item(bound: BoundTask, sample: Sample, request: Request) -> Item:
@@ -63,7 +63,7 @@ def _item(bound: BoundTask, sample: Sample, request: Request) -> Item:
     right = queries[min(gold)] if gold else queries[0]
     context = shown if right.segments is None else "".join(right.segments)
     text = context + right.continuation
-    if right.segments is not None:  # the choices are contexts: there is no question apart from them
+    if right.segments is not None:  # the choices are contexts: there is no separate question
         return Item(sample.index, sample.row, request, text, None, (), gold)
     question, options = question_in(sample.row, shown, [query.continuation for query in queries])
     return Item(sample.index, sample.row, request, text, question, options, gold)
@@ -79,9 +79,9 @@ def _text_with_answer(request: Request, shown: str) -> str:
 
 
 def without_question(bound: BoundTask, item: Item, render: Render | None = None) -> Request | None:
-    """Return the item's request with its question taken out: options, shots and wording stay.
+    """Return the item's request without its question; options, shots and wording stay.
 
-    None where the row does not let one tell the question from the rest.
+    None if the question cannot be separated from the rest of the prompt.
     """
     if item.question is None:
         return None

@@ -1,4 +1,4 @@
-"""Asking a model for the log-likelihood of texts that belong to no sample."""
+"""Log-likelihoods of texts that belong to no sample."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -9,11 +9,11 @@ from evalstone.records import LoglikelihoodQuery, Output, Query, Request, Rollin
 __all__ = ["Answer", "Likelihoods"]
 
 Answer = Callable[[Sequence[Request]], Iterable[Output]]
-"""What answers requests: a model by itself, or one whose answers are stored."""
+"""Answers requests: a model by itself, or one whose answers are stored."""
 
 
 class Likelihoods:
-    """One model, asked for log-likelihoods only. A text that cannot be asked gives None, never a low number.
+    """One model, queried for log-likelihoods only. A text that cannot be scored gives None, never a low number.
 
     Units: nats.
     """
@@ -23,15 +23,15 @@ class Likelihoods:
         self._answer = answer or model.answer
 
     def of_texts(self, texts: Sequence[str], name: str = "texts") -> list[float | None]:
-        """Return each text's log-likelihood from nothing; `name` tells these texts from others of the same audit."""
+        """Return each text's unconditional log-likelihood; `name` distinguishes these texts within an audit."""
         return self._query(name, [((), RollingQuery(0, text)) for text in texts])
 
     def of_continuations(self, pairs: Sequence[tuple[str, str]], name: str = "continuations") -> list[float | None]:
-        """Return the log-likelihood of each second text after the first; `name` as in `of_texts`."""
+        """Return log p(second text | first text) of each pair; `name` as in `of_texts`."""
         return self._query(name, [((context,), LoglikelihoodQuery(0, text)) for context, text in pairs])
 
     def of_choices(self, requests: Sequence[Request]) -> dict[str, tuple[float, ...]]:
-        """Return the choices' log-likelihoods of each request of which all were answered, by its id."""
+        """Return the choices' log-likelihoods by request id, for requests of which all queries were answered."""
         outputs: dict[str, dict[int, Output]] = {}
         for output in self._answer(requests):
             outputs.setdefault(output.request_id, {})[output.ask_index] = output
@@ -47,20 +47,20 @@ class Likelihoods:
         return found
 
     def n_tokens(self, texts: Sequence[str]) -> int:
-        """Return how many tokens these texts have together; asks nothing.
+        """Return the number of tokens of all texts together, without a query to the model.
 
-        Raises: UsageError where only a server could count them.
+        Raises: UsageError if only a server could count them.
         """
         requests = [Request("texts", i, "", (), (RollingQuery(0, text),)) for i, text in enumerate(texts)]
         n_tokens = self.model.estimate(requests).n_tokens_asked
         if n_tokens is None:
-            raise UsageError("the model's tokenizer is not here; name it: tokenizer=<folder or Hub id>")
+            raise UsageError("the model's tokenizer is not on this machine; set tokenizer=<folder or Hub id>")
         return n_tokens
 
-    def _query(self, name: str, asked: Sequence[tuple[tuple[str, ...], Query]]) -> list[float | None]:
-        requests = [Request(name, i, "", segments, (query,)) for i, (segments, query) in enumerate(asked)]
+    def _query(self, name: str, queries: Sequence[tuple[tuple[str, ...], Query]]) -> list[float | None]:
+        requests = [Request(name, i, "", segments, (query,)) for i, (segments, query) in enumerate(queries)]
         found: list[float | None] = [None] * len(requests)
-        place = {request.id: index for index, request in enumerate(requests)}
+        index_of = {request.id: index for index, request in enumerate(requests)}
         for output in self._answer(requests):
-            found[place[output.request_id]] = output.total_nats
+            found[index_of[output.request_id]] = output.total_nats
         return found

@@ -1,7 +1,7 @@
-"""Membership scores: how likely a text is, and how likely its least likely tokens are. Evidence only.
+"""Membership scores: how likely a text is, and how likely its least likely tokens are.
 
-On samples of one distribution, seen and unseen, these scores hardly tell one from the other (Duan et al. 2024: near
-chance), so no p is given for a set alone: only the difference from a control set that cannot have been seen.
+These scores hardly separate seen from unseen samples of one distribution (Duan et al. 2024: near chance). So no p is
+computed for a set alone, only for its difference from a control set that cannot have been seen.
 """
 
 import math
@@ -21,7 +21,7 @@ SHARE = 0.2  # k of Min-K%, as published
 
 @dataclass(frozen=True, slots=True)
 class MembershipScores:
-    """One text's scores; for each, higher speaks more for having been seen. None for a text without tokens."""
+    """Scores of one text. Higher is stronger evidence of membership, except `bits_per_byte`; None without tokens."""
 
     min_k: float | None  # mean of the lowest 20% of token log-probabilities
     min_k_plus: float | None  # the same after standardising by the model's own distribution at each token
@@ -33,7 +33,7 @@ class MembershipScores:
 def membership_scores(model: Model, texts: Sequence[str]) -> list[MembershipScores]:
     """Return each text's scores.
 
-    Raises: UsageError for a model that gives sums of log-probabilities only.
+    Raises: UsageError for a model that returns sums of log-probabilities only.
     Source: Shi et al. 2023 (Min-K%, arXiv 2310.16789); Zhang et al. 2024 (Min-K%++, arXiv 2404.02936); Carlini et al.
     2021 (zlib).
     """

@@ -1,4 +1,4 @@
-"""Does the place of an option decide? Every sample is asked once in each cyclic order of its options."""
+"""Position bias: every sample is evaluated once in each cyclic order of its options."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,35 +16,35 @@ NO_SPREAD = 1e-9  # keeps the covariance invertible where all samples are alike
 
 @dataclass(frozen=True, slots=True)
 class OptionOrders:
-    """What came of asking in all cyclic orders."""
+    """Results over all cyclic orders."""
 
     n: int  # samples
     accuracy: float  # mean over orders
-    by_shift: tuple[float, ...]  # accuracy with the options turned by 0, 1, ...; of samples with so many options
-    circular_accuracy: float  # right in every order
+    by_shift: tuple[float, ...]  # accuracy with the options rotated by 0, 1, ...; over samples with that many options
+    circular_accuracy: float  # share of samples that are correct in every order
     circular_low: float
     circular_high: float
-    circular_if_independent: float  # what the accuracy gives if orders had nothing to do with each other
-    consistency: float  # the same option picked in every order
-    picked_share: tuple[float, ...]  # of each place, over samples with the most usual number of options
-    position_p: float | None  # chi-square of those shares against even ones, one pick per sample and order
+    circular_if_independent: float  # circular accuracy expected if orders were independent
+    consistency: float  # share of samples with the same option picked in every order
+    picked_share: tuple[float, ...]  # of each position, over samples with the most common number of options
+    position_p: float | None  # chi-square test of those shares against equal ones
 
 
 def rotated(options: Sequence[str], shift: int) -> list[str]:
-    """Return the options turned by `shift`: the first one then stands `shift` places later."""
-    return [options[(place - shift) % len(options)] for place in range(len(options))]
+    """Return the options rotated by `shift`: the first one moves `shift` positions to the right."""
+    return [options[(position - shift) % len(options)] for position in range(len(options))]
 
 
 def option_orders(picks: Sequence[Sequence[int]], golds: Sequence[frozenset[int]]) -> OptionOrders:
     """Summarise picks in all cyclic orders.
 
     Args:
-        picks: of each sample, the place picked under each shift; as many as the sample has options.
-        golds: of each sample, the right options in the file's order.
+        picks: for each sample, the position picked under each shift; as many as the sample has options.
+        golds: for each sample, the correct options in the file's order.
 
     Source: CircularEval (Liu et al. 2023, MMBench); position profile after Pezeshkpour and Hruschka 2023.
     """
-    originals = [[(place - shift) % len(row) for shift, place in enumerate(row)] for row in picks]
+    originals = [[(position - shift) % len(row) for shift, position in enumerate(row)] for row in picks]
     right = [np.array([pick in gold for pick in row]) for row, gold in zip(originals, golds, strict=True)]
     n = len(picks)
     most = max(len(row) for row in picks)
@@ -68,10 +68,10 @@ def option_orders(picks: Sequence[Sequence[int]], golds: Sequence[frozenset[int]
 
 
 def _positions(picks: Sequence[Sequence[int]]) -> tuple[tuple[float, ...], float | None]:
-    """Return how often each place is picked, and p of even shares.
+    """Return how often each position is picked, and p of the hypothesis of equal shares.
 
-    Under no preference each sample's picks over its cyclic orders fall on its places evenly whatever it knows, so each
-    sample's counts are first averaged and the samples are the units.
+    Without position bias, a sample's picks over its cyclic orders are spread evenly over the positions, whatever the
+    model knows. So each sample's counts are averaged first, and samples are the units of the test.
     """
     sizes = [len(row) for row in picks]
     usual = max(set(sizes), key=sizes.count)
@@ -80,7 +80,7 @@ def _positions(picks: Sequence[Sequence[int]]) -> tuple[tuple[float, ...], float
     n = len(shares)
     if n <= usual:
         return tuple(mean.tolist()), None
-    deviation = (mean - 1.0 / usual)[:-1]  # the last place follows from the others
+    deviation = (mean - 1.0 / usual)[:-1]  # the last share follows from the others
     covariance = np.atleast_2d(np.cov(shares[:, :-1], rowvar=False)) / n + NO_SPREAD * np.eye(usual - 1)
     statistic = float(deviation @ np.linalg.solve(covariance, deviation))
     return tuple(mean.tolist()), chi_square_sf(statistic, usual - 1)

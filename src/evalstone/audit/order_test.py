@@ -1,9 +1,9 @@
-"""Is the file's own order likelier to the model than shuffles of it?
+"""Test of whether the file's own order is likelier to the model than shuffles of it.
 
-Rows of a benchmark could stand in any order; a model that has not read the file has no reason to prefer one. The file
-is cut into shards that fit the model's context, and each shard's log-likelihood in the file's order is compared with
-the mean of its shuffles. Where the file is sorted by something (a subject, a passage, the right answer) its order is no
-accident: such rows are only exchanged with rows that are equal in it.
+The rows of a benchmark are exchangeable: a model that has not read the file has no reason to prefer an order. The file
+is split into shards that fit the model's context, and each shard's log-likelihood in the file's order is compared with
+the mean over its shuffles. If the file is sorted by a column (a subject, a passage, the correct answer), its order is
+not arbitrary: rows are then only exchanged with rows of the same value.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,14 +23,14 @@ __all__ = ["OrderSettings", "OrderTest", "order_test", "sorted_by"]
 
 JOINT = "\n\n"
 FEWEST_SHARDS = 4
-SHARE_OF_CONTEXT = 0.9  # a shard longer than the context would be read in pieces
+SHARE_OF_CONTEXT = 0.9  # a shard longer than the context would be scored in pieces
 SORTED_P = 0.001
 SORTED_DRAWS = 999
 
 
 @dataclass(frozen=True, slots=True)
 class OrderSettings:
-    """How much is asked: 50 shards of 250 shuffles in the published test; 25 find nearly as much."""
+    """Size of the test. The published test uses 50 shards of 250 shuffles; 25 shuffles detect nearly as much."""
 
     n_shards: int = 50
     n_shuffles: int = 25
@@ -39,12 +39,12 @@ class OrderSettings:
 
 @dataclass(frozen=True, slots=True)
 class OrderTest:
-    """The file's order, and a control: a fixed shuffle of the same rows that is taken for the file's order."""
+    """Result for the file's order, and for a control: one fixed shuffle of the rows, tested like the file's order."""
 
     found: LocationTest
     control: LocationTest
     rows_per_shard: int
-    sorted_by: tuple[str, ...]  # columns whose order is no accident; rows were shuffled within equal values only
+    sorted_by: tuple[str, ...]  # columns by which the file is sorted; rows were shuffled within equal values only
 
 
 def order_test(likelihoods: Likelihoods, items: Sequence[Item], settings: OrderSettings, name: str) -> OrderTest:
@@ -52,7 +52,7 @@ def order_test(likelihoods: Likelihoods, items: Sequence[Item], settings: OrderS
 
     d_i = log p(shard i) - mean over shuffles of log p(shuffled shard i); t = mean(d) / (sd(d) / √r), one-sided.
 
-    Raises: DataError where there are too few rows, or they are too long for the model's context.
+    Raises: DataError if there are too few rows, or they are too long for the model's context.
     Source: Oren et al. 2023 (arXiv 2310.17623), section 3.2.
     """
     size = _rows_per_shard(likelihoods, items, settings)
@@ -60,7 +60,7 @@ def order_test(likelihoods: Likelihoods, items: Sequence[Item], settings: OrderS
     if n_shards < FEWEST_SHARDS:
         raise DataError(
             f"{len(items)} rows make {n_shards} shards of {size}; the order test needs at least {FEWEST_SHARDS}: "
-            "ask more samples (--limit)"
+            "use more samples (--limit)"
         )
     used = items[: n_shards * size]
     columns = sorted_by(used)
@@ -73,7 +73,7 @@ def order_test(likelihoods: Likelihoods, items: Sequence[Item], settings: OrderS
         if len(differences) < FEWEST_SHARDS:
             raise DataError(
                 f"only {len(differences)} shards can be shuffled: the file is sorted by {', '.join(columns)}, and few "
-                "neighbours are equal in it"
+                "neighbouring rows have equal values"
             )
         tests.append(mean_above_zero(differences))
     return OrderTest(tests[0], tests[1], size, columns)
@@ -81,50 +81,50 @@ def order_test(likelihoods: Likelihoods, items: Sequence[Item], settings: OrderS
 
 @dataclass(frozen=True, slots=True)
 class _Shards:
-    """Rows to be read in several orders, so many at a time."""
+    """Rows to score in several orders, `size` rows per shard."""
 
     items: Sequence[Item]
-    keys: Sequence[Any]  # rows change places only with rows of the same key
+    keys: Sequence[Any]  # rows are exchanged only with rows of the same key
     size: int
     settings: OrderSettings
     name: str
 
     def differences(self, likelihoods: Likelihoods, order: Sequence[int], kind: str) -> list[float]:
-        """Return each shard's log-likelihood in this order minus the mean over its shuffles."""
+        """Return each shard's log-likelihood in this order minus the mean over its shuffles, in nats."""
         generator = generator_for("order test", self.name, self.settings.seed, kind)
         texts: list[str] = []
         for start in range(0, len(order), self.size):
-            places = order[start : start + self.size]
-            own = [self.keys[place] for place in places]
+            rows = order[start : start + self.size]
+            own = [self.keys[row] for row in rows]
             if len(set(own)) == len(own):
-                continue  # no two rows that may change places
-            texts.append(self._text(places))
+                continue  # no two rows that may be exchanged
+            texts.append(self._text(rows))
             shuffles = [_shuffle(own, generator) for _ in range(self.settings.n_shuffles)]
-            texts += [self._text([places[position] for position in shuffle]) for shuffle in shuffles]
+            texts += [self._text([rows[position] for position in shuffle]) for shuffle in shuffles]
         found = likelihoods.of_texts(texts, f"{self.name}: order, {kind}")
         step = self.settings.n_shuffles + 1
         groups = [found[start : start + step] for start in range(0, len(found), step)]
         whole = [[value for value in group if value is not None] for group in groups]
         return [values[0] - float(np.mean(values[1:])) for values in whole if len(values) == step]
 
-    def _text(self, places: Sequence[int]) -> str:
-        return JOINT.join(self.items[place].text for place in places)
+    def _text(self, rows: Sequence[int]) -> str:
+        return JOINT.join(self.items[row].text for row in rows)
 
 
 def _shuffle(keys: Sequence[Any], generator: np.random.Generator) -> list[int]:
-    """Return positions in a random order that leaves equal keys where equal keys were."""
+    """Return a random permutation of positions that exchanges only positions of equal keys."""
     groups: dict[Any, list[int]] = {}
     for position, key in enumerate(keys):
         groups.setdefault(key, []).append(position)
     result = list(range(len(keys)))
     for positions in groups.values():
-        for place, taken in zip(positions, generator.permutation(positions).tolist(), strict=True):
-            result[place] = taken
+        for position, source in zip(positions, generator.permutation(positions).tolist(), strict=True):
+            result[position] = source
     return result
 
 
 def _rows_per_shard(likelihoods: Likelihoods, items: Sequence[Item], settings: OrderSettings) -> int:
-    """Return how many rows fit into the context, at least two, and no more than make the shards wanted."""
+    """Return the number of rows per shard: at least two, as many as fit the context and `n_shards` allows."""
     wanted = max(2, len(items) // max(settings.n_shards, 1))
     limit = likelihoods.model.identity.max_length
     if limit is None or not items:
@@ -140,7 +140,7 @@ def _rows_per_shard(likelihoods: Likelihoods, items: Sequence[Item], settings: O
 
 
 def sorted_by(items: Sequence[Item]) -> tuple[str, ...]:
-    """Return the columns in which neighbouring rows are equal far more often than chance would have it."""
+    """Return the columns in which neighbouring rows are equal far more often than by chance."""
     tables = [_columns(item) for item in items]
     return (
         tuple(name for name in tables[0] if _is_sorted([table.get(name) for table in tables], name)) if tables else ()
@@ -148,7 +148,7 @@ def sorted_by(items: Sequence[Item]) -> tuple[str, ...]:
 
 
 def _columns(item: Item) -> dict[str, Any]:
-    """Return the row's plain values, and which answer is right."""
+    """Return the row's scalar values, and which answer is correct."""
     plain: Mapping[str, Any] = {k: v for k, v in item.row.items() if isinstance(v, str | int | bool) or v is None}
     return {**plain, "right answer": tuple(sorted(item.gold))}
 

@@ -1,7 +1,7 @@
-"""Does the text of the test stand in a corpus? Word n-grams, counted; nothing is inferred.
+"""Overlap of a benchmark's text with a corpus, by word n-grams; a count without inference.
 
-An n-gram of a sample that occurs anywhere in the corpus marks the sample. Words are runs of letters and digits in lower
-case, so that punctuation and line breaks do not hide a copy.
+A sample counts as found if any of its n-grams occurs anywhere in the corpus. Words are runs of letters and digits in
+lower case, so that punctuation and line breaks do not hide a copy.
 """
 
 import gzip
@@ -25,13 +25,13 @@ _JSON_ENDINGS = (".jsonl", ".ndjson")
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """How many samples stand in the corpus."""
+    """Which samples overlap with the corpus."""
 
     n_words: int  # length of the n-grams
-    n: int  # samples long enough to have one
+    n: int  # samples long enough to have an n-gram
     n_short: int  # samples with fewer words
-    found: tuple[int, ...]  # indices of samples of which an n-gram occurs
-    mostly: tuple[int, ...]  # of these, samples of which 80% of the n-grams occur
+    found: tuple[int, ...]  # indices of samples with an n-gram that occurs
+    mostly: tuple[int, ...]  # those with at least 80% of their n-grams
     n_corpus_words: int
 
 
@@ -59,7 +59,7 @@ class Corpus:
     def texts(self) -> Iterator[str]:
         """Yield the texts, one per file, line of JSON or cell.
 
-        Raises: UsageError if there is nothing to read; DataError for a file that is not as its name says.
+        Raises: UsageError if there is nothing to read; DataError for a file that is not in the format of its ending.
         """
         for file in self.files():
             yield from _texts_of(file)

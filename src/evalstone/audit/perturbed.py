@@ -1,8 +1,8 @@
-"""Is a sample likelier as it was published than in a twin that means the same task?
+"""Test of whether a sample is likelier as published than in a perturbed twin that poses the same task.
 
-Two kinds of twin that need no paraphraser: the options in another order, and the question's numbers replaced by others
-of the same length. Which order the options stand in is arbitrary, so a model that has not seen them prefers none; true
-numbers may be likelier than invented ones to any model, so those differences mean something only beside a control.
+Two kinds of twin need no paraphraser: the options in another order, and the question's numbers replaced by others of
+the same length. The order of options is arbitrary, so a model that has not seen them prefers none. True numbers may be
+likelier than invented ones to any model, so those differences are meaningful only relative to a control.
 """
 
 import re
@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class Twins:
-    """One sample: the context all versions share, the text as published, and the same made otherwise."""
+    """One sample: the context that all versions share, the published text, and its perturbed versions."""
 
     index: int
     context: str
@@ -45,7 +45,7 @@ class TwinTest:
 
 
 def option_twins(items: Sequence[Item], name: str, seed: int = 0) -> list[Twins]:
-    """Return the samples with their options listed in the file's order, and in others."""
+    """Return the samples that have options, listed in the file's order and in other orders."""
     found = []
     for item in items:
         if not item.has_options or item.question is None:
@@ -61,7 +61,7 @@ def option_twins(items: Sequence[Item], name: str, seed: int = 0) -> list[Twins]
 
 
 def number_twins(items: Sequence[Item], name: str, seed: int = 0) -> list[Twins]:
-    """Return the samples that hold numbers, and the same with other numbers; equal numbers stay equal."""
+    """Return the samples that contain numbers, with versions of other numbers; equal numbers stay equal."""
     found = []
     for item in items:
         first = _NUMBER.search(item.text)
@@ -78,13 +78,13 @@ def number_twins(items: Sequence[Item], name: str, seed: int = 0) -> list[Twins]
 def compare_twins(likelihoods: Likelihoods, twins: Sequence[Twins], name: str = "twins") -> TwinTest:
     """Test whether the published texts are likelier: d_i = log p(published) - mean of log p(others).
 
-    `name` tells these twins from others of the same audit.
+    `name` distinguishes these twins from others of the same audit.
 
-    Raises: DataError for fewer than ten samples with an answer.
+    Raises: DataError for fewer than ten answered samples.
     Source: the exchangeability argument of Oren et al. 2023, within samples.
     """
-    asked = [(twin.context, text) for twin in twins for text in (twin.published, *twin.others)]
-    answers = iter(likelihoods.of_continuations(asked, name))
+    pairs = [(twin.context, text) for twin in twins for text in (twin.published, *twin.others)]
+    answers = iter(likelihoods.of_continuations(pairs, name))
     differences: list[tuple[int, float]] = []
     for twin in twins:
         values = [next(answers) for _ in range(1 + len(twin.others))]
@@ -95,13 +95,13 @@ def compare_twins(likelihoods: Likelihoods, twins: Sequence[Twins], name: str = 
 
 
 def twin_test(differences: Sequence[tuple[int, float]]) -> TwinTest:
-    """Test differences (sample index, nats) that centre on zero where nothing was seen.
+    """Test differences (sample index, nats), whose mean is zero if nothing was seen.
 
     Raises: DataError for fewer than ten.
     """
     if len(differences) < FEWEST_ITEMS:
         raise DataError(
-            f"{len(differences)} samples have a twin (options to put in another order, numbers to replace); the test "
+            f"{len(differences)} samples have a twin (options to reorder, numbers to replace); the test "
             f"needs at least {FEWEST_ITEMS}"
         )
     values = [value for _, value in differences]
@@ -113,7 +113,7 @@ def _listed(options: Sequence[str]) -> str:
 
 
 def _other_orders(n: int, generator: np.random.Generator) -> list[list[int]]:
-    """Return up to three orders that are not the file's."""
+    """Return up to three orders other than the file's."""
     own = list(range(n))
     if n == 2:
         return [[1, 0]]
@@ -123,7 +123,7 @@ def _other_orders(n: int, generator: np.random.Generator) -> list[list[int]]:
 
 
 def _with_other_numbers(text: str, generator: np.random.Generator) -> str:
-    """Replace each number by another of as many digits, the same by the same."""
+    """Replace each number by another with as many digits; equal numbers get the same replacement."""
     known: dict[str, str] = {}
 
     def other(match: re.Match[str]) -> str:

@@ -1,6 +1,6 @@
-"""The question-blind floor: the same model and choices, with the question taken out of the prompt.
+"""The question-blind baseline: the same model and choices, with the question removed from the prompt.
 
-What it scores then it owes to the choices alone: their length, their wording, or a habit of the answer key.
+The score without the question comes from the choices alone: their length, their wording, or a bias of the answer key.
 """
 
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ from evalstone.tasks.bound import BoundTask
 
 __all__ = ["question_blind_baseline"]
 
-FEWEST_SHARE = 0.9  # of the samples: a floor of a part would be another task's
+FEWEST_SHARE = 0.9  # of the samples: a baseline over a part would be that of another task
 
 
 def question_blind_baseline(
     model: Model, bound: BoundTask, render: Render | None = None
 ) -> dict[str, dict[str, JsonValue]]:
-    """Ask a task without its questions and return metric -> value, low, high and n.
+    """Evaluate a task without its questions and return metric -> value, low, high and n.
 
-    Shots and options stay as the run has them. Answers go by log-likelihoods only.
+    Shots and options are those of the run. The model is queried for log-likelihoods only.
 
-    Raises: DataError where the task has no choices, or its questions cannot be told from its prompts.
+    Raises: DataError if the task has no choices, or its questions cannot be separated from its prompts.
     """
     metrics = [metric.name for metric in bound.metrics if metric.name in accuracies_over_choices()]
     items = items_of(bound, render)
@@ -33,8 +33,8 @@ def question_blind_baseline(
     requests = [request for request in made.values() if request is not None]
     if not metrics or len(requests) < FEWEST_SHARE * len(items):
         raise DataError(
-            f"task {bound.plan.name}: the question can be taken out of {len(requests)} of {len(items)} prompts; a "
-            "question-blind floor needs a multiple choice task whose rows hold the question"
+            f"task {bound.plan.name}: the question can be removed from {len(requests)} of {len(items)} prompts; a "
+            "question-blind baseline needs a multiple-choice task whose rows contain the question"
         )
     outputs: dict[str, list[Output]] = {request.id: [] for request in requests}
     for output in model.answer(requests):
@@ -42,10 +42,10 @@ def question_blind_baseline(
     credits_ = {metric: _credits(bound, requests, outputs, metric) for metric in metrics}
     if not all(credits_.values()):
         raise DataError(f"task {bound.plan.name}: no prompt without its question was answered")
-    return {metric: _floor(values) for metric, values in credits_.items()}
+    return {metric: _baseline(values) for metric, values in credits_.items()}
 
 
-def _floor(credits_: Sequence[float]) -> dict[str, JsonValue]:
+def _baseline(credits_: Sequence[float]) -> dict[str, JsonValue]:
     interval = wilson(sum(credits_), len(credits_))
     value = sum(credits_) / len(credits_)
     return {"value": value, "low": interval.low, "high": interval.high, "n": len(credits_)}
@@ -54,7 +54,7 @@ def _floor(credits_: Sequence[float]) -> dict[str, JsonValue]:
 def _credits(
     bound: BoundTask, requests: Sequence[Request], outputs: dict[str, list[Output]], metric: str
 ) -> list[float]:
-    """Return what each answered request's pick is worth; failed ones are left out."""
+    """Return the credit of each answered request's pick; failed requests are excluded."""
     samples = {sample.index: sample for sample in bound.samples()}
     found = []
     for request in requests:

@@ -1,7 +1,7 @@
-"""Audits kept as runs are: their answers stored as they come, their results part by part.
+"""Audits stored like runs: answers as they arrive, results part by part.
 
-The plan of an audit is that of a run with the audit's settings beside it. So the same audit is the same entry of the
-store: typed again after a kill it asks only what is missing, and typed again after its end it asks nothing.
+The plan of an audit is that of a run plus the audit's settings. So the same audit is the same entry of the store: the
+same command after a kill requests only what is missing, and after completion it requests nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,33 +17,33 @@ from evalstone.runner.opening import RunOpener
 from evalstone.settings import environment
 from evalstone.store import OpenRun, RunRow
 
-__all__ = ["Keep", "StoredAudit", "audit_plan", "kept_parts", "made_anew", "plain", "restored", "stored_audit"]
+__all__ = ["Keep", "StoredAudit", "audit_plan", "compute_only", "kept_parts", "plain", "restored", "stored_audit"]
 
-AUDIT_VERSION = 1  # raise it when the same plan would ask otherwise
+AUDIT_VERSION = 1  # raise it when the same plan would send other requests
 PARTS = "parts"
 T = TypeVar("T")
 
 
 class Keep(Protocol):
-    """Makes a part of an audit's results, or returns it where it is kept."""
+    """Returns a part of an audit's results from the store, or computes and stores it."""
 
     def __call__(self, name: str, kind: Any, make: Callable[[], T]) -> T:
         """Return the part of that name, which is of the type `kind`."""
         ...
 
 
-def made_anew(name: str, kind: Any, make: Callable[[], T]) -> T:  # noqa: ARG001 - it keeps nothing
-    """Return a part's result where nothing is kept."""
+def compute_only(name: str, kind: Any, make: Callable[[], T]) -> T:  # noqa: ARG001 - it stores nothing
+    """Compute a part's result without storing it."""
     return make()
 
 
 def audit_plan(plan: RunPlan, kind: str, settings: Mapping[str, JsonValue]) -> RunPlan:
-    """Return the plan of an audit of what a run of `plan` would ask."""
+    """Return the plan of an audit of the model and tasks of `plan`."""
     return replace(plan, audit_settings=AuditPlan(kind, AUDIT_VERSION, settings))
 
 
 class StoredAudit:
-    """One audit of one model, under way or ended."""
+    """One audit of one model, in progress or complete."""
 
     def __init__(self, attempt: Attempt, opened: OpenRun) -> None:
         self._attempt = attempt
@@ -52,20 +52,20 @@ class StoredAudit:
         self._parts = _parts_of(self._store.run(self.run_id))
 
     def answer(self, requests: Sequence[Request]) -> Iterable[Output]:
-        """Return the answers to requests: those that are stored, and the others asked and stored now."""
+        """Return the answers to requests: the stored ones, and the others after requesting and storing them."""
         real = {request.id: request for request in requests}
-        pending = self._attempt.unanswered([_kept(request) for request in requests])
+        pending = self._attempt.unanswered([_as_stored(request) for request in requests])
         for _ in self._attempt.answer([_only(real[one.id], {query.index for query in one.queries}) for one in pending]):
-            pass  # written, and read below with those of earlier attempts
+            pass  # stored, and read below with those of earlier attempts
         found = self._store.outputs_of(self.run_id, list(real))
         return [output for outputs in found.values() for output in outputs]
 
     def has(self, name: str) -> bool:
-        """Return whether a part's result is kept."""
+        """Return whether a part's result is stored."""
         return name in self._parts
 
     def part(self, name: str, kind: Any, make: Callable[[], T]) -> T:
-        """Return a part's result as it is kept, or make it and keep it, unless a failure in it is worth a retry."""
+        """Return a part's stored result, or compute it, and store it unless a failed request could be retried."""
         if name in self._parts:
             found: T = restored(kind, self._parts[name])
             return found
@@ -81,7 +81,7 @@ class StoredAudit:
 def stored_audit(opener: RunOpener, model: Model, command: str | None = None) -> Iterator[StoredAudit]:
     """Open an audit by its plan (see `audit_plan`), and close it at the end as a run's attempt is closed.
 
-    Raises: StoreError if the store cannot be written; what ends it early. What was answered by then is kept.
+    Raises: StoreError if the store cannot be written. Whatever ends it early is raised too; answers so far are stored.
     """
     store = opener.store
     opened = opener.open(facts=environment(), command=command)
@@ -95,7 +95,7 @@ def stored_audit(opener: RunOpener, model: Model, command: str | None = None) ->
 
 
 def kept_parts(row: RunRow, kind: Any) -> list[Any]:
-    """Return the results that a stored audit has so far, each of the type `kind`."""
+    """Return the stored results of an audit so far, each of the type `kind`."""
     return [restored(kind, part) for part in _parts_of(row).values()]
 
 
@@ -107,10 +107,10 @@ def _only(request: Request, wanted: set[int]) -> Request:
     return replace(request, queries=tuple(query for query in request.queries if query.index in wanted))
 
 
-def _kept(request: Request) -> Request:
-    """Return the request as it is stored: long texts to be scored whole by their hash.
+def _as_stored(request: Request) -> Request:
+    """Return the request as it is stored: texts of rolling queries are replaced by their hash.
 
-    The order test has fifty shuffles of a whole data set. Rows and seed give the texts again.
+    The order test has many shuffles of a whole data set; rows and seed reproduce the texts.
     """
     queries = tuple(
         replace(query, text=content_hash(query.text)) if isinstance(query, RollingQuery) else query
@@ -120,7 +120,7 @@ def _kept(request: Request) -> Request:
 
 
 def plain(value: Any) -> JsonValue:
-    """Return a result as JSON has it."""
+    """Return a result as JSON values."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, list | tuple):
@@ -129,7 +129,7 @@ def plain(value: Any) -> JsonValue:
 
 
 def restored(kind: Any, value: JsonValue) -> Any:
-    """Return a result of a type from what JSON kept of it: dataclasses, tuples, and what is plain."""
+    """Return a result of the type `kind` from its JSON values: the inverse of `plain` for dataclasses and tuples."""
     if value is None:
         return None
     origin, arguments = get_origin(kind), get_args(kind)

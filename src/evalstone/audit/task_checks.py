@@ -1,7 +1,7 @@
-"""What makes a task's numbers mean something else than one thinks, found before it is run.
+"""Checks of a task before it is run, for defects that make its scores misleading.
 
-Golds in a skewed place, rows asked twice or with two answers, samples among their own shots, choices that are equal,
-empty or of which the first token decides nothing. Each check yields findings in words.
+Skewed positions of the gold answer, duplicate or contradictory rows, samples among their own shots, choices that are
+equal, empty or share their first token. Each check yields findings as text.
 """
 
 import re
@@ -17,19 +17,19 @@ from evalstone.tasks.gold import choice_queries, gold_choices
 
 __all__ = ["Checked", "Finding", "check_requests", "check_tokens"]
 
-SKEW_P = 0.001  # golds this unlikely under an even spread are told
-FEWEST_EXPECTED = 5.0  # samples per place that a chi-square needs
-FEWEST_TARGETS = 20  # written answers of which half being equal is a skew
+SKEW_P = 0.001  # golds this unlikely under a uniform distribution are reported
+FEWEST_EXPECTED = 5.0  # samples per position that a chi-square test needs
+FEWEST_TARGETS = 20  # targets from which half of them being equal is reported as a skew
 TOKENISED = 200  # samples whose choices are tokenised
 LONGEST_LABEL = 3  # characters up to which a choice is a label: A, (b), yes
 _BRACES = re.compile(r"\{\{-?\s*(\w+)[^{}]*\}\}")
 _SHOWN_AS = {"doc_to_choice": "choices", "doc_to_text": "prompts", "doc_to_target": "targets"}
-SPACES = " \u2581Ġ"  # what tokenizers write for a space
+SPACES = " \u2581Ġ"  # how tokenizers represent a space
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing worth knowing before the run."""
+    """One result of a check."""
 
     level: str  # error | warning | note
     text: str
@@ -54,10 +54,10 @@ class Checked:
 
 
 def check_requests(task: Checked) -> Iterator[Finding]:
-    """Yield what rows and prompts show; no tokenizer is needed."""
+    """Yield the findings about rows and prompts; no tokenizer is needed."""
     yield from _repeated_rows(task)
     yield from _absent_golds(task)
-    yield from _gold_places(task)
+    yield from _gold_positions(task)
     yield from _same_targets(task)
     yield from _shots_of_the_test(task)
     yield from _choices(task)
@@ -74,30 +74,30 @@ def _repeated_rows(task: Checked) -> Iterator[Finding]:
     counts = Counter(sample.sha256 for sample in task.samples)
     repeated = sum(count - 1 for count in counts.values())
     if repeated:
-        yield _warning(f"{task.name}: {repeated} row(s) are repeats of another; they count more than once")
+        yield _warning(f"{task.name}: {repeated} row(s) are duplicates of another; they count more than once")
     targets: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
     for request in task.requests:
-        asked = (request.segments[-1] if request.segments else request.prompt, *(_texts(request)))
-        targets[asked].add(request.target)
+        question = (request.segments[-1] if request.segments else request.prompt, *(_texts(request)))
+        targets[question].add(request.target)
     disputed = sum(len(answers) > 1 for answers in targets.values())
     if disputed:
-        yield _warning(f"{task.name}: {disputed} question(s) are asked more than once with different right answers")
+        yield _warning(f"{task.name}: {disputed} question(s) occur more than once with different correct answers")
 
 
 def _absent_golds(task: Checked) -> Iterator[Finding]:
     absent = [sample.index for sample in task.samples if task.bound.gold_is_absent(sample)]
     if absent:
         yield _warning(
-            f"{task.name}: {len(absent)} row(s) whose right answer is none of the choices, the first is sample "
+            f"{task.name}: {len(absent)} row(s) have a correct answer that is none of the choices, first sample "
             f"{absent[0]}; they count as wrong whatever the model answers"
         )
 
 
-def _gold_places(task: Checked) -> Iterator[Finding]:
-    """Tell when golds stand in one place more often than chance would put them there.
+def _gold_positions(task: Checked) -> Iterator[Finding]:
+    """Report gold answers that are in one position significantly more often than by chance.
 
-    A sample with k choices is expected to have its right one in each of k places equally often, so samples with
-    different numbers of choices count together.
+    A sample with k choices contributes 1/k to the expected count of each position, so samples with different numbers
+    of choices are tested together.
     """
     observed: Counter[int] = Counter()
     expected: defaultdict[int, float] = defaultdict(float)
@@ -106,35 +106,35 @@ def _gold_places(task: Checked) -> Iterator[Finding]:
         gold = gold_choices(task.bound, request, sample) if queries else frozenset()
         if len(gold) == 1:
             observed.update(gold)
-            for place in range(len(queries)):
-                expected[place] += 1 / len(queries)
-    places = [place for place, count in expected.items() if count >= FEWEST_EXPECTED]
+            for position in range(len(queries)):
+                expected[position] += 1 / len(queries)
+    positions = [position for position, count in expected.items() if count >= FEWEST_EXPECTED]
     n = observed.total()
-    if len(places) < 2 or n == 0:
+    if len(positions) < 2 or n == 0:
         return
-    statistic = sum((observed[place] - expected[place]) ** 2 / expected[place] for place in places)
-    if chi_square_sf(statistic, len(places) - 1) >= SKEW_P:
+    statistic = sum((observed[position] - expected[position]) ** 2 / expected[position] for position in positions)
+    if chi_square_sf(statistic, len(positions) - 1) >= SKEW_P:
         return
-    place, count = observed.most_common(1)[0]
+    position, count = observed.most_common(1)[0]
     shared = len({_texts(request) for request in task.requests}) == 1
-    what = f"always answering '{_texts(task.requests[0])[place]}' scores that" if shared else (
-        "a constant answer scores that where options are listed, and ties go to early places"
+    what = f"a constant answer of '{_texts(task.requests[0])[position]}' scores that" if shared else (
+        "a constant answer scores that if options are listed, and ties go to early positions"
     )  # fmt: skip
     yield _warning(
-        f"{task.name}: the answer key is skewed: the right choice is number {place + 1} in {count / n:.0%} of "
-        f"samples, {expected[place] / n:.0%} were even; {what}"
+        f"{task.name}: the answer key is skewed: the correct choice is number {position + 1} in {count / n:.0%} of "
+        f"samples, {expected[position] / n:.0%} expected; {what}"
     )
 
 
 def _same_targets(task: Checked) -> Iterator[Finding]:
-    """Report a written answer that is right in most samples."""
+    """Report a target that is the correct answer of most samples of a generation task."""
     if task.bound.task.output_type != "generate_until" or len(task.requests) < FEWEST_TARGETS:
         return
     target, count = Counter(request.target for request in task.requests).most_common(1)[0]
     if target.strip() and 2 * count >= len(task.requests):
         yield _warning(
-            f"{task.name}: the answer key is skewed: {target!r:.60} is right in {count / len(task.requests):.0%} of "
-            "samples; always answering it scores that"
+            f"{task.name}: the answer key is skewed: {target!r:.60} is correct in {count / len(task.requests):.0%} of "
+            "samples; a constant answer scores that"
         )
 
 
@@ -144,13 +144,13 @@ def _shots_of_the_test(task: Checked) -> Iterator[Finding]:
     drawn_from = own.split or (splits.training or splits.validation or splits.test if own.samples is None else None)
     if drawn_from is None or drawn_from != splits.evaluated:
         return
-    key = "fewshot_split" if own.split else "no fewshot_split is given, so it"
+    key = "fewshot_split" if own.split else "no fewshot_split is set, so it"
     is_drawn = task.bound.plan.num_fewshot > 0
     if is_drawn or own.split:
         yield Finding(
             "warning" if is_drawn else "note",
             f"{task.name}: {key} is the test split '{drawn_from}': {'shots are' if is_drawn else 'shots would be'} "
-            "drawn from the rows that are evaluated, and show answers of the test; name another split",
+            "drawn from the evaluated rows and reveal test answers; set another split",
         )
 
 
@@ -159,17 +159,17 @@ def _texts(request: Request) -> tuple[str, ...]:
 
 
 def _choices(task: Checked) -> Iterator[Finding]:
-    asked = [(request, choice_queries(request)) for request in task.requests]
-    equal = [r.id for r, queries in asked if len({(a.segments, a.continuation) for a in queries}) < len(queries)]
-    empty = [r.id for r, queries in asked if any(not query.continuation.strip() for query in queries)]
+    pairs = [(request, choice_queries(request)) for request in task.requests]
+    equal = [r.id for r, queries in pairs if len({(a.segments, a.continuation) for a in queries}) < len(queries)]
+    empty = [r.id for r, queries in pairs if any(not query.continuation.strip() for query in queries)]
     if equal:
-        yield _warning(f"{len(equal)} sample(s) offer the same choice twice, first {equal[0]}: ties are certain there")
+        yield _warning(f"{len(equal)} sample(s) have the same choice twice, first {equal[0]}: these choices always tie")
     if empty:
         yield Finding("error", f"{len(empty)} sample(s) have an empty choice, first {empty[0]}: it cannot be scored")
 
 
 def _unrendered(task: Checked) -> Iterator[Finding]:
-    """Tell where a column is still named in braces: a list is taken literally, and so are templates inside rows."""
+    """Report columns that are still named in braces: lists are used literally, and so are templates inside rows."""
     first: dict[str, tuple[str, str]] = {}
     for request, sample in zip(task.requests, task.samples, strict=True):
         last = request.segments[-1] if request.segments else request.prompt
@@ -181,10 +181,10 @@ def _unrendered(task: Checked) -> Iterator[Finding]:
             if named is not None and task.bound.task.spec.get(key) is not None:
                 first.setdefault(key, (request.id, named.group(0)))
     for key, (where, seen) in first.items():
-        remedy = "; write one template that gives a list, such as '{{[A, B]}}'" if key == "doc_to_choice" else ""
+        remedy = "; write one template that returns a list, such as '{{[A, B]}}'" if key == "doc_to_choice" else ""
         yield _warning(
             f"{task.bound.task.source}: {key}: {_SHOWN_AS[key]} contain unrendered {{{{, first {where}: '{seen}' is "
-            f"put to the model as it stands{remedy}"
+            f"sent to the model literally{remedy}"
         )
 
 
@@ -192,18 +192,18 @@ def _leaks(task: Checked) -> Iterator[Finding]:
     leaked = sum(request.n_leaked_shots > 0 for request in task.requests)
     if leaked:
         yield _warning(
-            f"{task.name}: {leaked} sample(s) are among their own shots, themselves or as a near-duplicate; "
-            "--profile evalstone draws others for them"
+            f"{task.name}: {leaked} sample(s) are among their own shots, exactly or as a near-duplicate; "
+            "--profile evalstone draws other shots for them"
         )
-    asked_before = sum(
+    shown_before = sum(
         not request.n_leaked_shots and _is_among(request.segments[-1].strip(), request.segments[:-1])
         for request in task.requests
         if request.n_shots and request.segments
     )
-    if asked_before:
+    if shown_before:
         yield _warning(
-            f"{task.name}: {asked_before} sample(s) have their question among their shots in a row that differs "
-            "elsewhere: the answer is shown; --profile evalstone draws others where the choices are the same too"
+            f"{task.name}: {shown_before} sample(s) have their question among their shots in a row that differs "
+            "otherwise: the answer is shown; --profile evalstone draws other shots if the choices are the same too"
         )
 
 
@@ -212,7 +212,7 @@ def _is_among(question: str, shots: Sequence[str]) -> bool:
 
 
 def _ends(task: Checked) -> Iterator[Finding]:
-    """Tell when a prompt ends in white space that the choice's first token should begin with."""
+    """Report prompts that end in a space with which the choice's first token should begin."""
     ends = [
         request.id
         for request in task.requests
@@ -223,7 +223,7 @@ def _ends(task: Checked) -> Iterator[Finding]:
     if ends:
         yield _warning(
             f"{task.name}: {len(ends)} prompt(s) end in a space, first {ends[0]}: most tokenizers begin a word with "
-            "its space, so choices are cut as they never are in text; leave the space to target_delimiter"
+            "its space, so choices are tokenised as never in ordinary text; leave the space to target_delimiter"
         )
 
 
@@ -232,7 +232,7 @@ def _ends(task: Checked) -> Iterator[Finding]:
 
 @dataclass(slots=True)
 class _Odd:
-    """Samples in which something is odd, counted; the first is named."""
+    """Number of samples with an oddity, and the name of the first."""
 
     n: int = 0
     first: str = ""
@@ -245,16 +245,16 @@ class _Odd:
 
 @dataclass(slots=True)
 class _Oddities:
-    """What is odd about choices as tokens."""
+    """Oddities of tokenised choices."""
 
-    melted: _Odd = field(default_factory=_Odd)
+    merged: _Odd = field(default_factory=_Odd)
     same_start: _Odd = field(default_factory=_Odd)
     unknown: _Odd = field(default_factory=_Odd)
     uneven: _Odd = field(default_factory=_Odd)
     doubled: str | None = None  # the special token with which prompts begin twice
 
     def look(self, request: Request, pieces: Sequence[tuple[str, ...]]) -> None:
-        """Note what is odd about one sample's choices."""
+        """Record the oddities of one sample's choices."""
         if any("<unk>" in text for piece in pieces for text in piece):
             self.unknown.add(request.id)
         if len(pieces) < 2 or not all(pieces) or len(set(pieces)) < len(pieces):
@@ -266,7 +266,7 @@ class _Oddities:
 
 
 def check_tokens(task: Checked, model: Model) -> Iterator[Finding]:
-    """Yield what a model's tokenizer makes of the first samples' choices."""
+    """Yield the findings about the first samples' choices as tokens of a model's tokenizer."""
     odd = _Oddities()
     looked_at = task.requests[:TOKENISED]
     for request in looked_at:
@@ -277,7 +277,7 @@ def check_tokens(task: Checked, model: Model) -> Iterator[Finding]:
                 return
             texts, begin = split
             if begin >= len(texts):
-                odd.melted.add(f"{request.id} choice {query.index}")
+                odd.merged.add(f"{request.id} choice {query.index}")
             if len(texts) > 1 and _is_special(texts[0]) and texts[0] == texts[1]:
                 odd.doubled = texts[0]
             pieces.append(tuple(texts[begin:]))
@@ -290,26 +290,27 @@ def _is_special(text: str) -> bool:
 
 
 def _token_findings(name: str, n: int, odd: _Oddities) -> Iterator[Finding]:
-    looked = f"of the first {n:,} samples"
+    of_samples = f"of the first {n:,} samples"
     if odd.doubled is not None:
-        yield Finding("error", f"{name}: prompts begin with {odd.doubled!r} twice; one beginning token is enough")
-    if odd.melted.n:
+        yield Finding("error", f"{name}: prompts begin with {odd.doubled!r} twice; remove one beginning token")
+    if odd.merged.n:
         yield Finding(
             "error",
-            f"{name}: {odd.melted.n} choice(s) {looked} melt into the prompt's last token, first {odd.melted.first}",
+            f"{name}: {odd.merged.n} choice(s) {of_samples} merge with the prompt's last token, first "
+            f"{odd.merged.first}",
         )
     if odd.same_start.n > n / 2:  # in a few samples options happen to begin alike
         yield _warning(
-            f"{name}: in {odd.same_start.n} {looked} all choices begin with the same token, first "
-            f"{odd.same_start.first}: that token decides nothing and is scored all the same"
+            f"{name}: in {odd.same_start.n} {of_samples} all choices begin with the same token, first "
+            f"{odd.same_start.first}: that token carries no information but is scored"
         )
     if odd.unknown.n:
         yield _warning(
-            f"{name}: {odd.unknown.n} {looked} have choices with unknown tokens, first {odd.unknown.first}: this "
-            "tokenizer cannot write them"
+            f"{name}: {odd.unknown.n} {of_samples} have choices with unknown tokens, first {odd.unknown.first}: this "
+            "tokenizer cannot represent them"
         )
     if odd.uneven.n:
         yield _warning(
-            f"{name}: in {odd.uneven.n} {looked} labels have different numbers of tokens, first {odd.uneven.first}: "
-            "the longer ones are less likely for that alone"
+            f"{name}: in {odd.uneven.n} {of_samples} labels have different numbers of tokens, first "
+            f"{odd.uneven.first}: the longer ones are less likely for that reason alone"
         )

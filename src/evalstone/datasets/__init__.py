@@ -1,4 +1,4 @@
-"""Rows of benchmarks: from local Parquet, JSON or CSV files, or from the Hub, always with a hash of their content."""
+"""Rows of benchmarks, from local Parquet, JSON or CSV files or from the Hub, with a hash of their content."""
 
 from evalstone.datasets.dataset import DatasetSpec, LoadedDataset
 from evalstone.datasets.load import load_dataset

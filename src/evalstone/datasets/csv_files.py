@@ -1,4 +1,4 @@
-"""CSV files: read as a whole by pyarrow; looked over line by line before, where a user's own file is made a task."""
+"""CSV files: read by pyarrow as a whole, or line by line to check a user's own file before it becomes a task."""
 
 import csv
 import gzip
@@ -15,21 +15,21 @@ from evalstone.errors import DataError
 __all__ = ["CsvLine", "csv_lines", "read_csv", "sniff_delimiter"]
 
 DELIMITERS = ",;\t|"
-PACKED = 30  # how many times larger a gzipped file of text is at most, where it matters
-SNIFFED = 1 << 20  # characters in which the header is looked for
+PACKED = 30  # assumed largest compression ratio of a gzipped text file
+SNIFFED = 1 << 20  # characters that are searched for the header
 LARGEST_CELL = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class CsvLine:
-    """One record: the line of the file that it begins in, counted from 1, and its cells."""
+    """One record: the line of the file in which it begins, counted from 1, and its cells."""
 
     number: int
     cells: tuple[str, ...]
 
 
 def sniff_delimiter(path: Path) -> str:
-    """Return which of `,` `;` tab `|` the header's columns are separated by: the one that gives most columns.
+    """Return the delimiter among `,` `;` tab `|` that splits the header into the most columns.
 
     Raises: DataError for a file that cannot be read or is not UTF-8.
     """
@@ -37,7 +37,7 @@ def sniff_delimiter(path: Path) -> str:
         beginning = _decoded(path, lambda: stream.read(SNIFFED))
     readers = {sign: csv.reader(io.StringIO(beginning, newline=""), delimiter=sign) for sign in DELIMITERS}
     counts = {sign: len(_next_record(reader) or ()) for sign, reader in readers.items()}
-    return max(DELIMITERS, key=lambda sign: counts[sign])  # the comma where none separates anything
+    return max(DELIMITERS, key=lambda sign: counts[sign])  # the comma if none occurs
 
 
 def csv_lines(path: Path, delimiter: str) -> Iterator[CsvLine]:
@@ -57,7 +57,7 @@ def csv_lines(path: Path, delimiter: str) -> Iterator[CsvLine]:
 
 
 def _next_record(reader: Any) -> list[str] | None:
-    """Return the next record, with large cells; the limit is the whole process's, so it is put back at once."""
+    """Return the next record, of any size; the limit on cells is global to the process, so it is restored at once."""
     before = csv.field_size_limit(LARGEST_CELL)
     try:
         return next(reader, None)
@@ -96,14 +96,14 @@ def _undecodable_line(path: Path) -> int:
 
 
 def read_csv(paths: Sequence[Path], options: Mapping[str, Any], separator: str) -> Rows:
-    """Return the rows of some files, one after another.
+    """Return the rows of several files, concatenated.
 
     Args:
         paths: the files.
-        options: `sep` or `delimiter`, `header`, `column_names`, as `datasets` takes them.
-        separator: the delimiter where the options name none.
+        options: `sep` or `delimiter`, `header`, `column_names`, as in the library `datasets`.
+        separator: the default delimiter.
 
-    Raises: OSError, ValueError as pyarrow; ValueError for text that is not UTF-8, or an option that cannot be.
+    Raises: OSError, ValueError as pyarrow; ValueError for text that is not UTF-8, or an invalid option.
     """
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
@@ -132,13 +132,13 @@ def read_csv(paths: Sequence[Path], options: Mapping[str, Any], separator: str) 
 
 
 def _whole(paths: Sequence[Path]) -> int:
-    """Return a size of blocks within which each file is one: no cell lies across two, and types are told from all."""
+    """Return a block size that makes each file one block, so that no cell is split and types are inferred from all."""
     largest = max(path.stat().st_size * (PACKED if path.suffix == ".gz" else 1) for path in paths)
     return min(largest + 1, 2**31 - 1)
 
 
 def _refuse_bytes(path: Path, table: Any) -> None:
-    """Raise ValueError where a column is no text in UTF-8: pyarrow would hand on its bytes."""
+    """Raise ValueError if a column is not UTF-8 text, which pyarrow would return as bytes."""
     import pyarrow as pa
 
     columns = [field.name for field in table.schema if pa.types.is_binary(field.type)]

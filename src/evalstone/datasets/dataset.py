@@ -1,4 +1,4 @@
-"""What a data set is to the rest of the program: named splits of rows, and a hash of the bytes they came from."""
+"""A loaded data set: named splits of rows, and a hash of the bytes from which they were read."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from evalstone.records import JsonValue
 
 @dataclass(frozen=True, slots=True)
 class DatasetSpec:
-    """Which data set a task names."""
+    """The data set that a task names."""
 
     path: str
     name: str | None = None
@@ -22,23 +22,23 @@ class DatasetSpec:
 
     @property
     def title(self) -> str:
-        """How messages name it."""
+        """The name of the data set in messages."""
         return self.path if self.name is None else f"{self.path} ({self.name})"
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedDataset:
-    """A data set whose splits are read when first asked for."""
+    """A data set whose splits are read on first access."""
 
     splits: Mapping[str, Rows]
     content_hash: str  # sha256 over the digests of the split files
     origin: Literal["local", "hub", "files", "memory"]
     revision: str | None = None
-    features: Mapping[str, Any] = field(default_factory=dict)  # ClassLabel where known
+    features: Mapping[str, Any] = field(default_factory=dict)  # ClassLabel if known
 
 
 class Splits(Mapping[str, Rows]):
-    """Splits by name, each read when first looked up."""
+    """Splits by name, each read on first access."""
 
     def __init__(self, title: str, readers: Mapping[str, Callable[[], Rows]]) -> None:
         self._title = title

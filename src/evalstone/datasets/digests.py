@@ -1,4 +1,4 @@
-"""Digests of files, remembered by path, size, time and inode, so that large files are read for it once."""
+"""Digests of files, cached by path, size, modification time and inode, so that a large file is hashed once."""
 
 import hashlib
 import json
@@ -9,17 +9,17 @@ from evalstone import settings
 
 
 def file_digest(path: Path) -> str:
-    """Return the hex sha256 of a file's bytes; asked again for an unchanged file it does not read it."""
+    """Return the hex sha256 of a file's bytes; for an unchanged file from the cache."""
     status = path.stat()
     stamp = [status.st_size, status.st_mtime_ns, status.st_ino]
-    place = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:32]
-    note = settings.cache_folder() / "digests" / f"{place}.json"
+    name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:32]
+    note = settings.cache_folder() / "digests" / f"{name}.json"
     try:
         known = json.loads(note.read_text())
         if known["stamp"] == stamp:
             return str(known["sha256"])
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # not remembered, or the note is damaged: read the file
+        pass  # not cached, or the cache file is damaged: read the file
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     remember(note, json.dumps({"stamp": stamp, "sha256": digest, "path": str(path)}))
@@ -27,7 +27,7 @@ def file_digest(path: Path) -> str:
 
 
 def remember(note: Path, text: str) -> None:
-    """Write a small file whole or not at all; a folder that cannot be written is no error, only slower next time."""
+    """Write a small cache file atomically; a folder that is not writable is not an error."""
     try:
         note.parent.mkdir(parents=True, exist_ok=True)
         draft = note.with_name(f"{note.name}.{hashlib.sha256(text.encode()).hexdigest()[:12]}.tmp")

@@ -16,16 +16,16 @@ from evalstone.errors import DataError
 from evalstone.limits.nesting import parse_json
 
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
-MOST_FAULTS = 20  # of a file, that a message lists
-# by json, gzip and pyarrow
+MOST_FAULTS = 20  # faults of a file that a message lists
+# raised by json, gzip and pyarrow
 _UNREADABLE = (OSError, ValueError, LookupError, EOFError, TypeError, OverflowError, NotImplementedError, zlib.error)
 READABLE = (".parquet", ".jsonl", ".json", ".csv", ".tsv", ".jsonl.gz", ".json.gz", ".csv.gz")
 
 
 def read_files(paths: Sequence[Path], options: Mapping[str, Any] | None = None) -> Rows:
-    """Return the rows of some files of one kind, one after another.
+    """Return the rows of several files of one format, concatenated.
 
-    Raises: DataError naming the file, if it is absent or cannot be read.
+    Raises: DataError with the file's name, if it is absent or cannot be read.
     """
     options = options or {}
     for path in paths:
@@ -47,7 +47,7 @@ def _kind_of(path: Path) -> str:
     suffixes = [part for part in path.suffixes if part != ".gz"]
     kind = suffixes[-1].lstrip(".").lower() if suffixes else ""
     if kind not in {"parquet", "jsonl", "json", "csv", "tsv"}:
-        raise DataError(f"cannot tell how to read {path}; expected one of {', '.join(READABLE)}")
+        raise DataError(f"unknown format of {path}; expected one of {', '.join(READABLE)}")
     return kind
 
 
@@ -62,8 +62,8 @@ def _read_parquet(paths: Sequence[Path]) -> Rows:
 def read_table(path: Path) -> Any:
     """Return a Parquet file as a pyarrow table.
 
-    `pyarrow.parquet.read_table` gives the same table, but imports pyarrow.dataset and with it pandas, which takes a
-    quarter of a second at the start of every command that reads rows.
+    `pyarrow.parquet.read_table` returns the same table, but imports pyarrow.dataset and with it pandas, which takes
+    0.25 s at the start of every command that reads rows.
     """
     from pyarrow import parquet
 
@@ -72,7 +72,7 @@ def read_table(path: Path) -> Any:
 
 
 def class_labels(metadata: Mapping[bytes, bytes]) -> dict[str, ClassLabel]:
-    """Return the columns that the Hub's own metadata calls class labels."""
+    """Return the columns that are class labels according to the Hub's metadata."""
     if b"huggingface" not in metadata:
         return {}
     try:
@@ -106,18 +106,18 @@ def _read_json(path: Path, field: str | None) -> list[Row]:
         rows = rows[field]
     if isinstance(rows, Mapping):  # columns
         if not all(isinstance(values, list) for values in rows.values()):
-            raise ValueError("an object whose values are not all lists; expected rows, or a list for each column")
+            raise ValueError("an object with values that are not lists; expected rows, or a list for each column")
         rows = [dict(zip(rows, values, strict=True)) for values in zip(*rows.values(), strict=True)]
     if not isinstance(rows, list):
-        raise ValueError(f"{type(rows).__name__} in place of rows")  # noqa: TRY004 - the file is wrong
+        raise ValueError(f"{type(rows).__name__} instead of rows")  # noqa: TRY004 - the file is wrong
     bad = next((i for i, row in enumerate(rows) if not isinstance(row, dict)), None)
     if bad is not None:
-        raise ValueError(f"row {bad} is {rows[bad]!r:.60}, no object")
+        raise ValueError(f"row {bad} is {rows[bad]!r:.60}, not an object")
     return rows
 
 
 def _read_lines(text: str) -> list[Row]:
-    """Return the rows of JSON lines. Raises: ValueError that names all lines at fault."""
+    """Return the rows of JSON lines. Raises: ValueError that lists the invalid lines."""
     rows, faults = [], []
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
@@ -130,14 +130,14 @@ def _read_lines(text: str) -> list[Row]:
         if isinstance(row, dict):
             rows.append(row)
         else:
-            faults.append(f"line {number} is {row!r:.60}, no object")
+            faults.append(f"line {number} is {row!r:.60}, not an object")
     if faults:
         raise ValueError(at_most(faults))
     return rows
 
 
 def at_most(faults: Sequence[str], most: int = MOST_FAULTS) -> str:
-    """Return faults of a file in one text, the first of them, and how many more there are."""
+    """Return the first faults of a file as one text, and the number of the others."""
     return "; ".join(faults[:most]) + (f"; and {len(faults) - most:,} more" if len(faults) > most else "")
 
 
@@ -151,7 +151,7 @@ def _is_lines(text: str) -> bool:
 
 
 def named_files(spec: DatasetSpec) -> dict[str, list[Path]] | None:
-    """Return split -> files where the task names files on this machine; None where it names none, or remote ones.
+    """Return split -> files if the task names local files; None if it names none, or remote ones.
 
     Raises: DataError for a pattern that matches nothing.
     """
@@ -160,37 +160,35 @@ def named_files(spec: DatasetSpec) -> dict[str, list[Path]] | None:
         return None
     named = kwargs["data_files"]
     by_split = named if isinstance(named, Mapping) else {"train": named}
-    places = {split: [files] if isinstance(files, str) else files for split, files in by_split.items()}
-    for files in places.values():
-        if not isinstance(files, list | tuple) or not all(
-            isinstance(place, str) and "\0" not in place for place in files
-        ):
+    names = {split: [files] if isinstance(files, str) else files for split, files in by_split.items()}
+    for files in names.values():
+        if not isinstance(files, list | tuple) or not all(isinstance(name, str) and "\0" not in name for name in files):
             raise DataError(f"data_files is {named!r:.120}; expected a file, a list of files, or split -> files")
-    if any("://" in place for files in places.values() for place in files):
+    if any("://" in name for files in names.values() for name in files):
         return None
-    return {split: [path for place in files for path in _expand(place, spec.base)] for split, files in places.items()}
+    return {split: [path for name in files for path in _expand(name, spec.base)] for split, files in names.items()}
 
 
-def _expand(place: str, base: Path | None) -> list[Path]:
-    folders = [Path()] if Path(place).is_absolute() else [*([base] if base else []), Path.cwd()]
+def _expand(name: str, base: Path | None) -> list[Path]:
+    folders = [Path()] if Path(name).is_absolute() else [*([base] if base else []), Path.cwd()]
     for folder in folders:
-        if any(sign in place for sign in "*?["):
-            root = Path(Path(place).anchor) if Path(place).is_absolute() else folder
-            pattern = str(Path(place).relative_to(root)) if Path(place).is_absolute() else place
+        if any(sign in name for sign in "*?["):
+            root = Path(Path(name).anchor) if Path(name).is_absolute() else folder
+            pattern = str(Path(name).relative_to(root)) if Path(name).is_absolute() else name
             if found := sorted(root.glob(pattern)):
                 return found
-        elif (folder / place).is_file():
-            return [folder / place]
-    raise DataError(f"no data file '{place}'; looked in {', '.join(str(folder.absolute()) for folder in folders)}")
+        elif (folder / name).is_file():
+            return [folder / name]
+    raise DataError(f"no data file '{name}'; looked in {', '.join(str(folder.absolute()) for folder in folders)}")
 
 
 def load_named(spec: DatasetSpec, by_split: Mapping[str, Sequence[Path]]) -> LoadedDataset:
-    """Return the data set made of the files that a task names."""
+    """Return the data set of the files that a task names."""
     return _loaded(spec, by_split, "files")
 
 
 def split_files(folder: Path) -> dict[str, list[Path]]:
-    """Return split -> files of a folder that holds `<split>.parquet` (or .jsonl, .csv), in shards or whole."""
+    """Return split -> files of a folder that contains `<split>.parquet` (or .jsonl, .csv), in shards or whole."""
     found: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         suffix = next((s for s in sorted(READABLE, key=len, reverse=True) if path.name.endswith(s)), None)
@@ -202,15 +200,15 @@ def split_files(folder: Path) -> dict[str, list[Path]]:
 
 
 def load_local(spec: DatasetSpec, data_dir: Path) -> LoadedDataset | None:
-    """Return the data set from `<data_dir>/<path>/<name or default>/`, or None if it is not there."""
+    """Return the data set in `<data_dir>/<path>/<name or default>/`; None if there is none."""
     files = local_files(data_dir, spec.path, spec.name)
     return _loaded(spec, files, "local") if files else None
 
 
 def local_files(data_dir: Path, path: str, name: str | None) -> Mapping[str, Sequence[Path]]:
-    """Return the files of each split in `<data_dir>/<path>/<name or default>/`; none if there are none.
+    """Return the files of each split in `<data_dir>/<path>/<name or default>/`; empty if there are none.
 
-    A data set asked for without a name may lie in its only folder whatever that is called, as on the Hub.
+    Without a configuration name, the only folder of the data set is used whatever its name, as on the Hub.
     """
     root = data_dir / path
     folder = root / (name or "default")
@@ -222,7 +220,7 @@ def local_files(data_dir: Path, path: str, name: str | None) -> Mapping[str, Seq
 
 
 def load_folder(spec: DatasetSpec) -> LoadedDataset | None:
-    """Return the data set where a task's dataset_path is a folder on this machine; None where it is not.
+    """Return the data set if a task's dataset_path is a local folder; None if it is not.
 
     Raises: DataError for a folder without split files.
     """
@@ -233,7 +231,7 @@ def load_folder(spec: DatasetSpec) -> LoadedDataset | None:
             if files := split_files(folder):
                 return _loaded(spec, files, "files")
         if Path(spec.path).is_absolute():
-            raise DataError(f"folder {root} holds no <split>.parquet, .jsonl or .csv")
+            raise DataError(f"folder {root} contains no <split>.parquet, .jsonl or .csv")
     return None
 
 

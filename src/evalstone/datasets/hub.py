@@ -1,4 +1,4 @@
-"""Rows from the Hub, through the library `datasets`, imported only here and only when nothing is found nearer."""
+"""Rows from the Hub, through the library `datasets`, which is imported only here and only if no local rows exist."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _COMMIT = re.compile(r"@([0-9a-f]{40})")
 
 
 def load_from_hub(spec: DatasetSpec) -> LoadedDataset:
-    """Return a data set of the Hub; its content hash is that of the commit and the split files it came from.
+    """Return a data set of the Hub; its content hash is over repository, configuration and commit.
 
     Raises: MissingExtra without `datasets`; DataError for a gated, missing or unreachable repository.
     """
@@ -28,18 +28,18 @@ def load_from_hub(spec: DatasetSpec) -> LoadedDataset:
     kwargs = {key: value for key, value in spec.kwargs if key != "trust_remote_code"}
     if spec.revision:
         kwargs["revision"] = spec.revision
-    on_the_hub = nullcontext() if "data_files" in kwargs else hub_or_cache()  # other addresses have hosts of their own
+    on_the_hub = nullcontext() if "data_files" in kwargs else hub_or_cache()  # data_files may be on other hosts
     try:
         with on_the_hub:
             loaded = datasets.load_dataset(path=spec.path, name=spec.name, **kwargs)
-    except Exception as error:  # every failure of the library, of many types, becomes one of ours
+    except Exception as error:  # the library raises many types; all become one of ours
         raise DataError(_explain(spec, error)) from error
     by_split = dict(loaded) if isinstance(loaded, Mapping) else {str(loaded.split): loaded}
     return of_splits(spec, by_split)
 
 
 def of_splits(spec: DatasetSpec, by_split: Mapping[str, Any]) -> LoadedDataset:
-    """Return our view of the `datasets.Dataset` of each split."""
+    """Return a data set from the `datasets.Dataset` of each split."""
     sources: set[str] = set()
     for split in by_split.values():
         sources |= set(split.info.download_checksums or {})
@@ -47,7 +47,7 @@ def of_splits(spec: DatasetSpec, by_split: Mapping[str, Any]) -> LoadedDataset:
     revision = commit or spec.revision
     if revision:
         parts = [(spec.path, revision), (spec.name or "default", "")]
-    else:  # nothing names the version: the rows themselves do
+    else:  # the version is unknown: hash the rows themselves
         parts = [(name, _fingerprint(split)) for name, split in by_split.items()]
     readers = {name: _reader(split) for name, split in by_split.items()}
     return LoadedDataset(Splits(spec.title, readers), combined_digest(parts), "hub", revision)
@@ -82,8 +82,8 @@ def _explain(spec: DatasetSpec, error: Exception) -> str:
         )
     why = f"cannot load data set {spec.title} from the Hub: {text:.300}"
     if "OfflineModeIsEnabled" in text:
-        asked = "HF_HUB_OFFLINE is set" if settings.read("HF_HUB_OFFLINE") else "the Hub cannot be reached"
-        why = f"data set {spec.title} is not in the Hub's local cache, and {asked}"
+        cause = "HF_HUB_OFFLINE is set" if settings.read("HF_HUB_OFFLINE") else "the Hub cannot be reached"
+        why = f"data set {spec.title} is not in the Hub's local cache, and {cause}"
     return (
         f"{why}; "
         f"to use local files put <folder>/{spec.path}/{spec.name or 'default'}/<split>.parquet and name the folder "

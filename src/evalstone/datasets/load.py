@@ -1,4 +1,4 @@
-"""Where rows come from, in one order: files the task names, the local data folder, the Hub last."""
+"""Loading of data sets: files that the task names, else the local data folder, else the Hub."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +8,7 @@ from evalstone.datasets.files import load_folder, load_local, load_named, named_
 from evalstone.datasets.hub import load_from_hub
 from evalstone.errors import DataError, MissingExtra
 
-# names under which the Hub has the same rows; local data under one serves tasks that name the other
+# names under which the Hub has the same rows; local data under one name is used for tasks with the other
 SAME_ROWS = (
     ("google/IFEval", "wis-k/instruction-following-eval"),
     ("baber/piqa", "piqa"),
@@ -18,14 +18,14 @@ SAME_ROWS = (
 
 
 def load_dataset(spec: DatasetSpec, data_dir: Path | None = None) -> LoadedDataset:
-    """Return the data set; nothing is decoded before a split is asked for.
+    """Return the data set; a split is decoded on first access.
 
-    Looks in this order: files named by the task (`json`, `csv`, `parquet` with data_files, relative to the task's
-    folder); `<data_dir>/<path>/<name or default>/<split>.parquet`, also under another name of the same rows; a folder
-    that is the path itself; the Hub, through the library `datasets`.
+    Order of search: files named by the task (`json`, `csv`, `parquet` with data_files, relative to the task's folder);
+    `<data_dir>/<path>/<name or default>/<split>.parquet`, also under another name of the same rows; the path itself as
+    a folder; the Hub, through the library `datasets`.
 
-    Raises: DataError if nothing is there or it cannot be read; MissingExtra if only the Hub has it and `datasets` is
-    not installed.
+    Raises: DataError if it is not found or cannot be read; MissingExtra if only the Hub has it and `datasets` is not
+    installed.
     """
     if (by_split := named_files(spec)) is not None:
         return load_named(spec, by_split)
@@ -45,5 +45,5 @@ def load_dataset(spec: DatasetSpec, data_dir: Path | None = None) -> LoadedDatas
 
 
 def names_of_same_rows(path: str) -> list[str]:
-    """Return a data set's name, then others under which the Hub has its rows."""
+    """Return a data set's name, then other names under which the Hub has its rows."""
     return [path, *(name for names in SAME_ROWS if path in names for name in names if name != path)]

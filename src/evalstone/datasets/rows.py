@@ -1,8 +1,8 @@
-"""Rows of one split: a lazy sequence of dictionaries, with the few methods that task files call on a data set.
+"""Rows of one split: a lazy sequence of dictionaries, with the methods that task files call on a data set.
 
-Task files are written against `datasets.Dataset` (`map`, `filter`, `select`, ...). `Rows` offers the part of it that
-needs no arithmetic of theirs, so that our own library runs with pyarrow alone; a row is decoded when it is first
-looked at, because a few-shot draw from a large training split needs some of its rows only.
+Task files use methods of `datasets.Dataset` (`map`, `filter`, `select`, ...). `Rows` has the simple ones, so that our
+own library of tasks needs pyarrow alone. A row is decoded on first access, because a few-shot draw from a large
+training split needs only some of its rows.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ _BLOCK = 256  # rows decoded together
 
 @dataclass(frozen=True, slots=True)
 class ClassLabel:
-    """A column of whole numbers that stand for names."""
+    """A column of integers that represent names."""
 
     names: tuple[str, ...]
 
@@ -35,18 +35,18 @@ class NoSuchMethod(DataError, AttributeError):
 
 
 class Rows(Sequence[Row]):
-    """One split. Rows are made when first looked at and kept; treat them as constant."""
+    """One split. Rows are decoded on first access and cached; do not modify them."""
 
     def __init__(self, n_rows: int, read: Callable[[int, int], list[Row]], features: Mapping[str, Any]) -> None:
         self._n_rows = n_rows
         self._read = read
         self._features = dict(features)
         self._known: list[Row | None] = [None] * n_rows
-        self.table: Any = None  # the pyarrow table this came from, where it did
+        self.table: Any = None  # the pyarrow table from which the rows are decoded, if any
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]], features: Mapping[str, Any] | None = None) -> "Rows":
-        """Return rows that are already in memory; columns that a row lacks are None."""
+        """Return rows from memory; columns that a row lacks are None."""
         names: dict[str, Any] = dict.fromkeys(name for row in rows for name in row)
         names.update(features or {})
         whole = [{name: row.get(name) for name in names} for row in rows]
@@ -104,7 +104,7 @@ class Rows(Sequence[Row]):
 
     @property
     def features(self) -> Mapping[str, Any]:
-        """The columns; a ClassLabel where the names of the numbers are known, else None."""
+        """The columns by name; the value is a ClassLabel if it is known, else None."""
         return self._features
 
     @property
@@ -124,16 +124,16 @@ class Rows(Sequence[Row]):
     def map(
         self, function: Callable[[Row], Mapping[str, Any]], *, remove_columns: Sequence[str] = (), **_: object
     ) -> "Rows":
-        """Return rows with what `function` returns laid over each.
+        """Return rows updated with the columns that `function` returns for each.
 
-        It is called now, once per row and in order, because some task files draw random numbers in it.
+        It is called at once, once per row and in order, because some task files draw random numbers in it.
         """
-        gone = set(remove_columns)
+        removed = set(remove_columns)
         changed: list[Row] = []
         for row in self:
-            kept = {name: value for name, value in row.items() if name not in gone}
+            kept = {name: value for name, value in row.items() if name not in removed}
             changed.append({**kept, **{name: _plain(value) for name, value in function(dict(row)).items()}})
-        names = changed[0] if changed else [name for name in self._features if name not in gone]
+        names = changed[0] if changed else [name for name in self._features if name not in removed]
         features = {
             name: self._features.get(name) if changed and changed[0][name] == self[0].get(name) else None
             for name in names
@@ -150,11 +150,11 @@ class Rows(Sequence[Row]):
         return Rows(len(chosen), lambda start, stop: [self._row(i) for i in chosen[start:stop]], self._features)
 
     def rename_column(self, old: str, new: str) -> "Rows":
-        """Return rows with one column named anew."""
+        """Return rows with one column renamed."""
         return self.rename_columns({old: new})
 
     def rename_columns(self, names: Mapping[str, str]) -> "Rows":
-        """Return rows with some columns named anew."""
+        """Return rows with some columns renamed."""
 
         def read(start: int, stop: int) -> list[Row]:
             return [{names.get(k, k): v for k, v in self._row(i).items()} for i in range(start, stop)]
@@ -163,12 +163,12 @@ class Rows(Sequence[Row]):
 
     def remove_columns(self, names: str | Sequence[str]) -> "Rows":
         """Return rows without some columns."""
-        gone = {names} if isinstance(names, str) else set(names)
+        removed = {names} if isinstance(names, str) else set(names)
 
         def read(start: int, stop: int) -> list[Row]:
-            return [{k: v for k, v in self._row(i).items() if k not in gone} for i in range(start, stop)]
+            return [{k: v for k, v in self._row(i).items() if k not in removed} for i in range(start, stop)]
 
-        return Rows(self._n_rows, read, {k: v for k, v in self._features.items() if k not in gone})
+        return Rows(self._n_rows, read, {k: v for k, v in self._features.items() if k not in removed})
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -180,7 +180,7 @@ class Rows(Sequence[Row]):
 
 
 def _plain(value: Any) -> Any:
-    """Return tuples as lists, as a table would give them back."""
+    """Return tuples as lists, as a table would return them."""
     if isinstance(value, tuple):
         return [_plain(part) for part in value]
     return value

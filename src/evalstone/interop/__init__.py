@@ -1,4 +1,4 @@
-"""Other tools' formats: lm-evaluation-harness's result files and tables, written from a run and read into records.
+"""Other tools' formats: export of runs as lm-evaluation-harness's files and tables, and import of other tools' results.
 
 lm_eval_files.write_lm_eval_files(store, run_id, output_path, log_samples=...) -> list[Path]
 lm_eval_table.lm_eval_table(results) -> str

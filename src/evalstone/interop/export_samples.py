@@ -1,4 +1,4 @@
-"""What a run answered wrongly or not at all, as JSONL or CSV, one line per sample, for looking at with other tools."""
+"""Export of the samples that a run did not answer correctly, as JSONL or CSV with one line per sample."""
 
 import csv
 import io
@@ -21,12 +21,12 @@ WRONG_COLUMNS = (
 
 
 def wrong_rows(store: Store, run_id: str, *, by_subject: bool = False) -> Iterator[dict[str, Any]]:
-    """Yield a flat row for each sample of a run that was answered wrongly, unreadably, or not at all.
+    """Yield a flat row for each sample of a run that was answered wrongly, not parsed, or not answered.
 
     Args:
-        store: where the run is.
-        run_id: its id.
-        by_subject: tasks in the order of their value, the worst first, instead of the run's own order.
+        store: the store that holds the run.
+        run_id: the run's id.
+        by_subject: order tasks by their value, the worst first, instead of the run's own order.
 
     `choices` and `gold` are lists of texts; `picked` is the text of the chosen one; `subject` is the task's short name.
     """
@@ -41,7 +41,7 @@ def wrong_rows(store: Store, run_id: str, *, by_subject: bool = False) -> Iterat
 
 
 def _value(estimate: Estimate | None) -> float:
-    """Return what tasks are sorted by: higher is better, and a task without a value comes first."""
+    """Return the sort key of a task: higher is better, and a task without a value comes first."""
     if estimate is None or estimate.value is None:
         return float("-inf")
     return estimate.value if estimate.higher_is_better else -estimate.value
@@ -57,7 +57,7 @@ def _row(record: SampleRecord) -> dict[str, Any]:
         "prompt": record.request.prompt,
         "choices": choices,
         "picked": choices[picked] if isinstance(picked, int) and picked < len(choices) else None,
-        "gold": [choices[place] for place in sorted(gold_indices(record)) if place < len(choices)],
+        "gold": [choices[index] for index in sorted(gold_indices(record)) if index < len(choices)],
         "answer": texts[0] if texts else None,
         "target": record.request.target,
         "metric": score.metric if score is not None else None,
@@ -75,7 +75,7 @@ def wrong_to_jsonl(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def wrong_to_csv(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the lines of a CSV file; lists are JSON, and no text is a formula to a spreadsheet."""
+    """Yield the lines of a CSV file; lists are JSON, and texts are escaped so that spreadsheets run no formulas."""
     out = io.StringIO()
     writer = csv.DictWriter(out, WRONG_COLUMNS, lineterminator="\n")
     writer.writeheader()

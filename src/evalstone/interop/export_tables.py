@@ -1,7 +1,7 @@
-"""A run's estimates as tables for other programs: CSV, Parquet, Markdown, LaTeX, and Hugging Face model cards.
+"""Export of a run's estimates as CSV, Parquet, Markdown, LaTeX, and Hugging Face model cards.
 
-Each table says what a number rests on: interval, n, how many failed. Values are as computed (shares from 0 to 1, not
-rounded) where programs read them; where people read them, shares are in per cent with their interval.
+Each table has interval and n for every value. Formats for programs have unrounded values (shares from 0 to 1);
+formats for people have shares in percent with their interval.
 """
 
 import csv
@@ -80,7 +80,7 @@ def to_latex(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _limits(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what a reader must know of a run with `--limit`, in one line."""
+    """Return a note for each `--limit` among the rows."""
     return [
         limit_shown(limit).capitalize() for limit in dict.fromkeys(row["limit"] for row in rows) if limit is not None
     ]
@@ -127,7 +127,7 @@ def model_index(store: Store, run_id: str) -> str:
                     "type": one.metric,
                     "name": _metric_name(one),
                     "value": one.value,
-                    "args": _rests_on(one, row.plan.limit),
+                    "args": _evidence_of(one, row.plan.limit),
                 }
                 for one in estimates
             ],
@@ -153,7 +153,7 @@ def _metric_name(one: Estimate) -> str:
     return one.metric if one.filter == "none" else f"{one.metric} ({one.filter})"
 
 
-def _rests_on(one: Estimate, limit: float | None) -> dict[str, Any]:
+def _evidence_of(one: Estimate, limit: float | None) -> dict[str, Any]:
     samples = None if limit is None else limit_shown(limit)
     known = {"n": one.n or None, "samples": samples, "low": one.low, "high": one.high, "interval": one.method}
     return {key: value for key, value in known.items() if value is not None}

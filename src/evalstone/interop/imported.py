@@ -1,9 +1,9 @@
-"""A run that another tool made, as records of ours, ready to be stored.
+"""A run of another tool as our records, ready to be stored.
 
-What the tool's files hold is kept and nothing is made up: what they do not say (tokens, hashes of weights) stays
-unknown. The plan's model is of the kind `imported` and carries the hash of each file, so the same files are the same
-run, and nobody takes it for one of ours. `imported_lm_eval` fills `ImportedRun` by itself, since lm-eval's files hold
-nearly what ours do; the readers of other tools give a `ForeignRun`, and `imported_of` does the rest.
+The records contain what the tool's files contain; what these lack (tokens, hashes of weights) stays unknown. The plan's
+model is of the kind `imported` and has the hash of each file, so the same files are the same run, distinct from our own
+runs. `imported_lm_eval` builds `ImportedRun` directly, since lm-eval's files contain nearly the same data as ours; the
+readers of other tools return a `ForeignRun`, which `imported_of` converts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evalstone.errors import EvalstoneError
-from evalstone.interop.stated import ReportedValue, reported_estimates
+from evalstone.interop.reported import ReportedValue, reported_estimates
 from evalstone.records import (
     Estimate,
     GenerateQuery,
@@ -41,12 +41,12 @@ __all__ = ["KIND", "UNKNOWN", "ForeignChoice", "ForeignRun", "ForeignSample", "I
 
 KIND = "imported"
 UNKNOWN = "unknown (imported)"
-TOLERANCE = 1e-6  # relative: a number summed again from its samples may differ from the file's in its last digits
+TOLERANCE = 1e-6  # relative: a value recomputed from its samples may differ from the file's in its last digits
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedRun:
-    """Everything the files hold."""
+    """The records made from the files."""
 
     plan: RunPlan
     origin: Mapping[str, str]  # file name -> sha256
@@ -55,13 +55,13 @@ class ImportedRun:
     outputs: tuple[Output, ...]
     scores: tuple[Score, ...]
     estimates: tuple[Estimate, ...]
-    extra: Mapping[str, JsonValue]  # what the run remembers of its tasks
-    notes: tuple[str, ...] = ()  # where summing the samples again does not give the file's number
+    extra: Mapping[str, JsonValue]  # facts about the tasks, stored with the run
+    notes: tuple[str, ...] = ()  # values that the samples do not reproduce, logs that were excluded
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignChoice:
-    """One choice whose log-likelihood a file gives."""
+    """One choice with its logged log-likelihood."""
 
     text: str
     nats: float
@@ -74,38 +74,38 @@ class ForeignSample:
 
     task: str
     index: int
-    row: Mapping[str, JsonValue]  # what makes it this question; its hash pairs it with other runs of the tool
+    row: Mapping[str, JsonValue]  # identifies the question; its hash pairs it with other runs of the tool
     prompt: str
     target: str
-    scores: Mapping[str, float | None]  # by metric; None where nothing came
-    answers: tuple[str, ...] = ()  # written ones, a repeat each
+    scores: Mapping[str, float | None]  # by metric; None without a score
+    answers: tuple[str, ...] = ()  # generated answers, one per repeat
     choices: tuple[ForeignChoice, ...] = ()
-    gold: int | None = None  # which choice is right
-    n_choices: int | None = None  # of a written answer that is a letter
+    gold: int | None = None  # index of the correct choice
+    n_choices: int | None = None  # of a generated answer that is a letter
     n_shots: int = 0
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignRun:
-    """A run of another tool, as its reader found it."""
+    """A run of another tool, as its reader returns it."""
 
     tool: str
     model: str
     tasks: tuple[TaskSummaryInput, ...]
     samples: tuple[ForeignSample, ...]
-    stated: tuple[ReportedValue, ...]
+    reported: tuple[ReportedValue, ...]
     files: tuple[Path, ...]
     version: str | None = None
     date: str | None = None
     dtype: str = "dtype unknown"
     config: Mapping[str, JsonValue] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    shots_known: bool = True  # whether the files say how many shots there were
+    shots_known: bool = True  # whether the files state the number of shots
 
 
 def imported_of(run: ForeignRun) -> ImportedRun:
-    """Return another tool's run as records of ours, its numbers summed again from its samples."""
+    """Return another tool's run as our records, with its values recomputed from its samples."""
     names = [file.name for file in run.files]
     origin = {
         name if names.count(name) == 1 else f"{file.parent.name}/{name}": digest(file)
@@ -116,9 +116,9 @@ def imported_of(run: ForeignRun) -> ImportedRun:
     pairs = list(zip(requests, run.samples, strict=True))
     rows = [row for sample in run.samples for row in _rows(sample)]
     with_samples = {row.task for row in rows}
-    summed = summarise(rows, [task for task in run.tasks if task.name in with_samples], bootstrap_iters=0)
-    stated = reported_estimates(run.stated, run.tasks, shots_known=run.shots_known)
-    known = {(one.task, one.metric, one.filter) for one in summed}
+    computed = summarise(rows, [task for task in run.tasks if task.name in with_samples], bootstrap_iters=0)
+    reported = reported_estimates(run.reported, run.tasks, shots_known=run.shots_known)
+    known = {(one.task, one.metric, one.filter) for one in computed}
     source = {"tool": run.tool, "version": run.version, "date": run.date, "files": origin, "config": dict(run.config)}
     facts = facts_from(run.tasks, (), {task.name: {} for task in run.tasks}, origin=run.tool)
     return ImportedRun(
@@ -131,9 +131,9 @@ def imported_of(run: ForeignRun) -> ImportedRun:
             Score(f"{r.task}/{r.sample_index}/0", r.metric, r.value, r.filter, r.status, r.parts, r.detail)
             for r in rows
         ),
-        estimates=(*summed, *(one for one in stated if (one.task, one.metric, one.filter) not in known)),
+        estimates=(*computed, *(one for one in reported if (one.task, one.metric, one.filter) not in known)),
         extra={**facts, "imported": source},
-        notes=(*run.notes, *disagreements(summed, stated)),
+        notes=(*run.notes, *disagreements(computed, reported)),
     )
 
 
@@ -142,19 +142,19 @@ def digest(file: Path) -> str:
     return "sha256:" + sha256(file.read_bytes()).hexdigest()
 
 
-def disagreements(summed: Sequence[Estimate], stated: Sequence[Estimate]) -> list[str]:
-    """Return a line for each number that its samples do not give again."""
-    own = {(one.task, one.metric, one.filter): one for one in summed}
+def disagreements(computed: Sequence[Estimate], reported: Sequence[Estimate]) -> list[str]:
+    """Return a line for each reported value that its samples do not reproduce."""
+    own = {(one.task, one.metric, one.filter): one for one in computed}
     lines = []
-    for one in stated:
-        again = own.get((one.task, one.metric, one.filter))
-        if again is None or one.value is None:
+    for one in reported:
+        found = own.get((one.task, one.metric, one.filter))
+        if found is None or one.value is None:
             continue
-        value = again.details.get("lm_eval_value", again.value)
+        value = found.details.get("lm_eval_value", found.value)
         if value is None or abs(value - one.value) > TOLERANCE * max(abs(one.value), 1.0):
             lines.append(
-                f"{one.task} {one.metric}: the results file says {one.value:.6g}, its samples give "
-                f"{'nothing' if value is None else format(value, '.6g')}; the samples' number is shown"
+                f"{one.task} {one.metric}: the results file reports {one.value:.6g}, its samples give "
+                f"{'no value' if value is None else format(value, '.6g')}; the samples' value is shown"
             )
     return lines
 
@@ -166,7 +166,7 @@ def facts_from(
     *,
     origin: str = "lm-eval",
 ) -> dict[str, JsonValue]:
-    """Return what a stored run remembers of its tasks, in the form that `report.task_facts` reads back."""
+    """Return the facts about tasks that are stored with a run, in the format that `report.task_facts` reads."""
     return {
         "tasks": {task.name: {**_task_facts(task), "origin": origin, "spec": configs[task.name]} for task in tasks},
         "groups": [
@@ -239,7 +239,7 @@ def _outputs(request: Request, sample: ForeignSample) -> Iterator[Output]:
 
 
 def _rows(sample: ForeignSample) -> Iterator[ScoreRow]:
-    """Yield the scores of a sample as its file gives them, and for choices what their log-likelihoods tell besides."""
+    """Yield the logged scores of a sample, and for choices those that their log-likelihoods allow in addition."""
     sha = content_hash(dict(sample.row))
     own = _choice_scores(sample)
     known: JsonValue = None if sample.n_choices is None else {"n_choices": sample.n_choices}
@@ -260,7 +260,7 @@ def _rows(sample: ForeignSample) -> Iterator[ScoreRow]:
 
 
 def _choice_scores(sample: ForeignSample) -> dict[str, Any]:
-    """Score a multiple choice again from its log-likelihoods; empty where the file does not hold enough."""
+    """Return the scores of a multiple-choice sample from its log-likelihoods; empty if the file lacks data for it."""
     if sample.gold is None or len(sample.choices) < 2:
         return {}
     nats = [choice.nats for choice in sample.choices]
@@ -268,7 +268,7 @@ def _choice_scores(sample: ForeignSample) -> dict[str, Any]:
     texts = [choice.text.strip() for choice in sample.choices]
     try:
         return dict(score_choices(nats, greedy, None, texts, sample.gold))
-    except (EvalstoneError, ValueError):  # a sample that was logged otherwise keeps its scores and tells no more
+    except (EvalstoneError, ValueError):  # a sample in another layout has its logged scores only
         return {}
 
 
@@ -281,15 +281,15 @@ def _plan(run: ForeignRun, origin: Mapping[str, str], samples: Sequence[Sample])
 
 
 def _n_reported(run: ForeignRun) -> dict[str, int]:
-    """Return how many samples each task had, as far as the files say; 0 where they do not."""
+    """Return the number of samples of each task as reported; 0 if it is not."""
     sizes = {task.name: task.n_total or 0 for task in run.tasks}
-    for one in run.stated:
+    for one in run.reported:
         sizes[one.task] = one.n or sizes.get(one.task, 0)
     return sizes
 
 
 def imported_model(name: str, origin: Mapping[str, str], **known: Any) -> ModelIdentity:
-    """Return the identity of a model that another tool asked: its name, the hashes of the files, and what they say."""
+    """Return the identity of a model that another tool evaluated: its name, the files' hashes, and known facts."""
     unknown = {"content_hash": None, "tokenizer_hash": None, "template_hash": None}
     return ModelIdentity(name=name, kind=KIND, options=(("files", dict(origin)),), **{**unknown, **known})
 
@@ -300,13 +300,13 @@ def imported_tasks(
     n_reported: Mapping[str, int],
     generation: Mapping[str, JsonValue] | None = None,
 ) -> tuple[TaskPlan, ...]:
-    """Return the tasks as another tool asked them; their data is known by the rows that its files hold.
+    """Return the plans of another tool's tasks; their data is identified by the rows in its files.
 
     Args:
-        tasks: what the files say of them.
-        samples: those that the files hold.
-        n_reported: how many samples there were, for tasks of which the files hold none.
-        generation: the settings of tasks that are answered in writing.
+        tasks: the files' facts about the tasks.
+        samples: the samples in the files.
+        n_reported: the number of samples of tasks without samples in the files.
+        generation: the settings of generation tasks.
     """
     shas: dict[str, list[str]] = {}
     for sample in samples:

@@ -1,4 +1,4 @@
-"""A run of lm-eval as records of ours: its prompts and answers are those of its samples files, its scores theirs."""
+"""A run of lm-eval as our records, with the prompts, answers and scores of its samples files."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from evalstone.interop.lm_eval_checks import model_named
 from evalstone.interop.log_files import json_object
 from evalstone.interop.read_lm_eval import read_lm_eval, results_file
 from evalstone.interop.read_lm_eval_samples import samples_file, samples_of
-from evalstone.interop.stated import ReportedValue, in_table_order, reported_estimates
+from evalstone.interop.reported import ReportedValue, in_table_order, reported_estimates
 from evalstone.records import (
     Estimate,
     GenerateQuery,
@@ -42,7 +42,7 @@ from evalstone.tasks.generation import settings_of
 
 @dataclass(slots=True)
 class _Read:
-    """What the samples files of all tasks hold, as it is gathered."""
+    """The records read from the samples files of all tasks."""
 
     requests: dict[str, Request] = field(default_factory=dict)
     samples: dict[str, Sample] = field(default_factory=dict)
@@ -50,9 +50,9 @@ class _Read:
 
 
 def imported_run(path: str | Path) -> ImportedRun:
-    """Return the run in a results file of lm-eval (or the latest in a folder), with its samples where they are.
+    """Return the run in a results file of lm-eval (or the latest in a folder), with its samples if they were logged.
 
-    Raises: DataError, in one line, where a file is missing or is not what lm-eval writes.
+    Raises: DataError, in one line, if a file is missing or not in lm-eval's format.
     """
     file = results_file(Path(path))
     try:
@@ -137,7 +137,7 @@ def _model(results: Mapping[str, Any], config: Mapping[str, Any], origin: Mappin
 
 
 def n_effective(results: Mapping[str, Any], name: str) -> int:
-    """Return how many samples of a task or group count: `n-samples`, else `sample_len`; 0 where there is neither."""
+    """Return the number of samples of a task or group: `n-samples`, else `sample_len`; 0 if there is neither."""
     counts = (results.get("n-samples") or {}).get(name, {})
     return int(counts.get("effective") or results["results"].get(name, {}).get("sample_len") or 0)
 
@@ -146,17 +146,18 @@ def n_effective(results: Mapping[str, Any], name: str) -> int:
 
 
 def _add_line(read: _Read, task: TaskSummaryInput, line: Mapping[str, Any]) -> None:
-    """Add one sample's request and answers; a second line of it (another filter) adds none."""
+    """Add one sample's request and answers; a second line of the sample (another filter) adds nothing."""
     index = int(line["doc_id"])
     sha = content_hash(line["doc"])
-    place = f"{task.name}/{index}/0"
-    if place in read.requests:
+    request_id = f"{task.name}/{index}/0"
+    if request_id in read.requests:
         return
     arguments = list((line.get("arguments") or {}).values())
     answers = list(line.get("resps") or ())
     if len(arguments) != len(answers):
         raise DataError(
-            f"sample {index} of {task.name} has {len(arguments)} requests and {len(answers)} answers; expected as many"
+            f"sample {index} of {task.name} has {len(arguments)} requests and {len(answers)} answers; expected as many "
+            "answers as requests"
         )
     first = str(arguments[0]["arg_0"]) if arguments else ""
     queries = tuple(
@@ -164,7 +165,7 @@ def _add_line(read: _Read, task: TaskSummaryInput, line: Mapping[str, Any]) -> N
         for number, (one, given) in enumerate(zip(arguments, answers, strict=True))
     )
     is_rolling = task.output_type == "loglikelihood_rolling"
-    read.requests[place] = Request(
+    read.requests[request_id] = Request(
         task=task.name,
         sample_index=index,
         sample_sha256=sha,
@@ -173,9 +174,9 @@ def _add_line(read: _Read, task: TaskSummaryInput, line: Mapping[str, Any]) -> N
         target=str(line.get("target", "")),
         n_shots=task.num_fewshot,
     )
-    read.samples[place] = Sample(task.name, index, line["doc"], sha)
+    read.samples[request_id] = Sample(task.name, index, line["doc"], sha)
     for query, given in zip(queries, answers, strict=True):
-        read.outputs += [_output(place, query, repeat, answer) for repeat, answer in enumerate(given)]
+        read.outputs += [_output(request_id, query, repeat, answer) for repeat, answer in enumerate(given)]
 
 
 def _query(task: TaskSummaryInput, index: int, arguments: Mapping[str, Any], first: str, n_repeats: int) -> Query:
@@ -199,7 +200,7 @@ def _output(request_id: str, query: Query, repeat: int, answer: Any) -> Output:
     value = _finite(nats)
     if value is None:
         return Output(
-            request_id, query.index, repeat, error=f"the file holds no answer: {nats!r}", error_kind="Permanent"
+            request_id, query.index, repeat, error=f"the file has no answer: {nats!r}", error_kind="Permanent"
         )
     return Output(request_id, query.index, repeat, value, None if greedy is None else str(greedy) == "True")
 
@@ -216,26 +217,26 @@ def _finite(nats: Any) -> float | None:
 
 
 def _estimates(evidence: RunEvidence, results: Mapping[str, Any]) -> tuple[tuple[Estimate, ...], tuple[str, ...]]:
-    """Return the run's estimates, summed again from its samples where the files hold them, and what disagrees."""
+    """Return the run's estimates, recomputed from its samples if these were logged, and notes on disagreements."""
     iterations = int((results.get("config") or {}).get("bootstrap_iters") or 0)
     with_samples = {row.task for row in evidence.rows}
     tasks = [task for task in evidence.tasks if task.name in with_samples]
     complete = with_samples == {task.name for task in evidence.tasks}
-    summed = summarise(
+    computed = summarise(
         evidence.rows, tasks, evidence.groups if complete else (), bootstrap_iters=min(iterations, BOOTSTRAP_ITERS)
     )
-    known = {(one.task, one.metric, one.filter) for one in summed}
-    named = {group.name for group in evidence.groups}  # early files list a group's numbers and not its members
+    known = {(one.task, one.metric, one.filter) for one in computed}
+    named = {group.name for group in evidence.groups}  # early files list a group's values but not its members
     unlisted = [one for one in results.get("groups") or () if one not in named]
     groups = (*evidence.groups, *(GroupSummaryInput(one, ()) for one in unlisted))
-    stated = reported_estimates(_reported(results), evidence.tasks, groups)
-    notes = tuple(disagreements(summed, stated))
-    others = (one for one in stated if (one.task, one.metric, one.filter) not in known)
-    return in_table_order((*summed, *others), groups), notes
+    reported = reported_estimates(_reported(results), evidence.tasks, groups)
+    notes = tuple(disagreements(computed, reported))
+    others = (one for one in reported if (one.task, one.metric, one.filter) not in known)
+    return in_table_order((*computed, *others), groups), notes
 
 
 def _reported(results: Mapping[str, Any]) -> Iterator[ReportedValue]:
-    """Yield the numbers of the results file itself."""
+    """Yield the values of the results file."""
     for name, entry in {**results["results"], **(results.get("groups") or {})}.items():
         for key, value in entry.items():
             metric, _, name_of_filter = str(key).partition(",")

@@ -1,8 +1,8 @@
-"""Inspect's log files: which they are, of any version, and which of several logs of one task counts.
+"""Inspect's log files of any version: detection, reading, and the choice among several logs of one task.
 
-A log is an `.eval` archive or JSON; either may hold no samples (`inspect log dump --header-only`, or a run that ended
-before its header was written). Version 1 named its one scorer elsewhere, which is put right here, so that readers know
-one layout only.
+A log is an `.eval` archive or JSON; either may have no samples (`inspect log dump --header-only`, or a run that ended
+before its header was written). Version 1 has its one scorer elsewhere; it is converted here, so that readers handle one
+layout only.
 Source: inspect_ai 0.3, https://inspect.aisi.org.uk/eval-logs.html
 """
 
@@ -18,17 +18,17 @@ from evalstone.interop.log_files import json_object, object_in, parse_json, zip_
 
 __all__ = ["InspectLog", "chosen_logs", "inspect_logs", "read_log"]
 
-HEADER, STARTED = "header.json", "_journal/start.json"  # the second is all there is of a run that broke off
+HEADER, STARTED = "header.json", "_journal/start.json"  # an aborted run has only the second
 SNIFFED = 65536  # bytes: a log begins with version, status and eval
-SETTINGS = ("limit", "sample_id", "epochs")  # of the run, that make two logs of one task different evaluations
+SETTINGS = ("limit", "sample_id", "epochs")  # run settings that make two logs of one task different evaluations
 
 
 @dataclass(frozen=True, slots=True)
 class InspectLog:
     """One log, in the layout of version 2.
 
-    task: its name, with what tells it apart where a folder has other evaluations of the same task.
-    samples: one per epoch; none where the log holds only its header.
+    task: its name, with the differing settings if a folder has other evaluations of the same task.
+    samples: one per epoch; none if the log has only its header.
     """
 
     file: Path
@@ -39,12 +39,12 @@ class InspectLog:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the evaluation ended as it should."""
+        """Whether the evaluation ended successfully."""
         return self.header.get("status") == "success"
 
 
 def inspect_logs(path: Path) -> list[Path]:
-    """Return the logs at a path: the file itself, or all in a folder; none where it is not Inspect's."""
+    """Return the logs at a path: the file itself, or all in a folder; none if it is not Inspect's."""
     if path.is_dir():
         logged = (file for file in path.glob("*.json") if file.is_file() and _is_json_log(file))
         return sorted([*path.glob("*.eval"), *logged])
@@ -54,7 +54,7 @@ def inspect_logs(path: Path) -> list[Path]:
 
 
 def _is_json_log(file: Path) -> bool:
-    """Return whether a JSON file has the header of a log; big files of other tools are not parsed for it."""
+    """Return whether a JSON file has the header of a log; large files of other tools are not parsed for that."""
     with file.open("rb") as opened:
         start = opened.read(SNIFFED)
     if b'"eval"' not in start:
@@ -66,7 +66,7 @@ def _is_json_log(file: Path) -> bool:
 def read_log(file: Path) -> InspectLog:
     """Return a log in the layout of version 2.
 
-    Raises: DataError where the file is no log.
+    Raises: DataError if the file is not a log.
     """
     if file.suffix == ".json":
         whole = json_object(file)
@@ -78,7 +78,7 @@ def read_log(file: Path) -> InspectLog:
             samples = [_member(archive, name) for name in names if name.startswith("samples/")]
             reduced = _member(archive, "reductions.json") if "reductions.json" in names else ()
     except (OSError, zipfile.BadZipFile, KeyError) as error:
-        raise DataError(f"{file} is no log of Inspect: {error}; expected an archive with header.json") from error
+        raise DataError(f"{file} is not a log of Inspect: {error}; expected an archive with header.json") from error
     return _log(file, header, samples, reduced)
 
 
@@ -92,7 +92,7 @@ def _log(
     results = dict(header.get("results") or {})
     scorer = results.pop("scorer", None)
     name = "score"
-    if isinstance(scorer, Mapping):  # version 1 had one scorer, with its metrics beside it
+    if isinstance(scorer, Mapping):  # version 1 had one scorer, with its metrics next to it
         name = str(scorer.get("name") or name)
         results["scores"] = [{**scorer, "name": name, "metrics": results.pop("metrics", {})}]
     elif results.get("scores"):
@@ -106,10 +106,10 @@ def _log(
 
 
 def chosen_logs(logs: Sequence[InspectLog]) -> tuple[list[InspectLog], list[str]]:
-    """Return one log of each evaluation, with names that tell them apart, and a line on each log that is left out.
+    """Return one log of each evaluation, with distinct names, and a note on each excluded log.
 
-    Logs of one task with other arguments, data, solver or limits are evaluations of their own. Of several logs of the
-    same evaluation (a retry, say) the latest that was completed counts.
+    Logs of one task with other arguments, data, solver or limits are separate evaluations. Of several logs of the same
+    evaluation (for example a retry) the latest completed one is used.
     """
     by_task: dict[str, list[InspectLog]] = {}
     for log in logs:
@@ -125,20 +125,20 @@ def chosen_logs(logs: Sequence[InspectLog]) -> tuple[list[InspectLog], list[str]
         for name, same in by_name.items():
             best = max(same, key=lambda log: (log.is_complete, str(log.header["eval"].get("created") or ""), log.file))
             chosen.append(replace(best, task=name))
-            notes += [_left_out(name, log, best) for log in same if log is not best]
+            notes += [_excluded(name, log, best) for log in same if log is not best]
     return chosen, notes
 
 
-def _left_out(name: str, log: InspectLog, best: InspectLog) -> str:
+def _excluded(name: str, log: InspectLog, best: InspectLog) -> str:
     status = str(log.header.get("status") or "started")
     return (
-        f"{name}: {log.file.name} (status {status}) is left out, as {best.file.name} is a log of the same evaluation; "
-        "to have both, import each by its path"
+        f"{name}: {log.file.name} (status {status}) is excluded, since {best.file.name} is a log of the same "
+        "evaluation; to have both, import each by its path"
     )
 
 
 def _identity(log: InspectLog) -> dict[str, Any]:
-    """Return what makes an evaluation of a task this one."""
+    """Return the settings that identify an evaluation of a task."""
     spec = log.header["eval"]
     config = spec.get("config") or {}
     named = {"dataset": (spec.get("dataset") or {}).get("name"), "solver": spec.get("solver")}

@@ -1,8 +1,8 @@
-"""Our engine inside lm-evaluation-harness: a model named `evalstone` that takes the arguments its `hf` takes.
+"""Our engine inside lm-evaluation-harness: a model named `evalstone` with the arguments of its `hf`.
 
-Importing this module registers the name with lm-eval, whose tasks, filters, metrics and files then stay its own; only
-who answers changes. All requests of a kind are handed over at once, so that shared beginnings are computed once.
-lm-eval has no place for a request that failed, so the first failure ends the run, as it does with `hf`.
+Importing this module registers the name with lm-eval. Tasks, filters, metrics and files remain lm-eval's own; only the
+model changes. All requests of a kind are passed at once, so that shared prefixes are computed once. lm-eval cannot
+represent a failed request, so the first failure ends the run, as it does with `hf`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,14 +34,14 @@ except ImportError:
     raise MissingExtra("our model inside lm-eval", "lm-eval") from None
 
 NAME = "evalstone"
-UNCHOSEN_DEVICES = ("cuda:0", "cuda")  # lm-eval's default, which its `hf` takes as "a GPU if there is one"
+UNCHOSEN_DEVICES = ("cuda:0", "cuda")  # lm-eval's default, which its `hf` treats as "a GPU if there is one"
 T = TypeVar("T", tuple[float, bool], float, str)
 
 
 class EvalstoneLM(LM):  # type: ignore[misc]  # lm-eval has no types
-    """lm-eval's view of a local model; answers equal those of `hf` up to the rounding of float32."""
+    """A local model with lm-eval's interface; answers equal those of `hf` up to the rounding of float32."""
 
-    chat_template = TemplateLM.chat_template  # which template a results file names: lm-eval's own rule
+    chat_template = TemplateLM.chat_template  # lm-eval's own rule for the template that a results file names
 
     def __init__(self, **model_args: Any) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class EvalstoneLM(LM):  # type: ignore[misc]  # lm-eval has no types
         device = model_args.get("device")
         made = local({**model_args, "device": "auto" if device in UNCHOSEN_DEVICES else device})
         if not isinstance(made, LocalModel):
-            raise UsageError(f"{type(made).__name__} is no local model; expected pretrained=<folder or Hub id>")
+            raise UsageError(f"{type(made).__name__} is not a local model; expected pretrained=<folder or Hub id>")
         self.model = made
 
     # ------------------------------------------------------------------------------------ what lm-eval looks at
@@ -62,12 +62,12 @@ class EvalstoneLM(LM):  # type: ignore[misc]  # lm-eval has no types
 
     @property
     def tokenizer_name(self) -> str:
-        """What lm-eval's cache of rendered requests tells tokenizers apart by."""
+        """The name by which lm-eval's cache of rendered requests distinguishes tokenizers."""
         return str(self.tokenizer.name_or_path).replace("/", "__")
 
     @property
     def max_length(self) -> int:
-        """Positions a prompt may have."""
+        """The context length in tokens."""
         return self.model.max_length
 
     @property
@@ -76,7 +76,7 @@ class EvalstoneLM(LM):  # type: ignore[misc]  # lm-eval has no types
         return self.tokenizer.eos_token_id  # type: ignore[no-any-return]
 
     def get_model_info(self) -> dict[str, Any]:
-        """Return what lm-eval writes under `config`."""
+        """Return the model's entries of `config` in lm-eval's results."""
         identity = self.model.identity
         return {
             "model_num_parameters": -1 if identity.n_parameters is None else identity.n_parameters,
@@ -95,54 +95,54 @@ class EvalstoneLM(LM):  # type: ignore[misc]  # lm-eval has no types
     def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """Return log-probability and greediness of each continuation, in nats."""
         given = [instance.args for instance in requests]
-        asked = [
+        own = [
             _request(position, context, LoglikelihoodQuery(0, continuation))
             for position, (context, continuation) in enumerate(given)
         ]
-        return self._answers("loglikelihood", given, asked, _score_of, quiet=disable_tqdm)
+        return self._answers("loglikelihood", given, own, _score_of, quiet=disable_tqdm)
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
-        """Return the log-probability of each whole text, in nats."""
+        """Return the log-probability of each complete text, in nats."""
         given = [instance.args for instance in requests]
-        asked = [_request(position, "", RollingQuery(0, args[0])) for position, args in enumerate(given)]
-        return self._answers("loglikelihood_rolling", given, asked, _nats_of, quiet=disable_tqdm)
+        own = [_request(position, "", RollingQuery(0, args[0])) for position, args in enumerate(given)]
+        return self._answers("loglikelihood_rolling", given, own, _nats_of, quiet=disable_tqdm)
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
-        """Return what the model writes after each prompt.
+        """Return the text generated after each prompt.
 
-        lm-eval asks for repeats by sending the same request again; those become one request with repeats, so that
-        sampled answers differ.
+        lm-eval represents repeats as equal requests; these become one request with repeats, so that sampled answers
+        differ.
         """
         given = [instance.args for instance in requests]
         same: dict[tuple[str, str], list[int]] = {}
         for position, (context, kwargs) in enumerate(given):
             same.setdefault((context, canonical_json(kwargs)), []).append(position)
-        asked = []
+        own = []
         for (context, _), positions in same.items():
             settings = settings_of("lm-eval's request", given[positions[0]][1], len(positions))
-            asked.append(_request(positions[0], context, GenerateQuery(0, settings)))
-        places = {positions[0]: positions for positions in same.values()}
-        return self._answers("generate_until", given, asked, _text_of, places=places, quiet=disable_tqdm)
+            own.append(_request(positions[0], context, GenerateQuery(0, settings)))
+        repeats = {positions[0]: positions for positions in same.values()}
+        return self._answers("generate_until", given, own, _text_of, repeats=repeats, quiet=disable_tqdm)
 
     def _answers(
         self,
         kind: str,
         given: Sequence[tuple[Any, ...]],
-        asked: Sequence[Request],
+        own: Sequence[Request],
         read: Callable[[Output], T],
         *,
-        places: Mapping[int, Sequence[int]] | None = None,
+        repeats: Mapping[int, Sequence[int]] | None = None,
         quiet: bool = False,
     ) -> list[T]:
         """Return one answer per request of lm-eval's, in its order.
 
         Args:
-            kind: what lm-eval calls it; its cache keeps answers under this name.
+            kind: lm-eval's name of the request type, under which its cache stores answers.
             given: lm-eval's requests.
-            asked: ours.
-            read: an output as lm-eval expects it.
-            places: which of lm-eval's requests the repeats of one of ours answer; absent: one each, as numbered.
-            quiet: whether to show no bar.
+            own: our requests.
+            read: converts an output to lm-eval's type.
+            repeats: our request's position -> positions of lm-eval's requests for its repeats; None: one each.
+            quiet: whether to hide the progress bar.
 
         Raises: ModelError if a request cannot be answered.
         """
@@ -152,20 +152,21 @@ class EvalstoneLM(LM):  # type: ignore[misc]  # lm-eval has no types
             def observe(progress: Progress) -> None:
                 bar.update(progress.n_outputs_done - bar.n)
 
-            for output in self.model.answer(asked, observe=observe):
+            for output in self.model.answer(own, observe=observe):
                 first = int(output.request_id.split("/")[-2])
-                place = first if places is None else places[first][output.repeat]
+                position = first if repeats is None else repeats[first][output.repeat]
                 if output.error is not None:
-                    raise ModelError(f"request {place} of {kind}: {output.error}; it began {_begin(given[place][0])!r}")
-                found[place] = read(output)
-                self.cache_hook.add_partial(kind, given[place], found[place])
+                    beginning = _begin(given[position][0])
+                    raise ModelError(f"request {position} of {kind}: {output.error}; it begins {beginning!r}")
+                found[position] = read(output)
+                self.cache_hook.add_partial(kind, given[position], found[position])
         return [found[position] for position in range(len(given))]
 
 
 def register() -> None:
-    """Make `--model evalstone` known to lm-eval. Calling it twice is no error.
+    """Register `--model evalstone` with lm-eval. Calling it twice is not an error.
 
-    lm-eval fills its registry with its own models only while that is empty, so they are named first.
+    lm-eval fills its registry with its own models only while that is empty, so they are imported first.
     """
     import_module("lm_eval.models")
     if NAME not in model_registry:
@@ -182,7 +183,7 @@ def _score_of(output: Output) -> tuple[float, bool]:
 
 def _nats_of(output: Output) -> float:
     if output.total_nats is None:
-        raise ModelError(f"request {output.request_id} came back without a log-likelihood; expected a number")
+        raise ModelError(f"request {output.request_id} was answered without a log-likelihood; expected a number")
     return float(output.total_nats)
 
 

@@ -1,6 +1,6 @@
-"""What must hold of lm-eval's results file before anything is made of it, and which model a file is of.
+"""Checks of lm-eval's results files before they are read, and the name of a file's model.
 
-A breach is one line that names the key.
+A violation raises an error in one line that names the key.
 """
 
 import re
@@ -12,17 +12,17 @@ from evalstone.errors import DataError
 
 __all__ = ["model_named", "refuse_malformed"]
 
-NOT_AVAILABLE = "N/A"  # what lm-eval writes for a number that it does not have
+NOT_AVAILABLE = "N/A"  # lm-eval's text for a missing number
 
 
 MODEL_ARGUMENTS = ("pretrained", "model", "model_name", "path", "engine")
 
 
 def model_named(results: Mapping[str, Any], unknown: str = "unknown") -> str:
-    """Return the name of the model that a results file is of.
+    """Return the name of the model of a results file.
 
-    `model_name` since 0.4.3; before that only the arguments in `config.model_args` name it, as text or as an object,
-    and where they do not, the kind in `config.model` is all there is.
+    It is `model_name` since 0.4.3; before that it is in the arguments in `config.model_args`, a text or an object, and
+    failing that only the kind in `config.model` is known.
     """
     config = results.get("config") or {}
     given = config.get("model_args")
@@ -33,28 +33,30 @@ def model_named(results: Mapping[str, Any], unknown: str = "unknown") -> str:
 
 
 def _split(text: str) -> dict[str, str]:
-    """Return `a=b,c=d` as names and values; a comma inside brackets does no harm, since no model's name has one."""
+    """Return `a=b,c=d` as names and values; commas inside brackets are not handled, since no model's name has one."""
     return dict(re.findall(r"(?:^|,)\s*(\w+)\s*=\s*([^,]*[^,\s])", text))
 
 
 def refuse_malformed(file: Path, results: Mapping[str, Any]) -> None:
-    """Refuse a results file whose parts or numbers are not what lm-eval writes.
+    """Check that the parts and numbers of a results file are in lm-eval's format.
 
-    Raises: DataError naming file, key, value and what was expected.
+    Raises: DataError with file, key, value and what was expected.
     """
     _refuse_parts(file, results)
-    for place, value in _values(results):
+    for key, value in _values(results):
         if not (value is None or value == NOT_AVAILABLE or _is_number(value)):
-            raise DataError(f"{file}: {place} is {value!r:.80}; expected a number, null or {NOT_AVAILABLE}")
-    for place, value in _counts(results):
+            raise DataError(f"{file}: {key} is {value!r:.80}; expected a number, null or {NOT_AVAILABLE}")
+    for key, value in _counts(results):
         if not (value is None or (_is_number(value) and isinstance(value, int) and value >= 0)):
-            raise DataError(f"{file}: {place} is {value!r:.80}; expected a whole number, 0 or more")
+            raise DataError(f"{file}: {key} is {value!r:.80}; expected an integer, 0 or more")
 
 
 def _refuse_parts(file: Path, results: Mapping[str, Any]) -> None:
     for key in ("results", "configs", "versions"):
         if not isinstance(results.get(key), dict):
-            raise DataError(f"{file} is no results file of lm-eval: '{key}' is missing; expected results_<time>.json")
+            raise DataError(
+                f"{file} is not a results file of lm-eval: '{key}' is missing; expected results_<time>.json"
+            )
         if not results[key] and key != "versions":
             raise DataError(f"{file}: {key} is {{}}; expected at least one task")
     if not isinstance(results.get("config", {}), dict):
@@ -70,7 +72,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _values(results: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield each metric and its standard error: the keys that name a filter after a comma."""
+    """Yield each metric and its standard error: the keys with a filter after a comma."""
     for key in ("results", "groups"):
         for name, entry in (results.get(key) or {}).items():
             yield from ((f"{key}.{name}.'{cell}'", value) for cell, value in entry.items() if "," in cell)

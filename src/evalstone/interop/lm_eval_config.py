@@ -1,4 +1,4 @@
-"""A task's configuration as lm-eval's results files hold it: the task file with defaults filled in, code as text."""
+"""A task's configuration as in lm-eval's results files: the task file with defaults, and code as text."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,17 +23,17 @@ ORDER = (
     *("should_decontaminate", "doc_to_decontamination_query", "gen_prefix", "metadata"),
 )
 SHARED_WITH_SHOTS = ("process_docs", "doc_to_text", "doc_to_choice", "doc_to_target", "gen_prefix")
-NOT_SHOWN = frozenset({"tag", "group", "task_list"})  # taken off while task files are read
+NOT_SHOWN = frozenset({"tag", "group", "task_list"})  # removed by lm-eval while it reads task files
 
 
 def task_config(task: Mapping[str, Any], model_args: Mapping[str, Any]) -> dict[str, JsonValue]:
     """Return one entry of `configs`.
 
     Args:
-        task: what `report.task_facts` kept of the task.
+        task: the task's facts from `report.task_facts`.
         model_args: lm-eval adds them to every task's metadata.
 
-    Source: lm-eval 0.4.13 `TaskConfig.to_dict`, observed: keys without a value are left out, functions are source text.
+    Source: lm-eval 0.4.13 `TaskConfig.to_dict`, observed: keys without a value are omitted, functions are source text.
     """
     spec = task["spec"]
     filled = {**DEFAULTS, **{key: value for key, value in spec.items() if value is not None}}
@@ -78,5 +78,5 @@ def _text_of_functions(value: Any) -> JsonValue:
 
 
 def _name_of_function(value: Any) -> JsonValue:
-    """Return a function inside the few-shot settings as lm-eval shows it there, but for the address in memory."""
+    """Return a function inside the few-shot settings as lm-eval shows it there, without the address in memory."""
     return f"<function {str(value['!function']).rpartition('.')[2]}>" if _is_function(value) else value

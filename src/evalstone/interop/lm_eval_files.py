@@ -1,7 +1,7 @@
-"""Writing a stored run as lm-eval would have: the same files in the same places, so that scripts go on working.
+"""Export of a stored run as lm-eval's files, with the same names and folders, so that existing scripts keep working.
 
-`<output_path>/<model>/results_<time>.json` and, with `log_samples`, `samples_<task>_<time>.jsonl` beside it. A path
-that ends in `.json` names the results file itself, as there. `python -m json.tool` and lm-eval's own scripts read them.
+The files are `<output_path>/<model>/results_<time>.json` and, with `log_samples`, `samples_<task>_<time>.jsonl` next to
+it. As in lm-eval, a path that ends in `.json` is the results file itself.
 """
 
 import json
@@ -21,12 +21,12 @@ UNSAFE = re.compile(r'["<>:/|\\?*\[\]]+')
 
 
 def write_lm_eval_files(store: Store, run_id: str, output_path: str | Path, *, log_samples: bool = False) -> list[Path]:
-    """Write lm-eval's results JSON, and with `log_samples` one samples JSONL per task; return what was written.
+    """Write lm-eval's results JSON, and with `log_samples` one samples JSONL per task; return the written files.
 
     Args:
-        store: where the run is.
-        run_id: its id; the run must have been summarised (`report.from_store.save_summary`).
-        output_path: a folder, in which the model gets one of its own, or a path ending in `.json`.
+        store: the store that holds the run.
+        run_id: the run's id; the run must have been summarised (`report.from_store.save_summary`).
+        output_path: a folder, in which the model gets a subfolder, or a path ending in `.json`.
         log_samples: write every sample as well.
 
     Raises: UsageError if the run was not summarised yet; StoreError if the files cannot be written.
@@ -37,8 +37,8 @@ def write_lm_eval_files(store: Store, run_id: str, output_path: str | Path, *, l
     if not run.extra.get("tasks"):
         raise UsageError(f"run {run.short_id} has no results yet (it is {run.status}); finish it by running it again")
     results = results_mapping(run, estimates, attempts)
-    stamp = datetime.now().isoformat().replace(":", "-")  # noqa: DTZ005 - lm-eval's file names hold local time
-    file, folder = _places(Path(output_path), sanitised_model(run.model), stamp)
+    stamp = datetime.now().isoformat().replace(":", "-")  # noqa: DTZ005 - lm-eval's file names have local time
+    file, folder = _targets(Path(output_path), sanitised_model(run.model), stamp)
     samples: dict[str, list[dict[str, Any]]] = {}
     if log_samples:
         for plan in run.plan.tasks:
@@ -61,7 +61,7 @@ def write_lm_eval_files(store: Store, run_id: str, output_path: str | Path, *, l
 
 
 def results_table(store: Store, run_id: str) -> str:
-    """Return the table(s) lm-eval prints at the end of such a run: tasks, and groups where there are any."""
+    """Return the tables that lm-eval prints at the end of such a run: tasks, and groups if there are any."""
     run = store.run(run_id)
     results = results_mapping(run, store.estimates(run.run_id))
     tables = lm_eval_table(results)
@@ -69,11 +69,11 @@ def results_table(store: Store, run_id: str) -> str:
 
 
 def sanitised_model(name: str) -> str:
-    """Return a model's name as lm-eval makes a folder name of it."""
+    """Return lm-eval's folder name for a model."""
     return UNSAFE.sub("__", name)
 
 
-def _places(path: Path, model: str, stamp: str) -> tuple[Path, Path]:
+def _targets(path: Path, model: str, stamp: str) -> tuple[Path, Path]:
     """Return the results file and the folder of the samples files."""
     if path.suffix == ".json":
         return path.with_name(f"{path.stem}_{stamp}.json"), path.parent

@@ -1,7 +1,7 @@
-"""lm-eval's results mapping, made of a stored run's estimates: what its results JSON holds, key for key.
+"""The content of lm-eval's results JSON, key for key, from a stored run's estimates.
 
-Values and errors are lm-eval's own (kept in the estimates' details), not ours: a script that reads these files gets
-the numbers it would have got. Ours, with intervals, stand under the one key that lm-eval does not have, `evalstone`.
+Values and errors are lm-eval's own (stored in the estimates' details), not ours: a script that reads these files gets
+the same numbers as from lm-eval. Ours, with intervals, are under the one additional key, `evalstone`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ UNKNOWN_VERSION = "N/A"
 def results_mapping(
     run: RunRow, estimates: Sequence[Estimate], attempts: Sequence[AttemptRow] = ()
 ) -> dict[str, JsonValue]:
-    """Return everything of a results file but what only writing it adds (model name, hashes of samples, time).
+    """Return a results file's content without the parts that are added on writing (model name, sample hashes, time).
 
     Source: lm-eval 0.4.13 `EvalAcc._to_eval_results` and `simple_evaluate`, observed.
     """
@@ -59,7 +59,7 @@ def results_mapping(
 
 
 def model_arguments(plan: RunPlan) -> dict[str, JsonValue]:
-    """Return the model's arguments as lm-eval records them: `pretrained` and whatever else decides its answers."""
+    """Return the model's arguments as lm-eval records them: `pretrained` and all others that affect its answers."""
     return {"pretrained": plan.model.name, "dtype": plan.model.dtype, **dict(plan.model.options)}
 
 
@@ -132,7 +132,7 @@ def _directions_and_shots(
 
 
 def _inherit(group: Mapping[str, Any], directions: dict[str, dict[str, Any]], shots: dict[str, Any]) -> None:
-    """Give a group the direction and shots of its direct members where they agree, in the order of the groups."""
+    """Set a group's direction and shots to those of its direct members if these agree."""
     counts = {shots[member] for member in group["members"] if member in shots}
     if len(counts) == 1:
         shots[group["name"]] = counts.pop()
@@ -169,7 +169,7 @@ def _config(run: RunRow, arguments: Mapping[str, Any], attempts: Sequence[Attemp
 
 
 def _described(attempts: Sequence[AttemptRow]) -> Mapping[str, Any]:
-    """Return what the model said of itself at the end of the last attempt that says anything."""
+    """Return the model's description of itself from the last attempt that has one."""
     for attempt in reversed(attempts):
         if isinstance(described := attempt.summary.get("model"), Mapping):
             return described
@@ -205,7 +205,7 @@ def _installed(package: str) -> str:
 
 
 def tracker_mapping(run: RunRow, attempts: Sequence[AttemptRow], sanitised: str) -> dict[str, JsonValue]:
-    """Return what lm-eval's tracker adds when the file is written."""
+    """Return the keys that lm-eval's tracker adds when the file is written."""
     plan = run.plan
     described = _described(attempts)
     template = described.get("chat_template") if plan.apply_chat_template else None

@@ -1,4 +1,4 @@
-"""Lines of lm-eval's samples files: one per sample and filter, numbers inside answers as texts."""
+"""Lines of lm-eval's samples files: one per sample and filter, with numbers inside answers as texts."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,15 +16,15 @@ def sample_lines(
     """Yield the lines of one task's file: all samples of the first filter, then of the next.
 
     Args:
-        records: the task's samples as stored.
-        task: what `report.task_facts` kept of the task.
-        generation: the task's effective generation settings, for tasks that write.
+        records: the task's stored samples.
+        task: the task's facts from `report.task_facts`.
+        generation: the task's effective generation settings, for generation tasks.
 
     Source: lm-eval 0.4.13 `evaluate` and `EvaluationTracker.save_results_samples`, observed.
     """
-    kept = list(records)
+    samples = list(records)
     for name_of_filter in task.get("filters", ["none"]):
-        for record in kept:
+        for record in samples:
             yield _line(record, name_of_filter, task, generation)
 
 
@@ -47,7 +47,7 @@ def _line(
         "target": request.target,
         "arguments": {
             f"gen_args_{index}": {
-                f"arg_{place}": part for place, part in enumerate(_arguments(query, request, generation))
+                f"arg_{number}": part for number, part in enumerate(_arguments(query, request, generation))
             }
             for index, query in enumerate(request.queries)
         },
@@ -65,7 +65,7 @@ def _line(
 
 
 def _own_scores(scores: Sequence[Score], name_of_filter: str, task: Mapping[str, Any]) -> list[Score]:
-    """Return the scores lm-eval has too, in its order."""
+    """Return the scores that lm-eval has too, in its order."""
     listed = [metric["name"] for metric in task.get("metrics", ())]
     order = names_for(MULTIPLE_CHOICE) if task.get("output_type") == MULTIPLE_CHOICE else listed
     own = [score for score in scores if score.filter == name_of_filter and not is_auxiliary(score.metric)]
@@ -83,7 +83,7 @@ def _arguments(query: Query, request: Request, generation: Mapping[str, Any] | N
 
 
 def _generation(query: GenerateQuery, generation: Mapping[str, Any] | None) -> dict[str, JsonValue]:
-    """Return generation settings under the names that lm-eval's task files use."""
+    """Return generation settings under the names of lm-eval's task files."""
     settings = query.settings
     named: dict[str, JsonValue] = {
         "until": list(settings.stop),
@@ -100,7 +100,7 @@ def _generation(query: GenerateQuery, generation: Mapping[str, Any] | None) -> d
 
 
 def _answers(query: Query, outputs: Sequence[Output]) -> list[JsonValue]:
-    """Return one ask's answers, one per repeat, every number a text."""
+    """Return one query's answers, one per repeat, with numbers as texts."""
     own = sorted((output for output in outputs if output.ask_index == query.index), key=lambda output: output.repeat)
     return [_answer(query, output) for output in own]
 
@@ -114,7 +114,7 @@ def _answer(query: Query, output: Output) -> JsonValue:
 
 
 def _filtered(query: Query, given: Sequence[JsonValue], scores: Sequence[Score]) -> JsonValue:
-    """Return what the filters made of the answers: for what is written, as the score noted it; else the first."""
+    """Return the filtered answer: for a generation the one stored with the score, else the first answer."""
     if isinstance(query, GenerateQuery):
         for score in scores:
             if isinstance(score.detail, Mapping) and "extracted" in score.detail:
@@ -123,7 +123,7 @@ def _filtered(query: Query, given: Sequence[JsonValue], scores: Sequence[Score])
 
 
 def _value(score: Score, task: Mapping[str, Any]) -> JsonValue:
-    """Return a score as lm-eval logs it: what it aggregates, where that is more than a number."""
+    """Return a score as lm-eval logs it: the item that it aggregates, even if that is more than a number."""
     if score.parts is not None:
         parts = list(score.parts)
         if score.metric == "brier_score" and len(parts) == 2:

@@ -1,9 +1,9 @@
-"""The results table of lm-evaluation-harness, in its own layout, from a results mapping in its own format.
+"""The results table of lm-evaluation-harness, in its own layout, from results in its own format.
 
-People's scripts cut this table at its bars, so the layout is followed to the character: which rows come in which
-order, four digits after the point, and how its table library then shortens them (a column of numbers shows as many
-decimals as its longest value needs once trailing zeros are gone; whether a number beside text still counts as one
-depends on what stands above it). tests/interop checks it against lm-eval's own printer on random results.
+Scripts split this table at its bars, so the layout is reproduced to the character: the order of rows, four decimals,
+and how its table library then shortens them (a column of numbers shows as many decimals as its longest value needs
+without trailing zeros; whether a number in a column with text is treated as one depends on the cells above it).
+tests/interop compares it with lm-eval's own printer on random results.
 """
 
 import math
@@ -21,7 +21,7 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infini
 
 
 def lm_eval_table(results: Mapping[str, Any], column: Literal["results", "groups"] = "results") -> str:
-    """Return the Markdown table lm-eval prints for `results` (its results JSON, read or about to be written).
+    """Return the Markdown table that lm-eval prints for `results`, the content of its results JSON.
 
     Source: behaviour of lm-eval 0.4.13 `utils.make_table`, observed.
     """
@@ -33,7 +33,7 @@ def lm_eval_table(results: Mapping[str, Any], column: Literal["results", "groups
 
 
 def ordered_names(results: Mapping[str, Any], column: str) -> list[tuple[str, int]]:
-    """Return the rows' names with their depth: groups from the top, each followed by its members, then the rest."""
+    """Return the rows' names with their depth: outermost groups, each followed by its members, then all others."""
     available = set(results[column])
     members: Mapping[str, Sequence[str]] = results.get("group_subtasks", {})
     inner = {child for children in members.values() for child in children}
@@ -50,7 +50,7 @@ def ordered_names(results: Mapping[str, Any], column: str) -> list[tuple[str, in
     for name in sorted(members):
         if name not in inner:
             visit(name, 0)
-    # a task met twice (in two groups) is shown at its last depth, as lm-eval keeps one depth per name
+    # a task in two groups is shown at its last depth, since lm-eval has one depth per name
     depths = dict(ordered)
     return [(name, depths[name]) for name, _ in ordered] + [(name, 0) for name in sorted(available - seen)]
 
@@ -97,9 +97,9 @@ def _laid_out(header: str, values: Sequence[Any]) -> list[str]:
 
 
 def _kinds(values: Sequence[Any]) -> list[str]:
-    """Return what its table library takes each cell for.
+    """Return the type that its table library assigns to each cell.
 
-    It reads downwards: as long as most cells so far are text, the next one is text as well, even if it is a number.
+    It proceeds downwards: while most cells so far are text, the next one is text as well, even if it is a number.
     """
     counts: Counter[str] = Counter()
     kinds = []
@@ -124,7 +124,7 @@ def _kind(value: Any) -> str:
 
 
 def _decimals(value: float) -> int:
-    """Return how many decimals the shortest text of `value` has."""
+    """Return the number of decimals of the shortest text of `value`."""
     if value == int(value):
         return 0
     mantissa, _, exponent = repr(abs(value)).partition("e-")

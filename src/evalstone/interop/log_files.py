@@ -1,4 +1,4 @@
-"""Reading other tools' files: JSON that must be an object, members of zip archives whatever their compression."""
+"""Reading of other tools' files: JSON objects, and members of zip archives with any compression."""
 
 import json
 import math
@@ -11,49 +11,49 @@ from evalstone.errors import DataError
 
 __all__ = ["json_object", "object_in", "one_model", "parse_json", "zip_member"]
 
-ZSTANDARD = 93  # the zip format's number of a compression that zipfile knows from Python 3.14 on
+ZSTANDARD = 93  # the zip format's number for Zstandard, which zipfile supports from Python 3.14 on
 LOCAL_HEADER = 30  # bytes before a member's name, the last four of them the lengths of name and extra field
 
 
 def json_object(file: Path) -> dict[str, Any]:
     """Return a file's JSON object.
 
-    Raises: DataError where the file is not there, is no JSON, or holds something else.
+    Raises: DataError if the file does not exist, is not JSON, or is not an object.
     """
     try:
         loaded = parse_json(file.read_text(encoding="utf-8"), str(file))
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{file} is no JSON: {error}") from error
+        raise DataError(f"{file} is not JSON: {error}") from error
     if not isinstance(loaded, dict):
-        raise DataError(f"{file} holds a {type(loaded).__name__}; expected an object")
+        raise DataError(f"{file} contains a {type(loaded).__name__}; expected an object")
     return loaded
 
 
 def object_in(file: Path) -> dict[str, Any]:
-    """Return a file's JSON object; empty where it holds none, so that a file of another kind is told from its keys."""
+    """Return a file's JSON object; empty if it has none, so that a file's kind can be determined from its keys."""
     try:
         return json_object(file)
     except DataError:
         return {}
 
 
-def parse_json(text: str | bytes, place: str) -> Any:
-    """Return what JSON text holds; a number that is not finite (NaN, Infinity, 1e400) is undefined, so None.
+def parse_json(text: str | bytes, source: str) -> Any:
+    """Return the value of JSON text; a number that is not finite (NaN, Infinity, 1e400) becomes None.
 
     Args:
         text: the JSON.
-        place: where it is from, for the message.
+        source: the file or position of the text, for the message.
 
-    Raises: DataError where it is no JSON, or nested deeper than can be read.
+    Raises: DataError if it is not JSON, or nested too deeply.
     """
     try:
         return json.loads(text, parse_constant=_undefined, parse_float=_finite)
     except ValueError as error:
-        raise DataError(f"{place} is no JSON: {error}") from error
+        raise DataError(f"{source} is not JSON: {error}") from error
     except RecursionError as error:
-        raise DataError(f"{place} is nested too deeply to be read; expected what an evaluation tool writes") from error
+        raise DataError(f"{source} is nested too deeply; expected a file of an evaluation tool") from error
 
 
 def _undefined(_: str) -> None:
@@ -66,9 +66,9 @@ def _finite(text: str) -> float | None:
 
 
 def zip_member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """Return one member's bytes, of Zstandard too.
+    """Return one member's bytes; Zstandard is supported too.
 
-    Raises: DataError for another compression that is not known here.
+    Raises: DataError for an unsupported compression.
     """
     info = archive.getinfo(name)
     if info.compress_type != ZSTANDARD:
@@ -86,12 +86,12 @@ def zip_member(archive: zipfile.ZipFile, name: str) -> bytes:
     return bytes(pa.CompressedInputStream(pa.BufferReader(packed), "zstd").read())
 
 
-def one_model(names: Sequence[str], place: Path) -> str:
-    """Return the one model that logs are of.
+def one_model(names: Sequence[str], path: Path) -> str:
+    """Return the model of logs that are all of the same model.
 
-    Raises: DataError where they are of several.
+    Raises: DataError if they are of several models.
     """
     found = sorted(set(names))
     if len(found) > 1:
-        raise DataError(f"{place} holds logs of {len(found)} models ({', '.join(found[:4])}); import them one by one")
+        raise DataError(f"{path} has logs of {len(found)} models ({', '.join(found[:4])}); import them one by one")
     return found[0]

@@ -1,8 +1,8 @@
-"""A whole run as one file: a store of its own that holds nothing else.
+"""A complete run as one file: a store with this run only.
 
-So the file can be opened, shown and verified by the program as it is, and importing it is copying a run from one
-store to another: requests, outputs, scores and estimates go through the same door as those of a run that is made
-here, hashes derived anew. Each attempt's facts are kept under `copied`; the copy itself is one new attempt.
+The file can be opened, shown and verified like any store, and importing it copies the run from one store to another:
+requests, outputs, scores and estimates are written by the same functions as those of a new run, and hashes are
+recomputed. Each attempt's facts are stored under `copied`; the copy itself is one new attempt.
 """
 
 import shutil
@@ -16,7 +16,7 @@ from evalstone.store import SampleRecord, Store
 
 ENDING = ".evalstone"
 MAGIC = b"SQLite format 3\x00"
-AT_ONCE = 500  # samples written together
+AT_ONCE = 500  # samples per write
 ENDED = frozenset({"finished", "incomplete", "interrupted", "failed"})
 
 
@@ -29,7 +29,7 @@ def is_run_file(path: Path) -> bool:
 
 
 def write_run_file(store: Store, run_id: str, path: Path) -> Path:
-    """Write a run as one file; what is there is replaced once the new file is whole.
+    """Write a run as one file; an existing file is replaced when the new one is complete.
 
     Raises: StoreError if it cannot be written.
     """
@@ -37,33 +37,33 @@ def write_run_file(store: Store, run_id: str, path: Path) -> Path:
         with whole_file(path) as draft, Store.open(str(draft)) as target:
             copy_run(store, target, run_id)
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error}; name another place with -o") from error
+        raise StoreError(f"{path} cannot be written: {error}; name another file with -o") from error
     return path
 
 
 def read_run_file(store: Store, path: Path) -> tuple[str, bool]:
     """Copy the run of an exported file into `store`. Returns its id there and whether it is new.
 
-    Raises: DataError, and nothing is stored, where the file is no exported run or does not verify.
+    Raises: DataError, with nothing stored, if the file is not an exported run or does not verify.
     """
     with draft_folder() as folder:
-        place = folder / "run.sqlite"
+        copied = folder / "run.sqlite"
         try:
-            shutil.copyfile(path, place)  # opening may migrate it, and the file given stays as it is
+            shutil.copyfile(path, copied)  # opening may migrate the store; the original file must not change
         except OSError as error:
             raise StoreError(
-                f"{path} cannot be copied to {folder.parent} to be read: {error}; free some space there, or name "
+                f"{path} cannot be copied to {folder.parent} to be read: {error}; free some space there, or set "
                 "another folder for temporary files with TMPDIR"
             ) from error
         try:
-            source = Store.open(str(place))
+            source = Store.open(str(copied))
             found = source.runs()
         except StoreError as error:
-            why = str(error).replace(f"store {place}", "as a store").replace(str(place), str(path))
-            raise DataError(f"{path} is no exported run: {why}") from error
+            why = str(error).replace(f"store {copied}", "as a store").replace(str(copied), str(path))
+            raise DataError(f"{path} is not an exported run: {why}") from error
         with source:
             if len(found) != 1:
-                raise DataError(f"{path} holds {len(found)} runs; expected one, as `evalstone export` writes it")
+                raise DataError(f"{path} has {len(found)} runs; expected one, as written by `evalstone export`")
             problems = source.verify()
             if problems:
                 raise DataError(f"{path} is damaged: {problems[0]} ({len(problems)} in all); export the run again")
@@ -71,9 +71,9 @@ def read_run_file(store: Store, path: Path) -> tuple[str, bool]:
 
 
 def copy_run(source: Store, target: Store, run_id: str) -> tuple[str, bool]:
-    """Copy a run with all that belongs to it. Returns its id in the target and whether it was not there before.
+    """Copy a run with all its records. Returns its id in the target and whether it is new there.
 
-    Raises: StoreError if the target cannot be written; a run that is new there is taken out again.
+    Raises: StoreError if the target cannot be written; a run that is new there is then removed.
     """
     row = source.run(run_id)
     opened = target.open_run(row.plan, facts={"copied": _history(source, run_id)}, command=row.command)
@@ -100,7 +100,7 @@ def copy_run(source: Store, target: Store, run_id: str) -> tuple[str, bool]:
 
 
 def _history(source: Store, run_id: str) -> list[JsonValue]:
-    """Return the attempts that asked something; copies of copies are no part of it."""
+    """Return the original attempts of a run, without those that only copied it."""
     history: list[JsonValue] = []
     for attempt in source.attempts(run_id):
         earlier = attempt.facts.get("copied")
@@ -109,7 +109,7 @@ def _history(source: Store, run_id: str) -> list[JsonValue]:
 
 
 def _write(target: Store, run_id: str, attempt_id: int, records: list[SampleRecord], key: str) -> None:
-    """Write some samples; scores that were made elsewhere are kept under a hash of their own."""
+    """Write some samples; copied scores are stored under a hash of their own."""
     samples = [record.sample for record in records if record.sample is not None]
     target.add_requests(run_id, [record.request for record in records], samples)
     target.add(run_id, attempt_id, [output for record in records for output in record.outputs])

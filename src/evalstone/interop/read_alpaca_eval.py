@@ -1,7 +1,7 @@
-"""Reading AlpacaEval's `annotations.json`, one comparison with the reference model each, and `leaderboard.csv`.
+"""Reader of AlpacaEval's `annotations.json` (comparisons with the reference model) and `leaderboard.csv`.
 
-An annotation prefers output 1, the reference (1), or output 2, the model (2); the weighted annotators give numbers
-between, and a draw is 1.5, or 0 in early files. Win rates in the leaderboard are per cent, here they lie in [0, 1].
+An annotation prefers output 1, the reference (1), or output 2, the model (2); weighted annotators give values between,
+and a draw is 1.5, or 0 in early files. Win rates are percentages in the leaderboard, and in [0, 1] here.
 Source: alpaca_eval 0.6, README and metrics/winrate.py
 """
 
@@ -37,24 +37,24 @@ def is_alpaca_eval(path: Path) -> bool:
 
 
 def read_alpaca_eval(path: Path) -> ForeignRun:
-    """Return the comparisons of one model, with what the leaderboard beside them states of it.
+    """Return the comparisons of one model, with its values in the leaderboard next to them.
 
-    Raises: DataError where the files are of several models, or are not as AlpacaEval writes them.
+    Raises: DataError if the files are of several models, or not in AlpacaEval's format.
     """
     folder = path if path.is_dir() else path.parent
-    annotations, board = folder / ANNOTATIONS, folder / LEADERBOARD
+    annotations, leaderboard = folder / ANNOTATIONS, folder / LEADERBOARD
     if path.is_file():
-        annotations, board = (path, board) if path.suffix == ".json" else (folder / "", path)
+        annotations, leaderboard = (path, leaderboard) if path.suffix == ".json" else (folder / "", path)
     found = _annotations(annotations) if annotations.is_file() else []
-    rows = _rows(board) if board.is_file() else {}
+    rows = _rows(leaderboard) if leaderboard.is_file() else {}
     model = one_model([str(one["generator_2"]) for one in found] or list(rows), path)
     return ForeignRun(
         tool="alpaca_eval",
         model=model,
         tasks=(TaskSummaryInput(TASK, (MetricInput(WIN_RATE),), "generate_until", primary_metric=WIN_RATE),),
         samples=tuple(_sample(index, one) for index, one in enumerate(found)),
-        stated=tuple(_reported(rows.get(model, {}))),
-        files=tuple(file for file, used in ((annotations, found), (board, rows.get(model))) if used),
+        reported=tuple(_reported(rows.get(model, {}))),
+        files=tuple(file for file, used in ((annotations, found), (leaderboard, rows.get(model))) if used),
         config={"reference": sorted({str(one.get("generator_1")) for one in found}),
                 "annotator": sorted({str(one.get("annotator")) for one in found})},
     )  # fmt: skip
@@ -63,12 +63,12 @@ def read_alpaca_eval(path: Path) -> ForeignRun:
 def _annotations(file: Path) -> list[dict[str, Any]]:
     loaded = parse_json(file.read_text(encoding="utf-8"), str(file))
     if not isinstance(loaded, list) or not all(isinstance(one, dict) and "preference" in one for one in loaded):
-        raise DataError(f"{file} is no list of annotations with a preference each; expected AlpacaEval's {ANNOTATIONS}")
+        raise DataError(f"{file} is not a list of annotations with preferences; expected AlpacaEval's {ANNOTATIONS}")
     return loaded
 
 
 def _rows(file: Path) -> dict[str, dict[str, str]]:
-    """Return the leaderboard's rows by model, whose column has no name."""
+    """Return the leaderboard's rows by model (the column without a name)."""
     with file.open(encoding="utf-8-sig", newline="") as opened:
         rows = list(csv.reader(opened))
     if not rows:

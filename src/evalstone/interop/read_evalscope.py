@@ -1,4 +1,4 @@
-"""Reading EvalScope's reports: `reports/<model>/<dataset>.json`, totals by metric and subset; they hold no samples.
+"""Reader of EvalScope's reports `reports/<model>/<dataset>.json`: totals by metric and subset, without samples.
 
 Source: evalscope 0.11 and later, evalscope/report/report.py
 """
@@ -14,11 +14,11 @@ from evalstone.scoring.metrics import is_higher_better
 
 __all__ = ["evalscope_reports", "read_evalscope"]
 
-REPORTS = "reports"  # the folder of a run that holds them, one folder for each model
+REPORTS = "reports"  # the run's folder for reports, with one folder for each model
 
 
 def evalscope_reports(path: Path) -> list[Path]:
-    """Return the reports at a path: the file itself, or those in a folder or its `reports`; none where none is."""
+    """Return the reports at a path: the file itself, or those in a folder or its `reports`; empty if there are none."""
     if path.is_dir():
         files = sorted({*path.glob("*.json"), *path.glob(f"**/{REPORTS}/**/*.json"), *_of_model(path)})
     else:
@@ -27,7 +27,7 @@ def evalscope_reports(path: Path) -> list[Path]:
 
 
 def _of_model(path: Path) -> Iterator[Path]:
-    """Yield the files of a `reports` folder's models, where that folder itself was named."""
+    """Yield the models' files if the path is the `reports` folder itself."""
     yield from path.glob("*/*.json") if path.name == REPORTS else ()
 
 
@@ -42,26 +42,26 @@ def _is_report(file: Path) -> bool:
 def read_evalscope(path: Path) -> ForeignRun:
     """Return the run in a report, or in a folder of reports of one model.
 
-    Raises: DataError where the reports are of several models.
+    Raises: DataError if the reports are of several models.
     """
     files = evalscope_reports(path)
     found = [json_object(file) for file in files]
     model = one_model([str(report["model_name"]) for report in found], path)
-    stated = [value for report in found for value in _reported(report)]
+    reported = [value for report in found for value in _reported(report)]
     return ForeignRun(
         tool="evalscope",
         model=model,
-        tasks=tuple(_tasks(stated)),
+        tasks=tuple(_tasks(reported)),
         samples=(),
-        stated=tuple(stated),
+        reported=tuple(reported),
         files=tuple(files),
         shots_known=False,
     )
 
 
-def _tasks(stated: list[ReportedValue]) -> Iterator[TaskSummaryInput]:
-    for name in dict.fromkeys(one.task for one in stated):
-        metrics = dict.fromkeys(one.metric for one in stated if one.task == name)
+def _tasks(reported: list[ReportedValue]) -> Iterator[TaskSummaryInput]:
+    for name in dict.fromkeys(one.task for one in reported):
+        metrics = dict.fromkeys(one.metric for one in reported if one.task == name)
         yield TaskSummaryInput(
             name=name,
             metrics=tuple(MetricInput(one, higher_is_better=is_higher_better(one)) for one in metrics),
@@ -70,7 +70,7 @@ def _tasks(stated: list[ReportedValue]) -> Iterator[TaskSummaryInput]:
 
 
 def _reported(report: Mapping[str, Any]) -> Iterator[ReportedValue]:
-    """Yield the number of each metric, and those of its subsets where there are several."""
+    """Yield the value of each metric, and those of its subsets if there are several."""
     dataset = str(report["dataset_name"])
     for metric in report["metrics"]:
         yield _value(dataset, str(metric["name"]), metric)

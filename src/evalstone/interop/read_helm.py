@@ -1,7 +1,7 @@
-"""Reading HELM's run folders: run_spec.json, scenario_state.json, per_instance_stats.json and stats.json.
+"""Reader of HELM's run folders: run_spec.json, scenario_state.json, per_instance_stats.json and stats.json.
 
-Only what measures answers comes over; HELM also keeps the number of tokens, the time and the like as statistics, and
-values under perturbed inputs. Several train trials of an instance become one score, their mean, as HELM averages them.
+Only metrics of answers are imported; HELM's statistics also include numbers of tokens, times and the like, and values
+under perturbed inputs. Several train trials of an instance become one score, their mean, as in HELM.
 Source: crfm-helm 0.5, https://crfm-helm.readthedocs.io
 """
 
@@ -23,7 +23,7 @@ BOOKKEEPING = re.compile(
     r"num_|finish_reason_|inference_|training_|prompt_truncated|max_prob|batch_size|logprob|perplexity|bits_per_byte|"
     r"predicted_index"
 )
-OF_MODEL = {"model", "model_deployment"}  # arguments of a run's name that say nothing of its task
+OF_MODEL = {"model", "model_deployment"}  # arguments in a run's name that do not belong to its task
 MAIN_SPLIT = "test"
 
 
@@ -46,13 +46,13 @@ class _Folder:
 
     @property
     def split(self) -> str:
-        """The split whose values count: the test split where there is one."""
+        """The split whose values are used: the test split if there is one."""
         found = {str(state["instance"].get("split", MAIN_SPLIT)) for state in self.states}
         return MAIN_SPLIT if MAIN_SPLIT in found or not found else min(found)
 
 
 def helm_folders(path: Path) -> list[Path]:
-    """Return the run folders at or below a path, none where there are none."""
+    """Return the run folders at or below a path; empty if there are none."""
     if path.name == "run_spec.json":
         return [path.parent]
     return sorted(file.parent for file in path.rglob("run_spec.json")) if path.is_dir() else []
@@ -61,9 +61,9 @@ def helm_folders(path: Path) -> list[Path]:
 def read_helm(path: Path) -> ForeignRun:
     """Return the run in a folder of HELM, or in a suite's folder with runs of one model.
 
-    Raises: DataError where a file is missing or is not HELM's, or the runs are of several models.
+    Raises: DataError if a file is missing or not in HELM's format, or the runs are of several models.
     """
-    folders = [_folder(place) for place in helm_folders(path)]
+    folders = [_folder(folder) for folder in helm_folders(path)]
     model = one_model([str(folder.spec["adapter_spec"]["model"]) for folder in folders], path)
     samples = [sample for folder in folders for sample in _samples(folder)]
     return ForeignRun(
@@ -71,7 +71,7 @@ def read_helm(path: Path) -> ForeignRun:
         model=model,
         tasks=tuple(_task(folder) for folder in folders),
         samples=tuple(samples),
-        stated=tuple(value for folder in folders for value in _reported(folder)),
+        reported=tuple(value for folder in folders for value in _reported(folder)),
         files=tuple(file for folder in folders for file in sorted(folder.path.glob("*.json"))),
         config={folder.task: dict(folder.spec["adapter_spec"]) for folder in folders},
     )
@@ -94,12 +94,12 @@ def _list(file: Path) -> list[dict[str, Any]]:
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file} cannot be read: {error}; expected HELM's list of statistics") from error
     if not isinstance(loaded, list):
-        raise DataError(f"{file} holds a {type(loaded).__name__}; expected HELM's list of statistics")
+        raise DataError(f"{file} contains a {type(loaded).__name__}; expected HELM's list of statistics")
     return loaded
 
 
 def _measured(stats: Sequence[Mapping[str, Any]], split: str) -> dict[str, float]:
-    """Return the values that measure answers, by name: of this split, on inputs as they are."""
+    """Return the metrics of answers by name: of this split, on unperturbed inputs."""
     known = {
         str(one["name"]["name"]): float(one["mean"])
         for one in stats
@@ -162,7 +162,7 @@ def _sample(
     right = [str(one["output"]["text"]) for one in references if "correct" in (one.get("tags") or ())]
     failed = [state for state in states if not (state.get("result") or {}).get("success", True)]
     by_reference = any(state.get("reference_index") is not None for state in states)
-    said = [(state.get("result") or {}).get("completions") or () for state in states]
+    completions = [(state.get("result") or {}).get("completions") or () for state in states]
     return ForeignSample(
         task=folder.task,
         index=index,
@@ -173,8 +173,8 @@ def _sample(
         prompt=str((first.get("request") or {}).get("prompt") or first["instance"]["input"].get("text", "")),
         target=" or ".join(right),
         scores=dict(scores),
-        # where each reference is a request of its own, its log-likelihood is mixed with the prompt's: not taken over
-        answers=() if by_reference else tuple(str(one[0].get("text", "")) for one in said if one),
+        # if each reference is a request of its own, its log-likelihood includes the prompt's, so it is not imported
+        answers=() if by_reference else tuple(str(one[0].get("text", "")) for one in completions if one),
         n_choices=len(first.get("output_mapping") or ()) or None,
         n_shots=int(first.get("num_train_instances") or 0),
         error=str(failed[0]["result"].get("error") or "the request failed") if failed and not scores else None,

@@ -1,4 +1,4 @@
-"""Which tool a file or folder is of, and what its run is: the way in to all readers."""
+"""Detection of the tool that wrote a file or folder, and reading of its run."""
 
 import csv
 from collections.abc import Callable
@@ -45,48 +45,48 @@ FORMATS = (
 
 
 def read_imported(path: str | Path) -> ImportedRun:
-    """Return the run at a path: of lm-eval where it looks like theirs, else of the tool whose files they look like.
+    """Return the run at a path, read by the reader whose format it matches; lm-eval's is the last to be tried.
 
-    Raises: DataError, in one line, where files are missing, are of no format that is read (the line names those that
-    are), or are not as their tool writes them.
+    Raises: DataError, in one line, if files are missing, in no supported format (the line lists those), or not as
+    their tool writes them.
     """
-    place = Path(path)
-    if not place.exists():
-        raise DataError(f"there is nothing at {place}; expected a file or folder that an evaluation tool wrote")
+    source = Path(path)
+    if not source.exists():
+        raise DataError(f"{source} does not exist; expected a file or folder of an evaluation tool")
     try:
-        reader = next((read for is_theirs, read in READERS if is_theirs(place)), None)
+        reader = next((read for is_theirs, read in READERS if is_theirs(source)), None)
     except (OSError, csv.Error) as error:
-        raise DataError(f"{place} cannot be read: {error}; expected what an evaluation tool wrote") from error
-    if reader is None and not _is_lm_eval(place):
+        raise DataError(f"{source} cannot be read: {error}; expected a file or folder of an evaluation tool") from error
+    if reader is None and not _is_lm_eval(source):
         raise DataError(
-            f"{place} is of no format that is read here{_seen(place)}; these are: {'; '.join(FORMATS)}. For another "
+            f"{source} is in no supported format{_contents(source)}; supported are: {'; '.join(FORMATS)}. For another "
             'tool, write its totals as {"results": {"TASK": {"acc": 0.5, "acc_stderr": 0.01}}, '
             '"config": {"model": "NAME"}} and import that file'
         )
     if reader is None:
-        return imported_run(place)
+        return imported_run(source)
     try:
-        found: ForeignRun = reader(place)
+        found: ForeignRun = reader(source)
         return imported_of(found)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, csv.Error, OSError) as error:
         raise DataError(
-            f"{place} is not as the tool that it looks like writes it: {type(error).__name__}: {error}; "
+            f"{source} is not as the tool writes it whose format it seems to have: {type(error).__name__}: {error}; "
             "nothing was stored"
         ) from error
 
 
-def _is_lm_eval(place: Path) -> bool:
-    """Return whether what is wrong with a file is for lm-eval's reader to say: it is called so, or is filled so."""
-    if place.is_dir():
-        return any(True for pattern in ("results_*.json", "results.json") for _ in place.rglob(pattern))
-    if place.suffix != ".json" or place.stem.startswith("results"):
-        return place.suffix == ".json"
-    return bool({"results", "configs"} & set(object_in(place)))
+def _is_lm_eval(path: Path) -> bool:
+    """Return whether lm-eval's reader is responsible for a file, by its name or keys, even if it is malformed."""
+    if path.is_dir():
+        return any(True for pattern in ("results_*.json", "results.json") for _ in path.rglob(pattern))
+    if path.suffix != ".json" or path.stem.startswith("results"):
+        return path.suffix == ".json"
+    return bool({"results", "configs"} & set(object_in(path)))
 
 
-def _seen(place: Path) -> str:
-    """Return what the path holds, for the message."""
-    if not place.is_dir():
+def _contents(path: Path) -> str:
+    """Return the contents of a folder, for the message."""
+    if not path.is_dir():
         return ""
-    names = sorted(one.name for one in place.iterdir())
-    return f" (it holds {', '.join(names[:4])}{', ...' if len(names) > 4 else ''})" if names else " (it is empty)"
+    names = sorted(one.name for one in path.iterdir())
+    return f" (it contains {', '.join(names[:4])}{', ...' if len(names) > 4 else ''})" if names else " (it is empty)"

@@ -1,7 +1,7 @@
-"""Reading Inspect's logs: `.eval` archives (and its JSON logs), one task each.
+"""Reader of Inspect's logs: `.eval` archives and JSON logs, one task each.
 
-A sample's epochs become repeats of one request, and its score is the one that Inspect reduced them to. Letter grades
-become numbers as Inspect's own `value_to_float` has it.
+A sample's epochs become repeats of one request, and its score is Inspect's reduction over them. Letter grades become
+numbers as in Inspect's `value_to_float`.
 Source: inspect_ai 0.3, https://inspect.aisi.org.uk/eval-logs.html
 """
 
@@ -24,7 +24,7 @@ MEANS = ("accuracy", "mean")  # metrics of Inspect that are the mean over sample
 def read_inspect(path: Path) -> ForeignRun:
     """Return the run in a log, or in a folder of logs of one model.
 
-    Raises: DataError where a file is no log, or the logs are of several models.
+    Raises: DataError if a file is not a log, or the logs are of several models.
     """
     found = [read_log(file) for file in inspect_logs(path)]
     model = one_model([str(log.header["eval"]["model"]) for log in found], path)
@@ -37,19 +37,19 @@ def read_inspect(path: Path) -> ForeignRun:
         model=model,
         tasks=tuple(_task(log) for log in logs),
         samples=tuple(sample for log in logs for sample in _samples(log)),
-        stated=tuple(value for log in logs for value in _reported(log)),
+        reported=tuple(value for log in logs for value in _reported(log)),
         files=tuple(log.file for log in logs),
         config={log.task: dict(log.header["eval"].get("config") or {}) for log in logs},
         notes=(
             *notes,
             *(
-                f"{log.task}: the log ends with status {log.header.get('status') or 'started'}, so it may not hold "
-                "every sample"
+                f"{log.task}: the log ends with status {log.header.get('status') or 'started'}, so samples may be "
+                "missing"
                 for log in logs
                 if not log.is_complete
             ),
             *(
-                f"{log.task}: the log holds no samples: it shows and does not compare"
+                f"{log.task}: the log has no samples, so the task can be shown but not compared"
                 for log in logs
                 if not log.samples
             ),
@@ -70,14 +70,14 @@ def _task(log: InspectLog) -> TaskSummaryInput:
 
 
 def _metric_names(log: InspectLog) -> list[str]:
-    """Return the scores' names as the results list them, else as the samples have them."""
+    """Return the names of the scores in the results, else in the samples."""
     listed = [_name(log, score) for score in (log.header.get("results") or {}).get("scores") or ()]
     logged = [name for sample in log.samples for name in _graded(sample)]
     return list(dict.fromkeys(listed or logged))
 
 
 def _name(log: InspectLog, score: Mapping[str, Any]) -> str:
-    """Return a score's name, with its reducer where the log has several."""
+    """Return a score's name, with its reducer if the log has several."""
     reducers = {one.get("reducer") for one in log.reductions if one.get("reducer")}
     reducer = score.get("reducer")
     return f"{score['name']}_{reducer}" if reducer and len(reducers) > 1 else str(score["name"])
@@ -101,7 +101,7 @@ def _reported(log: InspectLog) -> Iterator[ReportedValue]:
 
 
 def _n_samples(log: InspectLog) -> int:
-    """Return how many samples were scored, where the score itself does not say (before 0.3.80); 0 if unknown."""
+    """Return the number of scored samples for a score that does not state it (before 0.3.80); 0 if unknown."""
     results, spec = log.header["results"], log.header["eval"]
     config, of_dataset = spec.get("config") or {}, spec.get("dataset") or {}
     if results.get("completed_samples"):
@@ -121,7 +121,8 @@ def _samples(log: InspectLog) -> Iterator[ForeignSample]:
         by_id.setdefault(sample["id"], []).append(sample)
     reduced = _reduced(log)
     names = _metric_names(log)
-    order = {one: place for place, one in enumerate((log.header["eval"].get("dataset") or {}).get("sample_ids") or ())}
+    listed = (log.header["eval"].get("dataset") or {}).get("sample_ids") or ()
+    order = {one: position for position, one in enumerate(listed)}
     ids = sorted(by_id, key=lambda one: order.get(one, len(order)))
     for index, sample_id in enumerate(ids):
         yield _sample(log.task, order.get(sample_id, index), by_id[sample_id], reduced.get(sample_id, {}), names)
@@ -154,7 +155,7 @@ def _sample(
 
 
 def _completion(output: Mapping[str, Any]) -> str:
-    """Return what the model answered; early logs have it only in the message of the first choice."""
+    """Return the model's answer; early logs have it only in the message of the first choice."""
     if output.get("completion"):
         return str(output["completion"])
     choices = output.get("choices") or ()
@@ -162,7 +163,7 @@ def _completion(output: Mapping[str, Any]) -> str:
 
 
 def _prompt(sample: Mapping[str, Any]) -> str:
-    """Return what was put to the model before it first answered."""
+    """Return the messages before the model's first answer, as text."""
     texts = []
     for message in sample.get("messages") or ():
         if message.get("role") == "assistant":
@@ -172,7 +173,7 @@ def _prompt(sample: Mapping[str, Any]) -> str:
 
 
 def _text(content: Any) -> str:
-    """Return the text of a message: a string, or parts of which some are text."""
+    """Return the text of a message, which is a string or a list of parts."""
     if isinstance(content, str):
         return content
     parts = [_text(part.get("content", part.get("text", ""))) for part in content or () if isinstance(part, Mapping)]
@@ -180,7 +181,7 @@ def _text(content: Any) -> str:
 
 
 def _graded(sample: Mapping[str, Any]) -> dict[str, float]:
-    """Return a sample's scores as numbers, by name; those of several values under each value's name."""
+    """Return a sample's scores as numbers by name; a score with several values under each value's name."""
     found: dict[str, float] = {}
     for scorer, score in (sample.get("scores") or {}).items():
         found |= _numbers(scorer, score.get("value"))
@@ -188,7 +189,7 @@ def _graded(sample: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _reduced(log: InspectLog) -> dict[Any, dict[str, float]]:
-    """Return what the epochs of each sample were reduced to, by sample and score."""
+    """Return the reductions over the epochs, by sample and score."""
     found: dict[Any, dict[str, float]] = {}
     for reduction in log.reductions:
         name = _name(log, {"name": reduction["scorer"], "reducer": reduction.get("reducer")})

@@ -1,7 +1,7 @@
-"""Reading lighteval's results JSON and its details, one Parquet file per task.
+"""Reader of lighteval's results JSON and its details, one Parquet file per task.
 
-A details row holds the document, what the model answered and what each metric made of it. A metric over the whole
-corpus has nothing to sum again; its value in the results file stands as it is.
+A row of the details has the document, the model's answer and the score of each metric. A corpus metric cannot be
+recomputed from samples; its value is that of the results file.
 Source: lighteval 0.13, https://huggingface.co/docs/lighteval/saving-and-reading-results
 """
 
@@ -17,7 +17,7 @@ from evalstone.scoring.metrics import is_higher_better
 
 __all__ = ["is_lighteval", "read_lighteval"]
 
-OVER_ALL = "all"  # lighteval's mean over all tasks, whatever they measure
+OVER_ALL = "all"  # lighteval's mean over all tasks, whatever their metrics
 
 
 def is_lighteval(path: Path) -> bool:
@@ -30,9 +30,9 @@ def is_lighteval(path: Path) -> bool:
 
 
 def read_lighteval(path: Path) -> ForeignRun:
-    """Return the run in lighteval's files: the latest of a folder, with the details of the same time.
+    """Return the run in lighteval's files: the latest in a folder, with the details of the same time.
 
-    Raises: DataError where a file is not as lighteval writes it.
+    Raises: DataError if a file is not in lighteval's format.
     """
     results_file = path if path.suffix == ".json" else _results_in(path) if path.is_dir() else None
     details = _details_of(results_file, path)
@@ -48,7 +48,7 @@ def read_lighteval(path: Path) -> ForeignRun:
         dtype=str(config.get("dtype") or "dtype unknown").removeprefix("torch."),
         tasks=tuple(_tasks(results, samples)),
         samples=tuple(samples),
-        stated=tuple(_reported(results, samples)),
+        reported=tuple(_reported(results, samples)),
         files=(*([results_file] if results_file is not None else []), *details),
         config={key: value for key, value in general.items() if key != "model_config"},
     )
@@ -61,16 +61,16 @@ def _results_in(folder: Path) -> Path | None:
 
 
 def _details_of(results: Path | None, path: Path) -> list[Path]:
-    """Return the details of the same time as the results: beside them, or where lighteval puts them."""
+    """Return the details of the same time as the results: next to them, or in lighteval's `details` folder."""
     if results is None:
         return sorted(path.rglob("details_*.parquet")) if path.is_dir() else [path]
     stamp = results.stem.partition("_")[2]
-    places = [results.parent]
+    folders = [results.parent]
     parts = list(results.parts)
     if "results" in parts:
-        place = len(parts) - 1 - parts[::-1].index("results")
-        places.append(Path(*parts[:place], "details", *parts[place + 1 : -1]))
-    return sorted({file for place in places if place.is_dir() for file in place.rglob(f"details_*_{stamp}.parquet")})
+        last = len(parts) - 1 - parts[::-1].index("results")
+        folders.append(Path(*parts[:last], "details", *parts[last + 1 : -1]))
+    return sorted({file for each in folders if each.is_dir() for file in each.rglob(f"details_*_{stamp}.parquet")})
 
 
 def _tasks(results: Mapping[str, Any], samples: Sequence[ForeignSample]) -> Iterator[TaskSummaryInput]:
@@ -100,7 +100,7 @@ def _tasks(results: Mapping[str, Any], samples: Sequence[ForeignSample]) -> Iter
 
 
 def _shots_in(name: str) -> int:
-    """Return the shots that a task's full name ends in (`arc:challenge|25`)."""
+    """Return the number of shots at the end of a task's full name (`arc:challenge|25`)."""
     tail = name.rpartition("|")[2]
     return int(tail) if tail.isdigit() else 0
 
@@ -127,13 +127,13 @@ def _samples(file: Path) -> Iterator[ForeignSample]:
             f"{file} has the columns {', '.join(table.column_names)}; expected doc, metric and model_response, "
             "as lighteval writes them from version 0.10 on"
         )
-    rows = sorted(table.to_pylist(), key=lambda row: _place(row["doc"]))
+    rows = sorted(table.to_pylist(), key=lambda row: _position(row["doc"]))
     for index, row in enumerate(rows):
         yield _sample(index, row["doc"], row["metric"], row["model_response"])
 
 
-def _place(doc: Mapping[str, Any]) -> tuple[int, str]:
-    """Return a document's place in its data set, by its id."""
+def _position(doc: Mapping[str, Any]) -> tuple[int, str]:
+    """Return a document's sort key by its id: its position in the data set."""
     text = str(doc.get("id", ""))
     return (int(text), "") if text.isdigit() else (0, text)
 
@@ -156,8 +156,8 @@ def _sample(
         scores={name: float(value) for name, value in metric.items() if isinstance(value, bool | int | float)},
         answers=tuple(map(str, response.get("text") or ())),
         choices=tuple(
-            ForeignChoice(text, float(value), bool(greedy[place]) if place < len(greedy) else None)
-            for place, (text, value) in enumerate(zip(texts, nats, strict=True))
+            ForeignChoice(text, float(value), bool(greedy[index]) if index < len(greedy) else None)
+            for index, (text, value) in enumerate(zip(texts, nats, strict=True))
         )
         if known
         else (),

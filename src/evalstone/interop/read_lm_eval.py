@@ -1,8 +1,8 @@
-"""Reading what lm-eval wrote: its results JSON and samples JSONL become the records that reports take.
+"""Reader of lm-eval's results JSON and samples JSONL, which become records for reports.
 
-So another tool's run can be summarised again (and must then give its own numbers), compared with ours sample by
-sample, and checked. A samples file holds what each sample was worth; where it holds log-likelihoods of choices too,
-ties, chance and calibration come with it. Samples pair with ours by the hash of their row.
+So a run of lm-eval can be summarised again (and must then give its own values), compared with ours sample by sample,
+and checked. A samples file has the score of each sample; if it has the choices' log-likelihoods too, ties, chance and
+calibration can be computed. Samples are paired with ours by the hash of their row.
 """
 
 import math
@@ -38,12 +38,12 @@ SETTINGS = {
 
 
 def read_lm_eval(path: str | Path) -> RunEvidence:
-    """Return a run that lm-eval wrote.
+    """Return a run of lm-eval.
 
     Args:
-        path: a results file, or a folder with one (the latest counts, with the samples of the same time).
+        path: a results file, or a folder with results files (the latest is used, with the samples of the same time).
 
-    Raises: DataError where there is no results file, or a file is not what lm-eval writes.
+    Raises: DataError if there is no results file, or a file is not in lm-eval's format.
     """
     file = results_file(Path(path))
     results = json_object(file)
@@ -123,7 +123,7 @@ def _task(name: str, results: Mapping[str, Any]) -> TaskSummaryInput:
 
 
 def _aggregation(metric: str, listed: Mapping[str, Any]) -> str:
-    """Return how a metric is aggregated; where it was a function of the task file, only its text is known: the mean."""
+    """Return the aggregation of a metric; the mean if it was a function of the task file, which is not known here."""
     named = listed.get("aggregation")
     if isinstance(named, str) and named in AGGREGATIONS:
         return named
@@ -160,7 +160,7 @@ def _leaves(name: str, members: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _is_by_size(key: str, entry: Mapping[str, Any], leaves: Sequence[str], results: Mapping[str, Any]) -> bool:
-    """Return whether a group's value is the mean over samples; the file does not say, but the numbers do."""
+    """Return whether a group's value is the mean over samples, inferred from the values."""
     known = [results[leaf] for leaf in leaves if isinstance(results.get(leaf, {}).get(key), int | float)]
     if not known or not isinstance(entry.get(key), int | float):
         return True
@@ -171,7 +171,7 @@ def _is_by_size(key: str, entry: Mapping[str, Any], leaves: Sequence[str], resul
 
 
 def _rows(task: TaskSummaryInput, line: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[ScoreRow]:
-    """Yield the scores of one line: those it holds, and for choices what its log-likelihoods tell besides."""
+    """Yield the logged scores of one line, and for choices those that its log-likelihoods allow in addition."""
     name_of_filter = str(line.get("filter", "none"))
     own = _choice_scores(task, line, config)
     index, sha = int(line["doc_id"]), content_hash(line["doc"])
@@ -203,7 +203,7 @@ def _value(value: Any) -> tuple[float | None, tuple[Any, ...] | None]:
 
 
 def _choice_scores(task: TaskSummaryInput, line: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """Score a multiple choice again from its logged log-likelihoods; empty where the line does not hold enough."""
+    """Return the scores of a multiple-choice sample from its log-likelihoods; empty if the line lacks data for it."""
     answers = line.get("filtered_resps")
     arguments = line.get("arguments")
     if task.output_type != "multiple_choice" or not isinstance(answers, list) or not isinstance(arguments, Mapping):
@@ -231,12 +231,12 @@ def _choice_scores(task: TaskSummaryInput, line: Mapping[str, Any], config: Mapp
                 metrics,
             )
         )
-    except (EvalstoneError, ValueError):  # a line that was logged otherwise keeps its scores and tells no more
+    except (EvalstoneError, ValueError):  # a line in another layout has its logged scores only
         return {}
 
 
 def _gold(line: Mapping[str, Any], texts: Sequence[str]) -> int | list[int] | None:
-    """Return the right index as logged; None where the target names none or all choices read the same."""
+    """Return the logged index of the correct choice; None if the target is no choice, or choices have equal texts."""
     target = str(line.get("target", "")).strip()
     if len(set(texts)) < len(texts):
         return None

@@ -1,7 +1,7 @@
-"""Reading results of lm-eval before 0.4, and of boards made with it: `results`, `versions` and `config`, no samples.
+"""Reader of results of lm-eval before 0.4, and of leaderboards made with it, which have no samples.
 
-A metric's name has no filter after it (`acc`, `acc_stderr`), and the shots are one number for all tasks, or stand at
-the end of a task's name (`harness|arc:challenge|25`, the first Open LLM Leaderboard).
+A metric's name has no filter after it (`acc`, `acc_stderr`). The number of shots is one for all tasks, or at the end of
+a task's name (`harness|arc:challenge|25`, the first Open LLM Leaderboard).
 Source: lm-evaluation-harness 0.2 and 0.3, evaluator.py
 """
 
@@ -18,12 +18,12 @@ from evalstone.scoring.metrics import is_higher_better
 
 __all__ = ["early_files", "read_lm_eval_03"]
 
-OVER_ALL = "all"  # the mean over all tasks that a board added, whatever they measure
+OVER_ALL = "all"  # a leaderboard's mean over all tasks, whatever their metrics
 STDERR = "_stderr"
 
 
 def early_files(path: Path) -> list[Path]:
-    """Return the early results files at a path: the file itself, or those in a folder; none where there are none."""
+    """Return the early results files at a path: the file itself, or those in a folder; empty if there are none."""
     files = sorted(path.glob("*.json")) if path.is_dir() else [path] if path.suffix == ".json" else []
     return [file for file in files if file.is_file() and _is_early(file)]
 
@@ -39,9 +39,9 @@ def _is_early(file: Path) -> bool:
 
 
 def read_lm_eval_03(path: Path) -> ForeignRun:
-    """Return the run in an early results file, or in a folder of them of one model (a file for each task, say).
+    """Return the run in an early results file, or in a folder of files of one model (for example one for each task).
 
-    Raises: DataError where the files are of several models, or two of them have the same task.
+    Raises: DataError if the files are of several models, or two of them have the same task.
     """
     found = [(file, json_object(file)) for file in early_files(path)]
     model = one_model([model_named(content) for _, content in found], path)
@@ -53,7 +53,7 @@ def read_lm_eval_03(path: Path) -> ForeignRun:
         dtype=str(first.get("model_dtype") or "dtype unknown").removeprefix("torch."),
         tasks=tuple(_tasks(found)),
         samples=(),
-        stated=tuple(value for file, content in found for value in _reported(file, content)),
+        reported=tuple(value for file, content in found for value in _reported(file, content)),
         files=tuple(file for file, _ in found),
         config=first,
         shots_known=any((content.get("config") or {}).get("num_fewshot") is not None for _, content in found)
@@ -66,12 +66,12 @@ def _entries(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _tasks(found: list[tuple[Path, dict[str, Any]]]) -> Iterator[TaskSummaryInput]:
-    homes: dict[str, Path] = {}
+    file_of: dict[str, Path] = {}
     for file, content in found:
         for name, entry in _entries(content).items():
-            if name in homes:
-                raise DataError(f"{name} is in {homes[name]} and in {file}; import them one by one")
-            homes[name] = file
+            if name in file_of:
+                raise DataError(f"{name} is in {file_of[name]} and in {file}; import them one by one")
+            file_of[name] = file
             yield TaskSummaryInput(
                 name=name,
                 metrics=tuple(

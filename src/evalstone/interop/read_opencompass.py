@@ -1,7 +1,7 @@
-"""Reading OpenCompass's summary, `summary/summary_<time>.csv`: a line for each data set, a column for each model.
+"""Reader of OpenCompass's summary, `summary/summary_<time>.csv`: a line for each data set, a column for each model.
 
-It holds no samples, no number of samples and no errors. What OpenCompass gives in per cent of the samples lies in
-[0, 1] here; averages over data sets and scores of other kinds stay as they are.
+It has no samples, no number of samples and no errors. OpenCompass's percentages of samples become shares in [0, 1];
+averages over data sets and scores of other kinds are not converted.
 Source: opencompass 0.4, https://opencompass.readthedocs.io (user guides, summarizer)
 """
 
@@ -21,7 +21,7 @@ ABSENT = "-"
 
 
 def opencompass_summary(path: Path) -> Path | None:
-    """Return the summary at a path, the latest of a run's folder; None where there is none."""
+    """Return the summary at a path, the latest in a run's folder; None if there is none."""
     files = path.rglob("summary_*.csv") if path.is_dir() else [path] if path.suffix == ".csv" else []
     return max((file for file in files if file.is_file() and _is_summary(file)), key=lambda one: one.name, default=None)
 
@@ -34,7 +34,7 @@ def _is_summary(file: Path) -> bool:
 def read_opencompass(path: Path) -> ForeignRun:
     """Return the run in a summary of one model.
 
-    Raises: DataError where the summary is of several models or of none, or a number is none.
+    Raises: DataError if the summary has no model or several, or an invalid number.
     """
     file = opencompass_summary(path)
     if file is None:
@@ -44,27 +44,29 @@ def read_opencompass(path: Path) -> ForeignRun:
     models = header[4:]
     if len(models) != 1:
         raise DataError(
-            f"{file} has {len(models)} models ({', '.join(models[:4]) or 'none'}); expected one: leave the other "
-            "columns out of a copy, and import a copy for each"
+            f"{file} has {len(models)} models ({', '.join(models[:4]) or 'none'}); expected one: import a copy of the "
+            "file for each model, with the other columns removed"
         )
-    stated = list(_reported(file, lines))
+    reported = list(_reported(file, lines))
     return ForeignRun(
         tool="opencompass",
         model=models[0],
         date=file.stem.partition("_")[2] or None,
-        tasks=tuple(_tasks(stated, lines)),
+        tasks=tuple(_tasks(reported, lines)),
         samples=(),
-        stated=tuple(stated),
+        reported=tuple(reported),
         files=(file,),
         shots_known=False,
     )
 
 
-def _tasks(stated: Sequence[ReportedValue], lines: Sequence[Sequence[str]]) -> Iterator[TaskSummaryInput]:
+def _tasks(reported: Sequence[ReportedValue], lines: Sequence[Sequence[str]]) -> Iterator[TaskSummaryInput]:
     versions = {line[0]: line[1] for line in lines if len(line) > 1}
-    for name in dict.fromkeys(one.task for one in stated):
+    for name in dict.fromkeys(one.task for one in reported):
         metrics = tuple(
-            MetricInput(one.metric, higher_is_better=is_higher_better(one.metric)) for one in stated if one.task == name
+            MetricInput(one.metric, higher_is_better=is_higher_better(one.metric))
+            for one in reported
+            if one.task == name
         )
         yield TaskSummaryInput(name=name, metrics=metrics, output_type="unknown", version=versions[name])
 

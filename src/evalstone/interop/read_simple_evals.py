@@ -1,7 +1,7 @@
-"""Reading simple-evals' JSON: `<eval>_<model>_<time>_allresults.json` with every conversation, or the totals alone.
+"""Reader of simple-evals' JSON: `<eval>_<model>_<time>_allresults.json` with every conversation, or the totals alone.
 
-A conversation's score is kept only in the page that simple-evals renders of it, and is read from there. Values of
-categories are totals: the files do not say which conversation counts for which.
+A conversation's score is only in the HTML page that simple-evals renders of it, and is read from there. Values of
+categories are imported as totals, since the files do not assign conversations to categories.
 Source: https://github.com/openai/simple-evals (common.py, simple_evals.py)
 """
 
@@ -27,7 +27,7 @@ _SHOWN = r"<p>{}: (.*?)</p>"
 
 
 def is_simple_evals(path: Path) -> bool:
-    """Return whether a file is named and filled as simple-evals does it."""
+    """Return whether a file has the name and keys of simple-evals' files."""
     if path.suffix != ".json" or not path.is_file() or FILE_NAME.fullmatch(path.stem) is None:
         return False
     return SCORE in json_object(path)
@@ -36,16 +36,16 @@ def is_simple_evals(path: Path) -> bool:
 def read_simple_evals(path: Path) -> ForeignRun:
     """Return the run in a file of simple-evals; the totals alone have no samples.
 
-    Raises: DataError where a file is not as simple-evals writes it.
+    Raises: DataError if a file is not in simple-evals' format.
     """
     named = FILE_NAME.fullmatch(path.stem)
     if named is None:
-        raise DataError(f"{path.name} is not named as simple-evals does it: <eval>_<model>_<date>_<time>.json")
+        raise DataError(f"{path.name} is not a file name of simple-evals: <eval>_<model>_<date>_<time>.json")
     found = json_object(path)
     task, totals = named["task"], found.get("metrics") or found
     samples = tuple(_samples(task, found)) if found.get("htmls") else ()
-    stated = [ReportedValue(task, SCORE, float(found[SCORE]), None, len(samples))] if found[SCORE] is not None else []
-    stated += [
+    reported = [ReportedValue(task, SCORE, float(found[SCORE]), None, len(samples))] if found[SCORE] is not None else []
+    reported += [
         ReportedValue(task, name, float(value))
         for name, value in totals.items()
         if name != SCORE and not name.endswith((":std", ":min", ":max")) and isinstance(value, int | float)
@@ -56,7 +56,7 @@ def read_simple_evals(path: Path) -> ForeignRun:
         date=named["time"],
         tasks=(TaskSummaryInput(task, (MetricInput(SCORE),), "generate_until", primary_metric=SCORE),),
         samples=samples,
-        stated=tuple(stated),
+        reported=tuple(reported),
         files=(path,),
     )
 
@@ -66,13 +66,13 @@ def _samples(task: str, found: Mapping[str, Any]) -> Iterator[ForeignSample]:
     if len(pages) != len(conversations):
         raise DataError(f"{len(pages)} pages and {len(conversations)} conversations; expected one of each per sample")
     for index, (page, conversation) in enumerate(zip(pages, conversations, strict=True)):
-        *asked, answer = conversation
+        *messages, answer = conversation
         score = _shown(page, "Score")
         yield ForeignSample(
             task=task,
             index=index,
-            row={"messages": list(asked), "target": _shown(page, "Correct Answer")},
-            prompt=_text(asked),
+            row={"messages": list(messages), "target": _shown(page, "Correct Answer")},
+            prompt=_text(messages),
             target=_shown(page, "Correct Answer") or "",
             scores={SCORE: _number(score)},
             answers=(str(answer.get("content", "")),),
@@ -86,7 +86,7 @@ def _shown(page: str | None, what: str) -> str | None:
 
 
 def _number(text: str | None) -> float | None:
-    """Return a score as Jinja writes it: a number, or True and False."""
+    """Return a score that Jinja rendered: a number, or True or False."""
     if text in {"True", "False"}:
         return float(text == "True")
     try:

@@ -1,4 +1,4 @@
-"""Putting a foreign run into the store: wholly or not at all."""
+"""Storing of an imported run, completely or not at all."""
 
 from evalstone.interop.imported import ImportedRun
 from evalstone.records import content_hash
@@ -8,7 +8,7 @@ from evalstone.store import Store
 def store_imported(store: Store, found: ImportedRun, *, command: str | None = None) -> tuple[str, bool]:
     """Store an imported run. Returns its id and whether it is new; the same files are the same run.
 
-    Raises: StoreError if it cannot be written; then nothing of it stays.
+    Raises: StoreError if it cannot be written; then nothing is stored.
     """
     opened = store.open_run(found.plan, facts={"imported": found.extra["imported"]}, command=command)
     if opened.is_complete:

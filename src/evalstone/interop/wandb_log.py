@@ -1,7 +1,7 @@
-"""Logging a run to Weights & Biases, where the user asks for it and has its package: no other code here sends results.
+"""Logging of a run to Weights & Biases, on request and if its package is installed; no other code sends results.
 
-Metrics have lm-eval's names, `task/metric` and `task/metric_stderr`, with the filter after a comma where there is one,
-so that a project's charts go on. Beside them stand the interval's ends and the number of samples.
+Metrics have lm-eval's names, `task/metric` and `task/metric_stderr`, with the filter, if any, after a comma, so that a
+project's charts continue. The interval's ends and the number of samples are logged in addition.
 Source: lm-evaluation-harness 0.4.13, loggers/wandb_logger.py; https://docs.wandb.ai/ref/python
 """
 
@@ -32,15 +32,15 @@ def log_to_wandb(
     init_args: Mapping[str, Any],
     config_args: Mapping[str, Any],
 ) -> str | None:
-    """Log a run's numbers, and return where they can be seen, if W&B says so.
+    """Log a run's estimates, and return their address, if W&B has one.
 
     Args:
-        estimates: the numbers.
-        configuration: what decides the run's answers.
-        init_args: for `wandb.init`; `step` is the step that the numbers are logged at.
+        estimates: the estimates.
+        configuration: the settings that determine the run's answers.
+        init_args: for `wandb.init`; `step` is the step at which the values are logged.
         config_args: more values for the W&B run's configuration.
 
-    Raises: UsageError where the package is not installed, or W&B does not take the run.
+    Raises: UsageError if the package is not installed, or logging fails.
     """
     if not is_wandb_here():
         raise UsageError("wandb is not installed, so nothing is logged to W&B; install it with: pip install wandb")
@@ -48,24 +48,24 @@ def log_to_wandb(
     arguments = {**DEFAULTS, **init_args}
     step = arguments.pop("step", None)
     try:
-        active = wandb.run  # of the caller's own script, which goes on with it
+        active = wandb.run  # of the caller's own script, which continues it
         run = active if active is not None else wandb.init(**arguments)
         run.config.update({**config_args, "evalstone": dict(configuration)}, allow_val_change=True)
         run.log({**_metrics(estimates), TABLE: wandb.Table(columns=list(COLUMNS), data=_rows(estimates))}, step=step)
         address = getattr(run, "url", None)
         if active is None:
             run.finish()
-    except Exception as error:  # W&B raises many kinds; none of them may lose a run
+    except Exception as error:  # W&B raises many types; none of them may lose a run
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise UsageError(
-            f"W&B did not take the results ({first}); they are stored, and the same command again logs them without "
+            f"logging to W&B failed ({first}); the results are stored, and the same command again logs them without "
             "a new request"
         ) from error
     return None if address is None else str(address)
 
 
 def _metrics(estimates: Sequence[Estimate]) -> dict[str, float]:
-    """Return the numbers under lm-eval's names."""
+    """Return the values under lm-eval's names."""
     found: dict[str, float] = {}
     for one in estimates:
         after = "" if one.filter in {"none", ""} else f",{one.filter}"

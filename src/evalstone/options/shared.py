@@ -42,7 +42,7 @@ else:
 
 __all__ = ["PROMPT_STYLE", "SharedOptions"]
 
-PROMPT_STYLE = "questions put as"  # among a run's settings
+PROMPT_STYLE = "prompt style"  # among a run's settings
 
 
 def _check_limit(value: float) -> None:

@@ -1,1 +1,1 @@
-"""How a row becomes text: templates compiled once, shots drawn by published rules, turns put together, chats."""
+"""Prompts from rows: templates, few-shot draws by published rules, turns, chat messages and prompt styles."""

@@ -1,9 +1,10 @@
-"""Which shots a sample gets. Five published schemes, each repeated draw by draw, and one of our own.
+"""Few-shot draws: the published schemes, reproduced draw by draw, and one of our own.
 
-`sequential` is lm-evaluation-harness 0.4: one generator over the samples in document order. `shuffled` is its 2023
-ancestor: the samples are shuffled first and the same generator goes on to draw. `first_n` takes the pool's beginning.
-`others` is the Eval Gauntlet: any rows of the asked split but the sample's own, in the order of a Python set.
-`per-sample` is ours: every sample draws by its own name, from a pool without rows that ask what it asks.
+`sequential` is lm-evaluation-harness 0.4: one generator over the samples in document order. `shuffled` is its version
+of 2023: the samples are shuffled first, and the same generator then draws the shots. `first_n` uses the first rows of
+the pool. `others` is the Eval Gauntlet: any rows of the evaluated split except the sample's own, in the order of a
+Python set. `per-sample` is ours: every sample has a generator seeded by its own hash, and a pool without rows that have
+the same question.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -16,12 +17,12 @@ from evalstone.randomness import generator_for, mersenne
 from evalstone.records import Sample
 
 Shots = tuple[int, ...]  # positions in the pool
-Asked = Callable[[Any], Hashable]  # what a row asks, equal for near-duplicates; None where it cannot be told
+QuestionKey = Callable[[Any], Hashable]  # key of a row's question, equal for near-duplicates; None if it has none
 
 
 @dataclass(frozen=True, slots=True)
 class DrawRules:
-    """How a task and a profile draw."""
+    """How the shots of a task are drawn under a profile."""
 
     n_shots: int
     seed: int
@@ -32,7 +33,7 @@ class DrawRules:
 
 
 def order_of_samples(n_samples: int, rules: DrawRules) -> list[int]:
-    """Return the order in which samples are taken: as they are, or shuffled by the generator that draws the shots."""
+    """Return the order in which samples are drawn for: file order, or shuffled by the generator of the shots."""
     order = list(range(n_samples))
     if rules.scheme == "shuffled":
         mersenne(rules.seed).shuffle(order)
@@ -40,18 +41,18 @@ def order_of_samples(n_samples: int, rules: DrawRules) -> list[int]:
 
 
 def draw_shots(
-    samples: Sequence[Sample], n_total: int, pool: Sequence[Any], rules: DrawRules, asked: Asked | None = None
+    samples: Sequence[Sample], n_total: int, pool: Sequence[Any], rules: DrawRules, key: QuestionKey | None = None
 ) -> list[Shots]:
     """Return the shots of each sample. `samples` are in the order of `order_of_samples`, of `n_total` in the split.
 
-    Where leaks are forbidden, neither a row equal to the sample's nor one for which `asked` is the same is drawn.
+    If leaks are forbidden, rows equal to the sample's and rows with the same question `key` are not drawn.
 
     Raises: PlanError if the pool is too small.
     Source: lm-evaluation-harness 0.4.13 `ContextSampler.sample`; harness b281b092 `evaluator.evaluate`.
     """
     if rules.n_shots == 0:
         return [()] * len(samples)
-    guard = LeakGuard(pool, asked if rules.forbid_leaks else None)
+    guard = LeakGuard(pool, key if rules.forbid_leaks else None)
     if rules.sampler == "first_n":
         if rules.exclude or rules.forbid_leaks:
             return [_first(guard.without(sample, range(len(pool))), rules.n_shots) for sample in samples]
@@ -64,32 +65,32 @@ def draw_shots(
 
 
 class LeakGuard:
-    """Knows which rows of a pool would show a sample its answer: those equal to its row, or that ask the same."""
+    """Detects rows of a pool that show a sample its answer: those equal to its row, or with the same question."""
 
-    def __init__(self, pool: Sequence[Any], asked: Asked | None) -> None:
+    def __init__(self, pool: Sequence[Any], key: QuestionKey | None) -> None:
         self._pool = pool
-        self._asked = asked
+        self._key = key
         self._known: dict[int, Hashable] = {}
 
     def without(self, sample: Sample, indices: Iterable[int]) -> Iterator[int]:
-        """Yield the positions whose row is neither equal to the sample's nor asks the same."""
-        own = self._asked_by(sample.row)
+        """Yield the positions whose row is neither equal to the sample's nor has the same question."""
+        own = self._key_of(sample.row)
         return (index for index in indices if not self._shows(sample.row, own, index))
 
     def count(self, sample: Sample, shots: Shots) -> int:
-        """Return how many of a sample's shots leak."""
-        own = self._asked_by(sample.row) if shots else None
+        """Return the number of a sample's shots that leak."""
+        own = self._key_of(sample.row) if shots else None
         return sum(self._shows(sample.row, own, index) for index in shots)
 
     def _shows(self, row: Any, own: Hashable, index: int) -> bool:
-        return self._pool[index] == row or (own is not None and self._asked_at(index) == own)
+        return self._pool[index] == row or (own is not None and self._key_at(index) == own)
 
-    def _asked_by(self, row: Any) -> Hashable:
-        return self._asked(row) if self._asked is not None else None
+    def _key_of(self, row: Any) -> Hashable:
+        return self._key(row) if self._key is not None else None
 
-    def _asked_at(self, index: int) -> Hashable:
+    def _key_at(self, index: int) -> Hashable:
         if index not in self._known:
-            self._known[index] = self._asked_by(self._pool[index])
+            self._known[index] = self._key_of(self._pool[index])
         return self._known[index]
 
 
@@ -103,7 +104,7 @@ def _first(indices: Iterable[int], n_shots: int) -> Shots:
 def _draw_in_order(samples: Sequence[Sample], n_total: int, pool: Sequence[Any], rules: DrawRules) -> Iterator[Shots]:
     generator = mersenne(rules.seed)
     if rules.scheme == "shuffled":
-        generator.shuffle(list(range(n_total)))  # spends what ordering the samples spent
+        generator.shuffle(list(range(n_total)))  # advances the generator as `order_of_samples` did
     positions = range(len(pool))
     n_drawn = rules.n_shots + (1 if rules.exclude else 0)
     if n_drawn > len(pool):
@@ -121,7 +122,7 @@ def _draw_in_order(samples: Sequence[Sample], n_total: int, pool: Sequence[Any],
 
 
 def _draw_others(samples: Sequence[Sample], n_rows: int, rules: DrawRules) -> Iterator[Shots]:
-    """Draw among all rows of the asked split; one's own is replaced by another, a small split gives fewer shots.
+    """Draw among all rows of the evaluated split; the own row is replaced, a small split gives fewer shots.
 
     Source: mosaicml/llm-foundry 8c8dd48f `get_fewshot_sample_idxs`: a set, whose order is that of its hash table.
     """
@@ -145,4 +146,4 @@ def _draw_by_name(sample: Sample, n_rows: int, rules: DrawRules, guard: LeakGuar
 
 
 def _too_few(wanted: int, present: int) -> PlanError:
-    return PlanError(f"{wanted} shots are to be drawn from {present} rows; ask for fewer with --num_fewshot")
+    return PlanError(f"{wanted} shots are to be drawn from {present} rows; set a smaller --num_fewshot")

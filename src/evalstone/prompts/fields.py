@@ -1,8 +1,8 @@
-"""A task file's `doc_to_text`, `doc_to_target` and `doc_to_choice`, made into functions of a row.
+"""A task file's `doc_to_text`, `doc_to_target` and `doc_to_choice` as functions of a row.
 
-What such a field means depends on what it looks like: a number is itself, the name of a column is that column, any
-other text is a template, a function is called. Text that renders as digits is an index where the task has choices, a
-target that renders as a list is several targets. These rules are lm-evaluation-harness's.
+The meaning of a field depends on its value: a number is itself, the name of a column is that column, any other text is
+a template, a function is called. Text that renders as digits is an index if the task has choices; a target that renders
+as a list is several targets. These rules are lm-evaluation-harness's.
 """
 
 import ast
@@ -16,7 +16,7 @@ Resolve = Callable[[Row], Any]
 
 
 def resolve_text(field: Any, columns: Collection[str], *, has_choices: bool) -> Resolve:
-    """Return the function for `doc_to_text`: usually a text, an index where contexts are the choices."""
+    """Return the function for `doc_to_text`: usually a text; an index if the choices are contexts."""
     if callable(field):
         return _called(field)
     if isinstance(field, int):
@@ -82,15 +82,15 @@ def resolve_choices(field: Any, columns: Collection[str]) -> Resolve:
         try:
             return ast.literal_eval(text)
         except (SyntaxError, ValueError) as error:
-            raise MalformedSample(f"doc_to_choice gives {text!r:.120}; expected a list: {error}") from error
+            raise MalformedSample(f"doc_to_choice returns {text!r:.120}; expected a list: {error}") from error
 
     return choices
 
 
 def resolve_turns(field: Any, columns: Collection[str]) -> Callable[[Row], list[str]]:
-    """Return the function for `doc_to_turns`: what the user says, one text for each turn.
+    """Return the function for `doc_to_turns`: the user's messages, one text for each turn.
 
-    It takes what `doc_to_choice` takes; a list in the file holds one template for each turn.
+    It accepts what `doc_to_choice` accepts; a list in the file has one template for each turn.
     """
     if isinstance(field, list):
         templates = [compile_template(str(each), "doc_to_turns") for each in field]
@@ -98,10 +98,10 @@ def resolve_turns(field: Any, columns: Collection[str]) -> Callable[[Row], list[
     resolve = resolve_choices(field, columns)
 
     def turns(row: Row) -> list[str]:
-        said = resolve(row)
-        if not isinstance(said, list) or not said or not all(isinstance(each, str) for each in said):
-            raise MalformedSample(f"doc_to_turns gives {said!r:.120}; expected a list of one or more texts")
-        return said
+        texts = resolve(row)
+        if not isinstance(texts, list) or not texts or not all(isinstance(each, str) for each in texts):
+            raise MalformedSample(f"doc_to_turns returns {texts!r:.120}; expected a list of one or more texts")
+        return texts
 
     return turns
 
@@ -112,7 +112,7 @@ def first_turn(turns: Callable[[Row], list[str]]) -> Resolve:
 
 
 def resolve_own(field: Any, columns: Collection[str]) -> Callable[[Row], str | None]:
-    """Return the function for `gen_prefix` of the asked sample: a column, a template, or nothing."""
+    """Return the function for `gen_prefix` of the evaluated sample: a column, a template, or nothing."""
     if field is None:
         return lambda _: None
     if not isinstance(field, str):
@@ -121,7 +121,7 @@ def resolve_own(field: Any, columns: Collection[str]) -> Callable[[Row], str | N
 
 
 def resolve_loose(field: Any) -> Callable[[Row], Any]:
-    """Return the function for `description` and a shot's `gen_prefix`: what the row holds under that name wins."""
+    """Return the function for `description` and a shot's `gen_prefix`: the column of that name, else a template."""
     if not field:
         return lambda _: None
     if not isinstance(field, str):

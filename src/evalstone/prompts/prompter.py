@@ -1,7 +1,7 @@
-"""Putting a prompt together: what leads it, its shots, and the question, as pieces that samples share.
+"""Prompts from a description, shots and a question, as segments that samples share.
 
-A shot is rendered once however often it is drawn; the text of a shot is one string object in every prompt that has
-it, and the prompt of a sample is the tuple of these strings. Later stages store and tokenise each of them once.
+A shot is rendered once however often it is drawn; its text is one string object in all prompts with this shot, and the
+prompt of a sample is a tuple of such strings. Later stages store and tokenise each of them once.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,9 +18,9 @@ from evalstone.records import Message, Render
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How one row is put, with its fields made into functions."""
+    """The fields of a task file, as functions of a row, that determine how it is worded."""
 
-    text: Resolve  # of a conversation the first turn
+    text: Resolve  # the question; in a conversation the first turn
     target: Resolve
     choices: Resolve | None
     gen_prefix: Callable[[Row], Any]
@@ -40,7 +40,7 @@ class ChatOptions:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One context: its text in pieces, and the conversation it was made of where it was."""
+    """One context: its text in segments, and the messages of a chat prompt."""
 
     segments: tuple[str, ...]
     messages: tuple[Message, ...] = ()
@@ -51,27 +51,27 @@ class Prompter:
 
     def __init__(
         self,
-        asked: Layout,
+        sample: Layout,
         shot: Layout,
         description: Callable[[Row], Any],
         chat: ChatOptions,
         *,
         multiple_input: bool,
     ) -> None:
-        self.asked = asked
+        self.sample = sample
         self.shot = shot
         self.description = description
         self.chat = chat
         self.multiple_input = multiple_input
         self._shots: dict[int, tuple[tuple[Piece, ...], str]] = {}
         self._lead = ""
-        self._head = ""  # of the last chat prompt, so that equal beginnings are one object
+        self._head = ""  # beginning of the last chat prompt, so that equal beginnings are one object
 
     def contexts(self, row: Row, shots: Sequence[int], pool: Sequence[Row], render: Render | None) -> list[Prompt]:
-        """Return the sample's context, or one per choice where contexts are the choices."""
+        """Return the sample's context, or one per choice if the choices are contexts."""
         lead = self._lead_of(row)
         drawn = [self._shot(index, pool) for index in shots]
-        prefix = self.asked.gen_prefix(row)
+        prefix = self.sample.gen_prefix(row)
         questions = self._questions(row, prefix)
         if not self.chat.apply_template:
             start = (lead, *(text for _, text in drawn)) if lead else tuple(text for _, text in drawn)
@@ -81,7 +81,7 @@ class Prompter:
         return [self._chat([*before, *question], bool(prefix), render) for question in questions]
 
     def _lead_of(self, row: Row) -> str:
-        lead = join(self.chat.system_instruction, self.description(row) or "", self.asked.fewshot_delimiter)
+        lead = join(self.chat.system_instruction, self.description(row) or "", self.sample.fewshot_delimiter)
         if lead != self._lead:
             self._lead = lead
         return self._lead
@@ -95,7 +95,7 @@ class Prompter:
         return known
 
     def shot_of(self, row: Row) -> tuple[Piece, ...]:
-        """Return the pieces of one answered example."""
+        """Return the pieces of one solved example."""
         layout = self.shot
         question = layout.text(row)
         choices = layout.choices(row) if layout.choices else None
@@ -111,31 +111,31 @@ class Prompter:
         )
 
     def words_asked(self, row: Row) -> tuple[str, ...] | None:
-        """Return the words of a row's question and choices in alphabetical order; None where there are none.
+        """Return the words of a row's question and choices in alphabetical order; None if there are none.
 
-        Rows that differ in case, punctuation, the order of the options or in columns that are not asked are alike.
+        The result is equal for rows that differ only in case, punctuation, order of the options or unused columns.
         """
         layout = self.shot
         try:
             question = layout.text(row)
             choices = layout.choices(row) if layout.choices else ()
-        except MalformedSample:  # said when the row is asked
+        except MalformedSample:  # reported when the row itself is evaluated
             return None
         texts = [part for part in (question, *choices) if isinstance(part, str)]
         return tuple(sorted(words_of(" ".join(texts)))) or None
 
     def _questions(self, row: Row, prefix: str | None) -> list[tuple[Piece, ...]]:
-        if self.multiple_input and self.asked.choices:
-            return [question_pieces(context, prefix, "") for context in self.asked.choices(row)]
-        return [question_pieces(self.asked.text(row), prefix, self.asked.target_delimiter)]
+        if self.multiple_input and self.sample.choices:
+            return [question_pieces(context, prefix, "") for context in self.sample.choices(row)]
+        return [question_pieces(self.sample.text(row), prefix, self.sample.target_delimiter)]
 
     def _chat(self, pieces: Sequence[Piece], continue_final: bool, render: Render | None) -> Prompt:
         messages = chat_messages(pieces, multiturn=self.chat.multiturn)
         if render is None:
             return Prompt((), messages)
         text = render(messages, continue_final)
-        cut = text.rfind(pieces[-1].content if not continue_final else pieces[-2].content)
-        head = text[:cut] if cut > 0 else ""
+        split = text.rfind(pieces[-1].content if not continue_final else pieces[-2].content)
+        head = text[:split] if split > 0 else ""
         if head != self._head:
             self._head = head
         return Prompt((self._head, text[len(head) :]) if head else (text,), messages)
@@ -143,5 +143,5 @@ class Prompter:
 
 def _context_of(choices: Sequence[str] | None, index: Any) -> str:
     if not choices or not isinstance(index, int) or not -len(choices) <= index < len(choices):
-        raise MalformedSample(f"a shot names context {index!r} of {len(choices or ())}; expected an index into them")
+        raise MalformedSample(f"a shot has context {index!r} of {len(choices or ())}; expected an index into them")
     return choices[index]

@@ -1,11 +1,11 @@
-"""One multiple-choice question put in three ways: by letter, by text, or with written reasoning before the letter.
+"""Prompt styles of multiple-choice questions: letter, text and cot (chain of thought).
 
-letter: the choices are listed, and the answer is the letter that the model finds most probable. text: the choices are
-not shown, and each is weighed as what follows the question. cot: the choices are listed, the model writes its
-reasoning, and the letter is read from what it wrote.
+letter: the choices are listed, and the answer is the letter with the highest log-likelihood. text: the choices are not
+shown, and each is scored as a continuation of the question. cot: the choices are listed, the model generates its
+reasoning, and the letter is extracted from the generated text.
 
-A task file is written in one of the first two ways, and the others are made from what it renders: the question, the
-choices, and the line that asks for the answer. A task put in its own way keeps its text to the byte.
+A task file has one of the first two styles; the others are derived from its rendered text: the question, the choices,
+and the cue line before the answer. In its own style a task's text is unchanged to the byte.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,82 +34,84 @@ _REASONING = "Let's think step by step."
 
 
 def put_layout(layout: Layout, prompting: Prompting, *, shot: bool) -> Layout:
-    """Return the layout that puts the same rows in this way, for the sample asked or for a shot.
+    """Return the layout of the same rows in this prompt style, for the evaluated sample or for a shot.
 
-    Its functions raise PlanError where choices are contexts, and MalformedSample for a row that cannot be put so.
+    Its functions raise PlanError if the choices are contexts, and MalformedSample for a row that does not fit.
     """
     if layout.choices is None:
-        raise PlanError(f"put as {prompting}: the task offers no choices (it has no doc_to_choice)")
-    put = _Put(layout, layout.choices, prompting)
+        raise PlanError(f"prompt style {prompting}: the task has no choices (no doc_to_choice)")
+    styled = _Styled(layout, layout.choices, prompting)
     if prompting != "cot":
-        return replace(layout, text=put.text, target=put.gold, choices=put.choices)
-    said = "The answer is ({}).".format if shot else str
-    return replace(layout, text=put.text, target=lambda row: _lettered(put.gold(row), said), choices=None)
+        return replace(layout, text=styled.text, target=styled.gold, choices=styled.choices)
+    sentence = "The answer is ({}).".format if shot else str
+    return replace(layout, text=styled.text, target=lambda row: _lettered(styled.gold(row), sentence), choices=None)
 
 
 @dataclass(frozen=True, slots=True)
-class _Put:
-    """A task's own layout, seen in another way."""
+class _Styled:
+    """A task's own layout in a prompt style."""
 
     layout: Layout
     own_choices: Callable[[Row], Any]
     prompting: Prompting
 
     def own(self, row: Row) -> list[str]:
-        """Return the choices as the task file has them."""
+        """Return the choices of the task file."""
         return [str(choice) for choice in self.own_choices(row)]
 
     def own_text(self, row: Row) -> str:
-        """Return the prompt's text as the task file has it."""
+        """Return the prompt's text of the task file."""
         text = self.layout.text(row)
         if not isinstance(text, str):
-            raise PlanError(f"put as {self.prompting}: the choices are contexts, which cannot be listed as answers")
+            raise PlanError(f"prompt style {self.prompting}: the choices are contexts, which cannot be listed")
         return text
 
     def text(self, row: Row) -> str:
-        """Return the prompt's text; the task's own where it is put in this way already."""
+        """Return the prompt's text; the task's own if it has this style already."""
         text, own = self.own_text(row), self.own(row)
         if self.prompting != "cot" and are_letters(own) == (self.prompting == "letter"):
             return text
-        asked = read_question(text, own)
+        question = read_question(text, own)
         if self.prompting == "text":
-            return f"{asked.lead}\n{asked.cue}"
+            return f"{question.lead}\n{question.cue}"
         if len(own) > len(LETTERS):
-            raise MalformedSample(f"{len(own)} choices; put as {self.prompting} there are letters for {len(LETTERS)}")
+            raise MalformedSample(
+                f"{len(own)} choices; prompt style {self.prompting} has letters for at most {len(LETTERS)}"
+            )
         if self.prompting == "letter":
-            return f"{asked.lead}\n{asked.listed}\n{asked.cue}"
-        lead = asked.lead if asked.lead.startswith("Question:") else f"Question: {asked.lead}"
-        return f"{lead}\n{asked.listed}\nAnswer: {_REASONING}"
+            return f"{question.lead}\n{question.listed}\n{question.cue}"
+        lead = question.lead if question.lead.startswith("Question:") else f"Question: {question.lead}"
+        return f"{lead}\n{question.listed}\nAnswer: {_REASONING}"
 
     def choices(self, row: Row) -> list[str]:
-        """Return what is weighed: letters or texts."""
+        """Return the scored continuations: letters or texts."""
         own = self.own(row)
         if self.prompting == "letter":
             return list(LETTERS[: len(own)])
         return list(read_question(self.own_text(row), own).choices) if are_letters(own) else own
 
     def gold(self, row: Row) -> Any:
-        """Return the right choice's position, or several."""
+        """Return the position of the correct choice, or a list of positions."""
         return _positions(self.layout.target(row), self.own(row))
 
 
 def _positions(target: Any, choices: Sequence[str]) -> Any:
-    """Return the right choice's position, or several; what is none of the choices is left as it is."""
+    """Return the position of the correct choice, or a list of positions; a target that is no choice is unchanged."""
     if isinstance(target, list):
         return [_positions(each, choices) for each in target]
     return choices.index(target) if isinstance(target, str) and target in choices else target
 
 
-def _lettered(gold: Any, said: Callable[[str], str]) -> Any:
+def _lettered(gold: Any, sentence: Callable[[str], str]) -> Any:
     if isinstance(gold, list):
-        return [_lettered(each, said) for each in gold]
+        return [_lettered(each, sentence) for each in gold]
     if not isinstance(gold, int) or not 0 <= gold < len(LETTERS):
         return str(gold)
-    return said(LETTERS[gold])
+    return sentence(LETTERS[gold])
 
 
 def instructed(description: Callable[[Row], Any]) -> Callable[[Row], str]:
-    """Return the description with what the model is told to do before it answers with a letter."""
+    """Return the description with the instruction to reason before answering with a letter."""
 
     def text(row: Row) -> str:
         own = str(description(row) or "").rstrip() or COT_HEAD

@@ -1,8 +1,8 @@
-"""Multiple-choice questions taken apart: what is asked, what is offered, and the line that asks for the answer.
+"""Parsing of multiple-choice prompts into question, choices, and the cue line before the answer.
 
-A task file says how a prompt is written and not which part of it is the question. `read_question` finds the parts in
-the text alone, to put it in another way; `question_in` also knows the row, and finds the bare question without the
-wording that a task puts around it.
+A task file defines how a prompt is worded, but not which part of it is the question. `read_question` finds the parts in
+the text alone, for another prompt style; `question_in` also uses the row, and finds the bare question without the
+task's wording around it.
 """
 
 import re
@@ -15,18 +15,18 @@ from evalstone.errors import MalformedSample
 __all__ = ["LETTERS", "ChoiceQuestion", "are_letters", "blanked", "question_in", "read_question", "strings_in",
            "words_of"]  # fmt: skip
 
-LETTERS = "ABCDEFGHIJ"  # as many as MMLU-Pro's questions have choices
-SHORTEST_PART = 3  # characters: shorter strings of a row stand in a prompt by accident
+LETTERS = "ABCDEFGHIJ"  # enough for MMLU-Pro's ten choices
+SHORTEST_PART = 3  # characters: shorter strings of a row occur in a prompt by accident
 
 _APART = str.maketrans(dict.fromkeys(".,;:!?\"'“”‘’()", " "))
 _CUE = "Answer:"
 _LAST_LINE = re.compile(r"\n([^\n]{1,60}:)[ \t]*\Z")
-_MARKER = re.compile(r"^\W*([A-Za-z]|\d{1,2})\W*$")  # what stands for an option: A, (b), 3.
+_MARKER = re.compile(r"^\W*([A-Za-z]|\d{1,2})\W*$")  # label of an option: A, (b), 3.
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceQuestion:
-    """A question taken apart: what is asked, what is offered, and the line that asks for the answer."""
+    """A parsed question: the text before the choices, the choices, and the cue line before the answer."""
 
     lead: str
     choices: tuple[str, ...]
@@ -34,14 +34,14 @@ class ChoiceQuestion:
 
     @property
     def listed(self) -> str:
-        """The choices, one a line, each after its letter."""
+        """The choices, one per line, each after its letter."""
         return "\n".join(f"{letter}. {text}" for letter, text in zip(LETTERS, self.choices, strict=False))
 
 
 def read_question(text: str, choices: Sequence[str]) -> ChoiceQuestion:
-    """Return the question that a task renders; its choices are in the text where they are only letters outside it.
+    """Return the parsed question of a rendered prompt; if `choices` are letters, the choices are read from the text.
 
-    Raises: MalformedSample where the choices are letters and the text does not list them.
+    Raises: MalformedSample if the choices are letters and the text does not list them.
     """
     if not are_letters(choices):
         found = _LAST_LINE.search(text)
@@ -51,7 +51,7 @@ def read_question(text: str, choices: Sequence[str]) -> ChoiceQuestion:
     if marks is None:
         raise MalformedSample(
             f"the choices are the letters {', '.join(choices)}, and the prompt does not list what they stand for, one "
-            f"a line after its letter; seen {text[-120:]!r}"
+            f"per line after its letter; found {text[-120:]!r}"
         )
     ends = [*(mark.start() for mark in marks[1:]), None]
     parts = [text[mark.end() : end] for mark, end in zip(marks, ends, strict=True)]
@@ -61,12 +61,12 @@ def read_question(text: str, choices: Sequence[str]) -> ChoiceQuestion:
 
 
 def are_letters(choices: Sequence[str]) -> bool:
-    """Return whether what is weighed are the letters of choices, A and on."""
+    """Return whether the choices are the letters A, B, ..."""
     return len(choices) > 1 and [choice.strip(" ().") for choice in choices] == list(LETTERS[: len(choices)])
 
 
 def _marks(text: str, n_choices: int) -> list[re.Match[str]] | None:
-    """Return where each letter stands at the beginning of a line, in the last place where all follow one another."""
+    """Return the matches of each letter at the beginning of a line, for the last complete list in the text."""
     firsts = list(_mark_of("A").finditer(text))
     for first in reversed(firsts):
         found = [first]
@@ -84,14 +84,14 @@ def _mark_of(letter: str) -> re.Pattern[str]:
     return re.compile(rf"(?m)^[ \t]*[(\[]?{letter}[.):\]][ \t]+")
 
 
-# --------------------------------------------------------------------------------- with the row at hand
+# ------------------------------------------------------------------------------------------ with the row
 
 
 def question_in(row: Mapping[str, Any], text: str, choices: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
-    """Return the bare question in a task's text, and its options; what of the row stands there and is no option.
+    """Return the bare question in a task's text (the row's texts in it that are not options), and its options.
 
-    Where the choices are letters or numbers, the options are the row's list that the text shows, else what the text
-    lists after its letters. The question is None where the row does not let one tell it from the rest.
+    If the choices are letters or numbers, the options are the row's list that the text shows, else the texts listed
+    after the letters. The question is None if no text of the row occurs in the prompt.
     """
     options, lead = _marked(row, text, choices)
     if all(option in lead for option in options) and not _are_markers(options):
@@ -107,7 +107,7 @@ def question_in(row: Mapping[str, Any], text: str, choices: Sequence[str]) -> tu
 
 
 def _marked(row: Mapping[str, Any], text: str, choices: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """Return the options, and the text up to where what asks for the answer, or the list of them, begins."""
+    """Return the options, and the text up to the beginning of their list or of the cue line."""
     if not _are_markers(choices):
         return tuple(choice.strip() for choice in choices), text
     for values in _lists(row):
@@ -139,7 +139,7 @@ def _lists(value: Any) -> Iterator[Sequence[Any]]:
 
 
 def words_of(text: str) -> list[str]:
-    """Return a text's words, whatever their case, white space and punctuation; signs of mathematics and code stay."""
+    """Return a text's words without case, white space and punctuation; symbols of mathematics and code stay."""
     return text.casefold().translate(_APART).split()
 
 
@@ -167,7 +167,7 @@ def _is_part(part: str, options: Sequence[str], text: str) -> bool:
 
 
 def blanked(value: Any, options: Sequence[str], text: str) -> Any:
-    """Return a row with the parts of the question that stand in the text made empty; options stay."""
+    """Return a row with the parts of the question that occur in the text replaced by empty texts; options stay."""
     if isinstance(value, str):
         return "" if _is_part(value, options, text) else value
     if isinstance(value, Mapping):

@@ -1,8 +1,8 @@
 """Jinja templates, compiled once each and run in a sandbox.
 
 The language is that of lm-evaluation-harness: undefined names are errors, a final newline is kept, and there is one
-extra filter, `regex_replace`. A template without any sign of Jinja is a constant and is never run. One that would not
-end, or would make more text than any prompt has, is stopped (`limits`).
+extra filter, `regex_replace`. A template without Jinja syntax is a constant and is never run. A template that takes too
+long, or produces too much text, is stopped (`limits`).
 """
 
 import re
@@ -34,7 +34,7 @@ def _environment() -> SandboxedEnvironment:
 _ENVIRONMENT = _environment()
 _UNFIT = (TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, re.error,
           DataError)  # fmt: skip
-_SIGNS = ("{{", "{%", "{#", "\r")  # what Jinja would change: expressions, statements, comments, line ends
+_SIGNS = ("{{", "{%", "{#", "\r")  # what Jinja changes: expressions, statements, comments, line ends
 
 
 @lru_cache(maxsize=4096)
@@ -42,7 +42,7 @@ def compile_template(template: str, key: str = "template") -> RowText:
     """Return a function from a row to text; `key` names the template in errors.
 
     Raises: DataError for a template that does not compile; the function raises MalformedSample for a row that lacks
-    what the template needs, or with which it would not end.
+    what the template needs, or with which it exceeds a limit.
     """
     if not any(sign in template for sign in _SIGNS):
         return lambda _: template
@@ -57,17 +57,17 @@ def compile_template(template: str, key: str = "template") -> RowText:
         try:
             return compiled(row)
         except (TemplateTooLarge, OverflowError, RegexTooSlow) as error:
-            raise MalformedSample(f"{_place(key, error)}: {template!r:.120} is stopped: {error}") from error
+            raise MalformedSample(f"{_location(key, error)}: {template!r:.120} is stopped: {error}") from error
         except _UNFIT as error:
             raise MalformedSample(
-                f"{_place(key, error)}: {template!r:.120} cannot be filled: {error}; the row has "
+                f"{_location(key, error)}: {template!r:.120} cannot be rendered: {error}; the row has "
                 f"{', '.join(map(str, row))}"
             ) from error
 
     return render
 
 
-def _place(key: str, error: Exception) -> str:
-    """Return the name of a template and the line of it in which an error was raised."""
+def _location(key: str, error: Exception) -> str:
+    """Return the name of a template and its line in which an error was raised."""
     line = line_of(error)
     return key if line is None else f"{key}, line {line}"

@@ -1,7 +1,7 @@
-"""Turns of a prompt: who says what, and the delimiter that follows where the prompt is plain text.
+"""Turns of a prompt: the text of each role, and the delimiter that follows it in a plain-text prompt.
 
-The same pieces make a plain prompt (each with its delimiter, joined) and a chat (without delimiters, as messages, or
-all of it in one user message). The rules for delimiters are lm-evaluation-harness 0.4.13's.
+The same pieces make a plain prompt (each with its delimiter, joined) and a chat (as messages without delimiters, or all
+in one user message). The rules for delimiters are lm-evaluation-harness 0.4.13's.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from evalstone.records import Message, TextPart
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one side says."""
+    """The text of one role."""
 
     role: Literal["system", "user", "assistant"]
     content: str
@@ -22,12 +22,12 @@ class Piece:
 
     @property
     def text(self) -> str:
-        """The piece in a plain prompt."""
+        """The text in a plain prompt."""
         return self.content + self.delimiter
 
 
 def join(before: str | None, after: str | None, delimiter: str = " ") -> str:
-    """Return both texts with the delimiter between, unless one is empty or there is white space at the seam."""
+    """Return both texts with the delimiter between, unless one is empty or there is white space between them."""
     if not before:
         return after or ""
     if not after:
@@ -36,7 +36,7 @@ def join(before: str | None, after: str | None, delimiter: str = " ") -> str:
 
 
 def question_pieces(question: Any, gen_prefix: str | None, target_delimiter: str) -> tuple[Piece, ...]:
-    """Return the turn that is to be answered: the question, and the beginning of an answer where the task gives one."""
+    """Return the turn to be answered: the question, and the beginning of an answer if the task defines one."""
     text = _text(question, "question")
     if not gen_prefix:
         return (Piece("user", text),)
@@ -53,9 +53,9 @@ def shot_pieces(
     target_delimiter: str,
     fewshot_delimiter: str,
 ) -> tuple[Piece, ...]:
-    """Return an answered turn. An answer that is an empty text is no answer: nothing follows the question then.
+    """Return an answered turn; an empty answer means that nothing follows the question.
 
-    Raises: MalformedSample if question or answer is no text after the choices were looked up.
+    Raises: MalformedSample if question or answer is not a text after the choices were looked up.
     """
     if answer is None or answer == "":
         return question_pieces(question, gen_prefix, target_delimiter)
@@ -83,15 +83,15 @@ def _text(value: Any, what: str) -> str:
 def chat_messages(pieces: Sequence[Piece], *, multiturn: bool) -> tuple[Message, ...]:
     """Return the pieces as messages: one each, or (not `multiturn`) all questions and answers in one user message.
 
-    In the single message delimiters stay, but the one before the model's own turn does not.
+    The single message contains the delimiters, except the one before the model's own turn.
     """
     if multiturn:
         return tuple(_message(piece.role, piece.content) for piece in pieces)
     head = [pieces[0]] if pieces[0].role == "system" else []
-    rest = pieces[len(head) :]
-    tail = [rest[-1]] if rest[-1].role == "assistant" else []
-    said = rest[: len(rest) - len(tail)]
-    text = "".join(piece.text for piece in said[:-1]) + (said[-1].content if said else "")
+    turns = pieces[len(head) :]
+    tail = [turns[-1]] if turns[-1].role == "assistant" else []
+    merged = turns[: len(turns) - len(tail)]
+    text = "".join(piece.text for piece in merged[:-1]) + (merged[-1].content if merged else "")
     return (
         *(_message(piece.role, piece.content) for piece in head),
         _message("user", text),

@@ -1,5 +1,5 @@
-"""Many scores become an estimate with an interval.
+"""Estimates with intervals, tests and ratings from scores.
 
-Plain numbers and numpy arrays go in, frozen records come out; nothing here knows of tasks, models or a store. What
-is random is seeded by name, so the same scores give the same bytes. All of it needs numpy alone.
+Functions take plain numbers and numpy arrays and return frozen records; nothing here depends on tasks, models or a
+store. Random draws are seeded by name, so equal scores give equal results. Only numpy is needed.
 """

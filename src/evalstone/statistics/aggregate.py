@@ -1,6 +1,6 @@
-"""lm-eval's aggregations, by the names its task files use: many per-sample items become one number.
+"""lm-eval's aggregations of per-sample items to one number, by the names that its task files use.
 
-An item is what one sample contributes: a number, or a tuple such as (gold, predicted) or (nats, weight).
+An item is the contribution of one sample: a number, or a tuple such as (gold, predicted) or (nats, weight).
 """
 
 import math
@@ -22,14 +22,14 @@ def mean(items: Items) -> float:
 
 
 def nanmean(items: Items) -> float:
-    """Return the mean of the items that are numbers; NaN where none is, as lm-eval has it."""
+    """Return the mean of the items that are not NaN; NaN if all are, as in lm-eval."""
     values = np.asarray(items, dtype=np.float64)
-    kept = values[~np.isnan(values)]
-    return float(kept.mean()) if len(kept) else math.nan
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else math.nan
 
 
 def median(items: Items) -> float:
-    """Return the upper median: of an even number of items the larger of the middle two, as lm-eval has it."""
+    """Return the upper median: for an even number of items the larger of the middle two, as in lm-eval."""
     return float(sorted(items)[len(items) // 2])
 
 
@@ -49,12 +49,12 @@ def weighted_perplexity(items: Items) -> float:
 
 
 def bits_per_byte(items: Items) -> float:
-    """Return bits per weight over the corpus, of (nats, bytes) pairs."""
+    """Return bits per byte over the corpus, of (nats, bytes) pairs."""
     return -weighted_mean(items) / math.log(2)
 
 
 def brier_score(items: Items) -> float:
-    """Return the mean squared distance of (gold index, probabilities) pairs to the truth, summed over choices."""
+    """Return the mean squared error of the probabilities in (gold index, probabilities) pairs, summed over choices."""
     golds, predictions = zip(*items, strict=True)
     if len({len(p) for p in predictions}) != 1:
         raise DataError(
@@ -66,9 +66,9 @@ def brier_score(items: Items) -> float:
 
 
 def f1(items: Items) -> float:
-    """Return the F1 of class 1 over (gold, predicted) pairs; 0 where no sample is of class 1 on either side.
+    """Return the F1 of class 1 over (gold, predicted) pairs; 0 if class 1 does not occur.
 
-    Raises: DataError where the labels are not two classes of which one is 1.
+    Raises: DataError unless the labels are two classes, one of them 1.
     Source: van Rijsbergen 1979; scikit-learn's f1_score(average="binary", zero_division=0), which lm-eval calls.
     """
     return float(f1_of_counts(*f1_counts(items)))
@@ -82,28 +82,28 @@ def f1_counts(items: Items) -> tuple[float, float, float]:
 
 
 def f1_of_counts(hits: Any, predicted: Any, gold: Any) -> Any:
-    """Return 2 hits / (predicted + gold), 0 where nothing is positive; numbers or arrays."""
+    """Return 2 hits / (predicted + gold), 0 where the denominator is 0; numbers or arrays."""
     positives = np.asarray(predicted + gold, dtype=np.float64)
     return np.divide(2.0 * hits, positives, out=np.zeros_like(positives), where=positives > 0)
 
 
 def check_two_classes(items: Items) -> None:
-    """Raise DataError unless the labels on both sides together are at most two, and of two one is 1."""
+    """Raise DataError if there are more than two labels in all, or two of which none is 1."""
     labels = {label for pair in items for label in pair}
     if len(labels) > 2 or (len(labels) == 2 and 1 not in labels):
-        raise DataError(f"f1 is defined for two classes of which one is 1; found labels {sorted(labels)}")
+        raise DataError(f"f1 is defined for two classes, one of them 1; found labels {sorted(labels)}")
 
 
 def matthews_corrcoef(items: Items) -> float:
-    """Return Matthews' correlation of (gold, predicted) pairs for any number of classes; 0 where it is 0/0.
+    """Return Matthews' correlation of (gold, predicted) pairs for any number of classes; 0 if it is 0/0.
 
     Source: Gorodkin 2004, equation 8; scikit-learn's matthews_corrcoef, which lm-eval calls.
     """
     labels = sorted({label for pair in items for label in pair})
-    place = {label: index for index, label in enumerate(labels)}
+    index_of = {label: index for index, label in enumerate(labels)}
     table = np.zeros((len(labels), len(labels)))
     for gold, predicted in items:
-        table[place[gold], place[predicted]] += 1
+        table[index_of[gold], index_of[predicted]] += 1
     return float(mcc_of_tables(table[None])[0])
 
 
@@ -122,7 +122,7 @@ def mcc_of_tables(tables: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def bypass(items: Items) -> float:
-    """Return lm-eval's placeholder 999: samples are logged, nothing is measured."""
+    """Return lm-eval's placeholder 999: samples are logged, no metric is computed."""
     return 999.0 if items is not None else math.nan
 
 
@@ -162,12 +162,12 @@ def ter(items: Items) -> float:
 
 
 def acc_all(items: Items) -> float:
-    """Return the share of questions all of whose answers are judged rightly, of (predicted, row) pairs (MultiRC)."""
+    """Return the share of questions with all answers classified correctly, of (predicted, row) pairs (MultiRC)."""
     return mean(list(acc_all_groups(items, by_paragraph=True)))
 
 
 def acc_all_groups(items: Items, *, by_paragraph: bool) -> list[int]:
-    """Return 0/1 per question; lm-eval's standard error forgets the paragraph, so that is a choice here."""
+    """Return 0 or 1 per question; without `by_paragraph` as lm-eval's standard error, by question number alone."""
     groups: dict[Any, bool] = {}
     for predicted, row in items:
         key = (row["idx"]["paragraph"] if by_paragraph else None, row["idx"]["question"])
@@ -217,9 +217,9 @@ def traits_of(aggregation: object) -> Aggregation:
 
 
 def aggregate(name: str, items: Items) -> float | None:
-    """Return lm-eval's aggregation of that name over the items; None where there are no items.
+    """Return lm-eval's aggregation of that name over the items; None if there are no items.
 
-    Raises: UnknownName; DataError where the items are not what the aggregation takes.
+    Raises: UnknownName; DataError if the items do not fit the aggregation.
     """
     if name not in AGGREGATIONS:
         from difflib import get_close_matches

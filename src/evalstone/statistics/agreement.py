@@ -1,7 +1,7 @@
-"""How far raters agree beyond chance: Krippendorff's alpha for any number with gaps, Cohen's kappa for two.
+"""Agreement of raters beyond chance: Krippendorff's alpha for any number of raters with gaps, Cohen's kappa for two.
 
-Both are 1 for perfect agreement, 0 for what chance gives, and None where ratings do not vary at all: then there is
-nothing to agree about, and no number says so.
+Both are 1 for perfect agreement, 0 for agreement by chance, and None if the ratings do not vary at all, since the
+coefficients are then undefined.
 """
 
 import math
@@ -29,7 +29,7 @@ class Agreement:
     high: float | None
     stderr: float | None
     method: str
-    n: int  # units that count
+    n: int  # units with at least two ratings
 
 
 def krippendorff_alpha(
@@ -44,12 +44,12 @@ def krippendorff_alpha(
     alpha = 1 - observed / expected disagreement, over all pairable ratings.
 
     Args:
-        ratings: [raters][units]; None where a rater did not rate a unit. Names for nominal, numbers otherwise.
-        level: of measurement, which sets the distance of two values.
+        ratings: [raters][units]; None for a unit without a rating. Names for nominal, numbers otherwise.
+        level: of measurement; it defines the distance of two values.
         confidence: of the interval.
         draws: resamples of units; 0: no interval.
 
-    Raises: DataError where no unit is rated twice.
+    Raises: DataError if no unit has two ratings.
     Source: Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability".
     """
     counts, values = _value_counts(ratings, level)
@@ -81,13 +81,13 @@ def cohen_kappa(
     Source: Cohen 1960, 1968; standard error Fleiss, Cohen and Everitt 1969, equation 13 (weighted: 15).
     """
     if len(first) != len(second) or not first:
-        raise DataError(f"{len(first)} and {len(second)} ratings; expected as many from both raters, at least one")
+        raise DataError(f"{len(first)} and {len(second)} ratings; expected equal numbers from both raters, at least 1")
     labels = sorted(set(first) | set(second))
-    place = {label: index for index, label in enumerate(labels)}
+    index_of = {label: index for index, label in enumerate(labels)}
     k, n = len(labels), len(first)
     table = np.zeros((k, k))
     for a, b in zip(first, second, strict=True):
-        table[place[a], place[b]] += 1.0 / n
+        table[index_of[a], index_of[b]] += 1.0 / n
     agree = _agreement_weights(k, weights)
     rows, columns = table.sum(axis=1), table.sum(axis=0)
     observed, chance = float((agree * table).sum()), float(rows @ agree @ columns)
@@ -104,7 +104,7 @@ def cohen_kappa(
 
 
 def _agreement_weights(k: int, weights: Weights | None) -> Floats:
-    """1 on the diagonal, falling to 0 at the far corner; 0 off it where unweighted."""
+    """Return weights [k, k]: 1 on the diagonal, decreasing to 0 at the far corners; unweighted: 0 off the diagonal."""
     if weights is None or k < 2:
         return np.eye(k)
     steps = np.abs(np.subtract.outer(np.arange(k), np.arange(k))) / (k - 1)
@@ -115,21 +115,21 @@ def _value_counts(ratings: Sequence[Sequence[Any]], level: Level) -> tuple[Float
     """Count each value in each unit. Shapes: counts [units, values]; values [values]."""
     lengths = {len(row) for row in ratings}
     if len(lengths) != 1:
-        raise DataError(f"raters have {sorted(lengths)} units; expected the same number, None where one is not rated")
+        raise DataError(f"raters have {sorted(lengths)} units; expected the same number, None for an unrated unit")
     found = {value for row in ratings for value in row if value is not None}
     labels = sorted(found, key=str) if level == "nominal" else sorted(found)
-    place = {label: index for index, label in enumerate(labels)}
+    index_of = {label: index for index, label in enumerate(labels)}
     counts = np.zeros((lengths.pop(), len(labels)))
     for row in ratings:
         for unit, value in enumerate(row):
             if value is not None:
-                counts[unit, place[value]] += 1
+                counts[unit, index_of[value]] += 1
     numbers = np.arange(len(labels)) if level == "nominal" else np.array(labels)
     return counts, numbers.astype(np.float64)
 
 
 def _distances(totals: Floats, values: Floats, level: Level) -> Floats:
-    """Squared distances of values. Shapes: totals [values] of pairable ratings; result [values, values]."""
+    """Return squared distances of values. Shapes: totals [values] of pairable ratings; result [values, values]."""
     difference = np.subtract.outer(values, values)
     match level:
         case "nominal":

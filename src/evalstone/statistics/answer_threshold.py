@@ -1,4 +1,4 @@
-"""When to say "there is no answer": the best score over all thresholds on the probability of that (SQuAD 2.0)."""
+"""Best score over all thresholds on the probability of "no answer" (SQuAD 2.0)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from evalstone.statistics.intervals import as_floats
 
 @dataclass(frozen=True, slots=True)
 class ThresholdScore:
-    """The best mean score and the threshold above which no answer is given."""
+    """The best mean score, and the threshold above which answers are withheld."""
 
     value: float
     threshold: float
@@ -23,16 +23,16 @@ def best_threshold(
     has_answer: Sequence[bool],
     answered: Sequence[bool],
 ) -> ThresholdScore:
-    """Return the best mean score if answers are withheld above some probability of "no answer".
+    """Return the best mean score if answers are withheld above a threshold on the probability of "no answer".
 
     Args:
-        scores: of each answer as given (exact match or F1).
+        scores: of each given answer (exact match or F1).
         no_answer_probabilities: the model's own, per question.
-        has_answer: whether the question has one.
+        has_answer: whether the question has an answer.
         answered: whether the model's text is not empty.
 
-    The threshold is chosen on the very questions it is scored on, so the value is optimistic; it is reported because
-    the benchmark does. Shares, where the official script prints percent.
+    The threshold is chosen on the same questions that are scored, so the value is optimistic; it is reported because
+    the benchmark reports it. Values are shares; the official script prints percent.
 
     Source: Rajpurkar, Jia and Liang 2018, official evaluation script 2.0 (best_exact, best_f1).
     Raises: DataError for lists of different length.
@@ -43,7 +43,7 @@ def best_threshold(
             "scores, probabilities, has_answer and answered differ in length; expected one each per question"
         )
     known = np.asarray(has_answer, dtype=bool)
-    gains = np.where(known, values, -np.asarray(answered, dtype=np.float64))  # of giving the answer, not withholding it
+    gains = np.where(known, values, -np.asarray(answered, dtype=np.float64))  # from giving instead of withholding
     order = np.argsort(np.asarray(no_answer_probabilities, dtype=np.float64), kind="stable")
     totals = np.concatenate([[0.0], np.cumsum(gains[order])]) + float((~known).sum())
     best = int(np.argmax(totals))

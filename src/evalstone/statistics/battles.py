@@ -1,6 +1,6 @@
-"""Battles as arrays: who met whom, who won, and which models the votes join so that they can be rated together.
+"""Battles as arrays: the two models, the outcome, and which models are connected and can be rated together.
 
-A tie is half a win for each side, as the published boards count it.
+A tie counts as half a win for each side, as on the published leaderboards.
 """
 
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from evalstone.errors import DataError
 from evalstone.statistics.arrays import Floats, Ints
 
-__all__ = ["Battles", "Standing", "average_win_rates", "joined_groups", "standing_of"]
+__all__ = ["Battles", "Standing", "average_win_rates", "connected_groups", "standing_of"]
 
 Standing = Literal["above", "below", "unjoined"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Battles:
-    """Votes between models that are numbered from 0.
+    """Votes between models, which are numbered from 0.
 
     Shapes: first, second, outcome [votes]. Raises: DataError for no votes, a model against itself, other outcomes.
     """
@@ -30,27 +30,27 @@ class Battles:
     n_models: int
 
     def __post_init__(self) -> None:
-        """Refuse what is no battle."""
+        """Check the arrays."""
         if not len(self.first) == len(self.second) == len(self.outcome) > 0:
             raise DataError(
                 f"{len(self.first)} and {len(self.second)} models for {len(self.outcome)} outcomes; "
                 "expected one of each per vote, at least one vote"
             )
         if not np.isin(self.outcome, (0.0, 0.5, 1.0)).all():
-            raise DataError("outcomes hold other values than 1 (A won), 0 (B won) and 0.5 (tie)")
+            raise DataError("outcomes contain other values than 1 (A won), 0 (B won) and 0.5 (tie)")
         if (self.first == self.second).any():
-            raise DataError(f"{int((self.first == self.second).sum())} votes put a model against itself")
+            raise DataError(f"{int((self.first == self.second).sum())} votes compare a model with itself")
 
     def __len__(self) -> int:
         return len(self.outcome)
 
     def wins(self) -> Floats:
-        """Return how often the row's model beat the column's, ties half. Shapes: [models, models]."""
+        """Return the wins of the row's model over the column's, ties half. Shapes: [models, models]."""
         won = self._counted(self.first, self.second, self.outcome)
         return won + self._counted(self.second, self.first, 1.0 - self.outcome)
 
     def ties(self) -> Floats:
-        """Return how often two models tied. Shapes: [models, models], symmetric."""
+        """Return the number of ties of each two models. Shapes: [models, models], symmetric."""
         tied = self._counted(self.first, self.second, (self.outcome == 0.5).astype(np.float64))
         return tied + tied.T
 
@@ -59,12 +59,12 @@ class Battles:
         return np.bincount(np.concatenate([self.first, self.second]), minlength=self.n_models)
 
     def among(self, models: Ints) -> tuple["Battles", NDArray[np.bool_]]:
-        """Return the battles between these models, renumbered in their order, and which votes those are."""
-        place = np.full(self.n_models, -1)
-        place[models] = np.arange(len(models))
-        kept = (place[self.first] >= 0) & (place[self.second] >= 0)
-        battles = Battles(place[self.first[kept]], place[self.second[kept]], self.outcome[kept], len(models))
-        return battles, kept
+        """Return the battles between these models, renumbered in their order, and a mask of their votes."""
+        number = np.full(self.n_models, -1)
+        number[models] = np.arange(len(models))
+        used = (number[self.first] >= 0) & (number[self.second] >= 0)
+        battles = Battles(number[self.first[used]], number[self.second[used]], self.outcome[used], len(models))
+        return battles, used
 
     def _counted(self, rows: Ints, columns: Ints, weights: Floats) -> Floats:
         flat = np.bincount(rows * self.n_models + columns, weights, self.n_models**2).astype(np.float64)
@@ -74,18 +74,18 @@ class Battles:
 def average_win_rates(wins: Floats) -> Floats:
     """Return each model's share of wins (ties half) against an opponent, averaged over the opponents that it met.
 
-    Shapes: wins [models, models]; result [models]. NaN never: every model of a battle met somebody.
-    Source: the average win rate of FastChat's and Evalica's boards.
+    Shapes: wins [models, models]; result [models], never NaN.
+    Source: the average win rate of FastChat's and Evalica's leaderboards.
     """
     met = wins + wins.T
     shares = np.divide(wins, met, out=np.zeros_like(wins), where=met > 0)
     return np.asarray(shares.sum(axis=1) / np.maximum((met > 0).sum(axis=1), 1))
 
 
-def joined_groups(wins: Floats) -> list[Ints]:
-    """Return the groups of models within which each is reached from each by "won a vote or tied", the largest first.
+def connected_groups(wins: Floats) -> list[Ints]:
+    """Return the strongly connected groups of models under "won a vote or tied", the largest first.
 
-    Only within such a group do finite ratings that maximise the likelihood exist, and are they unique.
+    Finite and unique maximum-likelihood ratings exist only within such a group.
 
     Shapes: wins [models, models]; each group [models in it], ascending.
     Source: Ford 1957; Zermelo 1929.
@@ -99,7 +99,7 @@ def joined_groups(wins: Floats) -> list[Ints]:
 
 
 def standing_of(wins: Floats, rated: Ints) -> list[Standing | None]:
-    """Return where each model stands to the rated ones: above all, below all, or joined to them by no votes.
+    """Return each model's relation to the rated ones: above all, below all, or not connected by votes.
 
     None for the rated ones themselves. Shapes: wins [models, models]; rated [models in the group].
     """
@@ -113,7 +113,7 @@ def standing_of(wins: Floats, rated: Ints) -> list[Standing | None]:
 
 
 def _reached(wins: Floats) -> NDArray[Any]:
-    """Return which models lie below each in some chain of wins and ties, itself included."""
+    """Return which models each one reaches by a chain of wins and ties, itself included. Shapes: [models, models]."""
     reached = (wins > 0) | np.eye(len(wins), dtype=bool)
     while True:
         further = (reached.astype(np.float32) @ reached.astype(np.float32)) > 0  # chains twice as long

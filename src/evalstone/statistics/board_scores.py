@@ -1,8 +1,8 @@
-"""A board's arithmetic: members' scores normalised, clipped, averaged into columns and one number, with right errors.
+"""A leaderboard's arithmetic: members' scores normalised, clipped, averaged into columns and one number, with errors.
 
-A score carries what each question did to it (`Part.deviations`), so that errors add as they should when two members
-ask the same questions: two metrics of one answer, a task that is a copy of another, a set with and without its
-passages. Independent members give √Σ(w SE)², the rest follows from the same sum.
+A score has the deviation that each question contributes to it (`Part.deviations`), so that errors are combined
+correctly if two members have the same questions: two metrics of one answer, a task that is a copy of another, a data
+set with and without its passages. For independent members the sum is √Σ(w SE)².
 """
 
 import math
@@ -24,23 +24,23 @@ SHARES: Bounds = (0.0, 1.0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A score with what is known of its error."""
+    """A score with its error."""
 
     value: float
     n: int = 0  # samples
     deviations: Mapping[Hashable, float] | None = None  # by question; their squares sum to the variance. None: unknown
-    variances: tuple[tuple[float, float], ...] = ()  # of each independent sum in it: its share, degrees of freedom
-    bounds: Bounds | None = None  # between which the score can lie
-    inverse_n: float = 0.0  # Σ (range a task adds to the score)² / its samples
+    variances: tuple[tuple[float, float], ...] = ()  # of each independent sum in it: (variance, degrees of freedom)
+    bounds: Bounds | None = None  # smallest and largest possible score
+    inverse_n: float = 0.0  # Σ (range that a task adds to the score)² / its samples
 
     @property
     def stderr(self) -> float | None:
-        """The standard error; None where it is not known."""
+        """The standard error; None if it is not known."""
         return None if self.deviations is None else math.sqrt(sum(d * d for d in self.deviations.values()))
 
 
 def mean_part(values: Sequence[float], questions: Sequence[Hashable], bounds: Bounds | None = SHARES) -> Part:
-    """Return the mean of one score per question. Bounds that the values do not keep are left out."""
+    """Return the mean of one score per question. Bounds that the mean exceeds are dropped."""
     return ratio_part(values, [1.0] * len(values), questions, bounds)
 
 
@@ -50,19 +50,21 @@ def ratio_part(
     questions: Sequence[Hashable],
     bounds: Bounds | None = SHARES,
 ) -> Part:
-    """Return Σ amounts / Σ weights: a mean over instructions, or over samples that each have their own chance.
+    """Return Σ amounts / Σ weights: a mean over instructions, or over samples with individual chance levels.
 
     Source: the delta method for a ratio, deviations (a_i - r w_i) / Σ w times √(n/(n-1)) (Cochran 1977, 2.39).
     Raises: DataError for no samples, or counts that differ.
     """
     tops, bottoms, n = np.asarray(amounts, float), np.asarray(weights, float), len(questions)
     if not n or len(tops) != n or len(bottoms) != n or bottoms.sum() <= 0:
-        raise DataError(f"{len(tops)} amounts, {len(bottoms)} weights, {n} questions; expected as many, at least one")
+        raise DataError(
+            f"{len(tops)} amounts, {len(bottoms)} weights, {n} questions; expected equal numbers, at least 1"
+        )
     total = float(bottoms.sum())
     value = float(tops.sum()) / total
     limits = bounds if bounds is not None and bounds[0] - 1e-9 <= value <= bounds[1] + 1e-9 else None
     width = 0.0 if limits is None else limits[1] - limits[0]
-    if n == 1:  # as uncertain as the toss of a coin between its bounds: nothing is known of its spread
+    if n == 1:  # nothing is known of the spread: take that of a fair coin between the bounds
         deviations = None if limits is None else {questions[0]: width / 2}
         return Part(value, 1, deviations, ((width * width / 4, 1.0),), limits, width * width)
     spread = (tops - value * bottoms) / total * math.sqrt(n / (n - 1))
@@ -76,7 +78,7 @@ def ratio_part(
 def weighted_sum(parts: Sequence[Part], weights: Sequence[float], constant: float = 0.0) -> Part:
     """Return Σ weight part + constant; errors of the same question add before they are squared."""
     if not parts or len(parts) != len(weights):
-        raise DataError(f"{len(parts)} scores and {len(weights)} weights; expected as many, at least one")
+        raise DataError(f"{len(parts)} scores and {len(weights)} weights; expected equal numbers, at least 1")
     value = sum(w * part.value for part, w in zip(parts, weights, strict=True)) + constant
     known = [(part, w, part.deviations) for part, w in zip(parts, weights, strict=True) if part.deviations is not None]
     total: dict[Hashable, float] | None = None
@@ -101,22 +103,22 @@ def weighted_sum(parts: Sequence[Part], weights: Sequence[float], constant: floa
 
 
 def average(parts: Sequence[Part], weights: Sequence[float] | None = None) -> Part:
-    """Return the mean, weighted where weights are given."""
+    """Return the mean, weighted if weights are given."""
     shares = [1.0] * len(parts) if weights is None else list(weights)
     return weighted_sum(parts, [share / sum(shares) for share in shares])
 
 
 def rescaled(part: Part, zero: float, one: float = 1.0) -> Part:
-    """Return (score - zero) / (one - zero): chance becomes 0, below chance is negative."""
+    """Return (score - zero) / (one - zero): chance becomes 0, scores below chance are negative."""
     if not zero < one:
-        raise DataError(f"a score of {zero} is to become 0 and one of {one} to become 1; expected the first below")
+        raise DataError(f"rescaling maps {zero} to 0 and {one} to 1; expected the first below the second")
     return weighted_sum([part], [1.0 / (one - zero)], -zero / (one - zero))
 
 
 def clipped(part: Part) -> Part:
-    """Return the score, or 0 if it is below, with the error of a clipped normal variable.
+    """Return max(score, 0) with the error of a clipped normal variable.
 
-    Near 0 the error is neither the plain one nor nothing: sd(max(0, Z)) for Z normal with the score's mean and error.
+    The error is sd(max(0, Z)) for Z normal with the score's mean and error.
     """
     error = part.stderr
     factor = 1.0 if part.value > 0 else 0.0
@@ -136,9 +138,9 @@ def clipped(part: Part) -> Part:
 
 
 def geometric(parts: Sequence[Part], weights: Sequence[float] | None = None) -> Part | None:
-    """Return the geometric mean, its error by the delta method; None if a score is negative.
+    """Return the geometric mean with its error by the delta method; None if a score is negative.
 
-    With a score of 0 the mean is 0 and its error is not known.
+    If a score is 0, the mean is 0 and its error is not known.
     """
     shares = [1.0] * len(parts) if weights is None else list(weights)
     if min(part.value for part in parts) < 0:
@@ -155,8 +157,9 @@ def geometric(parts: Sequence[Part], weights: Sequence[float] | None = None) -> 
 def interval_of(part: Part, name: str, confidence: float = 0.95, *, logarithmic: bool = False) -> IntervalEstimate:
     """Return a score with its interval.
 
-    Between bounds it is Wilson's with the sample size that the error amounts to, so it is no point at 100%; else
-    Student's, on the logarithm where that is asked for (geometric means). Degrees of freedom after Satterthwaite 1946.
+    A bounded score gets Wilson's interval with the effective sample size of its error, which has positive width at
+    100% too; others get Student's, on the logarithm if `logarithmic` (geometric means). Degrees of freedom after
+    Satterthwaite 1946.
     """
     error = part.stderr
     if error is None or (error == 0 and part.bounds is None):
@@ -178,9 +181,9 @@ def interval_of(part: Part, name: str, confidence: float = 0.95, *, logarithmic:
 
 
 def clipped_interval(part: Part, unclipped: Part, name: str, confidence: float = 0.95) -> IntervalEstimate:
-    """Return a clipped score with an interval from the unclipped score's low end, where that is above 0, to its own.
+    """Return a clipped score; its interval begins at the unclipped score's low end, or at 0 if that is negative.
 
-    Clipping lifts scores near chance, by noise alone: the low end leaves that out.
+    Clipping raises scores near chance by noise alone; the unclipped low end is free of this bias.
     """
     own, plain = interval_of(part, name, confidence), interval_of(unclipped, name, confidence)
     if plain.low is None or plain.high is None:
@@ -195,8 +198,8 @@ def estimate_win_rates(
     """Return each model's mean win rate over columns, with errors from joint normal draws of all column scores.
 
     Args:
-        columns: per column one score per model, the same models in the same order; questions that models share keep
-            their pairing.
+        columns: per column one score per model, the same models in the same order; questions that models share stay
+            paired.
         confidence: of the percentile interval.
         draws: simulated tables.
 
@@ -213,9 +216,9 @@ def estimate_win_rates(
         for question in part.deviations or ():
             rows.setdefault(question, len(rows))
     spread = np.zeros((len(rows), len(flat)))
-    for at, part in enumerate(flat):
+    for column, part in enumerate(flat):
         for question, deviation in (part.deviations or {}).items():
-            spread[rows[question], at] = deviation
+            spread[rows[question], column] = deviation
     generator = generator_for("win rates", *table.shape, draws)
     noise = generator.multivariate_normal(np.zeros(len(flat)), spread.T @ spread, size=draws, method="eigh")
     tables = table[None] + noise.reshape(draws, *table.shape)  # [draws, columns, models]

@@ -1,8 +1,8 @@
 """Bradley-Terry: one strength per model, so that P(i beats j) = σ(θ_i - θ_j), fitted by maximum likelihood.
 
-Covariates stand beside the strengths: what is known of a battle (which side, how much longer one answer is) gets a
-coefficient, and strengths are those of models that are alike in it. All is in natural logits; `ELO_SCALE` makes the
-points of the published boards of them.
+The model may have covariates: each property of a battle (the side, the difference in length of the answers) gets a
+coefficient, and strengths are adjusted for it. All values are in natural logits; `ELO_SCALE` converts them to the
+points of the published leaderboards.
 """
 
 import math
@@ -12,13 +12,13 @@ import numpy as np
 
 from evalstone.errors import DataError
 from evalstone.statistics.arrays import Floats
-from evalstone.statistics.battles import Battles, joined_groups
+from evalstone.statistics.battles import Battles, connected_groups
 
 __all__ = ["ELO_SCALE", "BradleyTerry", "expected_win_rates", "fit_bradley_terry", "refit"]
 
 
 ELO_SCALE = 400.0 / math.log(10.0)
-"""Points per natural logit: 400 points are odds of ten to one."""
+"""Points per natural logit: a difference of 400 points means odds of ten to one."""
 
 _STEPS = 100
 _TOLERANCE = 1e-10  # of the last step, in logits
@@ -35,7 +35,7 @@ class BradleyTerry:
     strengths: Floats
     effects: Floats
     residuals: Floats  # outcome minus its expectation
-    inverse_curvature: Floats  # of minus the log-likelihood, within strengths that sum to 0
+    inverse_curvature: Floats  # of the negative log-likelihood, for strengths that sum to 0
     log_likelihood: float
 
 
@@ -45,22 +45,24 @@ def fit_bradley_terry(battles: Battles, covariates: Floats | None = None) -> Bra
     Maximises Σ y log p + (1 - y) log(1 - p) with p = σ(θ_a - θ_b + xᵀβ) and y = ½ for a tie, by Newton's method.
 
     Args:
-        battles: every model reached from every other by wins and ties (`joined_groups`).
+        battles: every model must be reached from every other by wins and ties (`connected_groups`).
         covariates: [votes, covariates], from A's side: swapping the sides of a battle changes the sign. A column of
-            ones is the effect of standing on side A.
+            ones gives the effect of side A.
 
-    Raises: DataError where strengths would be infinite or a covariate's effect cannot be told.
+    Raises: DataError if strengths would be infinite or a covariate's effect cannot be identified.
     Source: Bradley and Terry 1952; Zermelo 1929; ties as halves as in Chiang et al. 2024 (arXiv 2403.04132).
     """
-    groups = joined_groups(battles.wins())
+    groups = connected_groups(battles.wins())
     if len(groups) > 1:
         raise DataError(
-            f"{battles.n_models} models fall into {len(groups)} groups that no chain of wins and ties joins both ways; "
-            "expected one group, for only its strengths are finite and comparable: rate each group alone"
+            f"{battles.n_models} models form {len(groups)} groups without chains of wins and ties in both directions; "
+            "expected one group, since strengths are finite and comparable within a group only: rate each group alone"
         )
     columns = np.zeros((len(battles), 0)) if covariates is None else np.asarray(covariates, dtype=np.float64)
     if columns.ndim != 2 or len(columns) != len(battles) or not np.isfinite(columns).all():
-        raise DataError(f"covariates have shape {columns.shape}; expected [{len(battles)}, covariates], no holes")
+        raise DataError(
+            f"covariates have shape {columns.shape}; expected [{len(battles)}, covariates] without missing values"
+        )
     start = np.zeros(battles.n_models + columns.shape[1])
     values = refit(battles, columns, np.ones(len(battles)), start)
     score = _score(battles, columns, values)
@@ -68,7 +70,7 @@ def fit_bradley_terry(battles: Battles, covariates: Floats | None = None) -> Bra
     curvature = _curvature(battles, columns, p * (1.0 - p))
     n = battles.n_models
     inverse = np.asarray(np.linalg.inv(curvature), dtype=np.float64)
-    inverse[:n, :n] -= 1.0 / n  # takes out again what made it regular
+    inverse[:n, :n] -= 1.0 / n  # removes the term that made the curvature regular
     return BradleyTerry(values[:n], values[n:], battles.outcome - p, inverse, -_loss(battles, score))
 
 
@@ -76,7 +78,7 @@ def refit(battles: Battles, columns: Floats, weights: Floats, start: Floats) -> 
     """Return strengths and effects with these weights of the votes, by damped Newton steps from `start`.
 
     Shapes: columns [votes, covariates]; weights [votes], all above 0; start and result [models + covariates].
-    Raises: DataError if the steps do not settle or a direction has no information.
+    Raises: DataError if the steps do not converge or a direction has no information.
     """
     values = start
     score = _score(battles, columns, values)
@@ -96,8 +98,8 @@ def refit(battles: Battles, columns: Floats, weights: Floats, start: Floats) -> 
         if float(np.abs(step).max()) < _TOLERANCE:
             return values
     raise DataError(
-        f"the fit of {len(battles)} votes does not settle in {_STEPS} steps: a covariate may separate wins from "
-        "losses, so that its effect is infinite; leave it out"
+        f"the fit of {len(battles)} votes does not converge in {_STEPS} steps: a covariate may separate wins from "
+        "losses, so that its effect is infinite; remove it"
     )
 
 
@@ -132,15 +134,15 @@ def _gradient(battles: Battles, columns: Floats, residuals: Floats) -> Floats:
 
 
 def _curvature(battles: Battles, columns: Floats, weights: Floats) -> Floats:
-    """Return Σ w x xᵀ over votes, made regular in the one direction that votes say nothing of: all strengths alike."""
+    """Return Σ w x xᵀ over votes, plus 1/n in the direction without information (a shift of all strengths)."""
     n, first, second = battles.n_models, battles.first, battles.second
     met = np.bincount(first * n + second, weights, n * n).reshape(n, n)
     met = met + met.T
     curvature = np.empty((n + columns.shape[1],) * 2)
     curvature[:n, :n] = np.diag(met.sum(axis=1)) - met + 1.0 / n
     weighted = columns * weights[:, None]
-    for place, column in enumerate(weighted.T, start=n):
-        curvature[:n, place] = np.bincount(first, column, n) - np.bincount(second, column, n)
+    for index, column in enumerate(weighted.T, start=n):
+        curvature[:n, index] = np.bincount(first, column, n) - np.bincount(second, column, n)
     curvature[n:, :n] = curvature[:n, n:].T
     curvature[n:, n:] = weighted.T @ columns
     return curvature
@@ -151,5 +153,6 @@ def _solved(curvature: Floats, gradient: Floats) -> Floats:
         return np.asarray(np.linalg.solve(curvature, gradient))
     except np.linalg.LinAlgError:
         raise DataError(
-            "a covariate is constant over the votes or a sum of others, so that its effect cannot be told; leave it out"
+            "a covariate is constant over the votes or a sum of others, so that its effect cannot be identified; "
+            "remove it"
         ) from None

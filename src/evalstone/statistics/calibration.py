@@ -1,8 +1,8 @@
-"""Does a model know what it knows? Confidence against being right.
+"""Calibration: a model's confidence compared with the credit of its answers.
 
-The expected calibration error is never zero for a finite sample, so its value under perfect calibration stands beside
-it, and a p. Bins hold equally many samples; samples of equal confidence are averaged before binning, so that their
-order cannot matter. Being right may be partial credit.
+The expected calibration error is never zero for a finite sample, so it is reported with its value under perfect
+calibration and a p. Bins contain equally many samples; samples of equal confidence are averaged before binning, so that
+their order does not matter. Credit may be partial.
 """
 
 import math
@@ -33,25 +33,25 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationError:
-    """Expected calibration error with what a perfectly calibrated model would show."""
+    """Expected calibration error, with its distribution under perfect calibration."""
 
     value: float
     null_value: float  # mean under perfect calibration, these confidences, this n
     null_high: float  # its 95% quantile
-    p: float  # chance of at least this value under perfect calibration
+    p: float  # probability of at least this value under perfect calibration
     n: int
     bins: tuple[Bin, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BrierSplit:
-    """Murphy's split of the Brier score; brier = reliability - resolution + uncertainty + within."""
+    """Murphy's decomposition of the Brier score; brier = reliability - resolution + uncertainty + within."""
 
     brier: float
     reliability: float  # lower is better
     resolution: float  # higher is better
     uncertainty: float  # of the task, not the model
-    within: float  # what binning hides: 0 where confidences in a bin are equal
+    within: float  # variation within bins: 0 if all confidences in a bin are equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class PlattScaling:
 
 @dataclass(frozen=True, slots=True)
 class SelectiveCurve:
-    """Accuracy when only the most confident share is answered."""
+    """Accuracy if only the most confident share of samples is answered."""
 
     coverage: tuple[float, ...]  # 1/n, 2/n, ... 1
     accuracy: tuple[float, ...]  # of that share
@@ -86,10 +86,10 @@ def calibration_error(
 ) -> CalibrationError:
     """Return the equal-mass ECE: Σ_b (n_b / n) |accuracy_b - confidence_b|.
 
-    The null is simulated: right answers are drawn with the confidences as their chances. About 300 samples are needed
-    for ten bins to say much.
+    The null is simulated: correct answers are drawn with the confidences as probabilities. Ten bins need about 300
+    samples to be informative.
 
-    Source: Naeini et al. 2015; equal mass as HELM has it; null after Vaicenavicius et al. 2019.
+    Source: Naeini et al. 2015; equal mass as in HELM; null after Vaicenavicius et al. 2019.
     """
     confidence, credit = _checked(confidences, credits_)
     order = np.argsort(confidence, kind="stable")
@@ -112,16 +112,16 @@ def calibration_error(
 def expected_error_if_calibrated(bin_sizes: Sequence[int], bin_confidences: Sequence[float]) -> float:
     """Return √(2/π) Σ_b √(p_b (1 - p_b) n_b) / n: the null by normal approximation.
 
-    300 samples in 10 bins at confidence .7 show .067 although perfectly calibrated.
+    For example .067 for 300 samples in 10 bins at confidence .7.
     """
     total = sum(math.sqrt(p * (1 - p) * n) for n, p in zip(bin_sizes, bin_confidences, strict=True))
     return math.sqrt(2.0 / math.pi) * total / sum(bin_sizes)
 
 
 def brier_split(confidences: Scores, credits_: Scores, *, n_bins: int | None = None) -> BrierSplit:
-    """Split the mean (confidence - credit)², over distinct confidences or over equal-mass bins.
+    """Decompose the mean (confidence - credit)², over distinct confidences or over equal-mass bins.
 
-    Source: Murphy 1973, equation 16; the within-bin rest after Stephenson, Coelho and Jolliffe 2008.
+    Source: Murphy 1973, equation 16; the within-bin term after Stephenson, Coelho and Jolliffe 2008.
     """
     confidence, credit = _checked(confidences, credits_)
     order = np.argsort(confidence, kind="stable")
@@ -130,21 +130,21 @@ def brier_split(confidences: Scores, credits_: Scores, *, n_bins: int | None = N
     if n_bins is not None:
         groups = np.repeat(np.arange(n_bins), np.diff(_edges(len(p), n_bins)))
     counts = np.bincount(groups)
-    kept = counts > 0
-    mean_p = (np.bincount(groups, p)[kept] / counts[kept])[np.cumsum(kept)[groups] - 1]  # [n]
-    mean_y = (np.bincount(groups, y)[kept] / counts[kept])[np.cumsum(kept)[groups] - 1]
+    used = counts > 0
+    mean_p = (np.bincount(groups, p)[used] / counts[used])[np.cumsum(used)[groups] - 1]  # [n]
+    mean_y = (np.bincount(groups, y)[used] / counts[used])[np.cumsum(used)[groups] - 1]
     base = float(credit.mean())
     brier = float(((confidence - credit) ** 2).mean())
     reliability = float(((mean_p - mean_y) ** 2).mean())
     resolution = float(((mean_y - base) ** 2).mean())
-    uncertainty = float(((credit - base) ** 2).mean())  # base (1 - base) where credit is 0 or 1
+    uncertainty = float(((credit - base) ** 2).mean())  # base (1 - base) if credit is 0 or 1
     return BrierSplit(brier, reliability, resolution, uncertainty, brier - reliability + resolution - uncertainty)
 
 
 def platt_scaling(confidences: Scores, credits_: Scores) -> PlattScaling:
-    """Fit a logistic line from logit(confidence) to being right, by Newton's method.
+    """Fit a logistic regression of correctness on logit(confidence), by Newton's method.
 
-    Targets are Platt's (N₊+1)/(N₊+2) and 1/(N₋+2), so the fit exists also where right and wrong separate.
+    Targets are Platt's (N₊+1)/(N₊+2) and 1/(N₋+2), so the fit exists even if right and wrong separate.
     Source: Platt 1999; Lin, Lin and Weng 2007.
     """
     confidence, credit = _checked(confidences, credits_)
@@ -153,7 +153,7 @@ def platt_scaling(confidences: Scores, credits_: Scores) -> PlattScaling:
     target = credit * high + (1.0 - credit) * low
     x = _logit(confidence)
     design = np.column_stack([x, np.ones_like(x)])
-    if float(np.ptp(x)) == 0.0:  # one confidence only: the level can be set, the slope cannot
+    if float(np.ptp(x)) == 0.0:  # one confidence only: the intercept is identified, the slope is not
         level = float(target.mean())
         return PlattScaling(0.0, math.log(level / (1.0 - level)))
     weights = np.zeros(2)
@@ -219,7 +219,7 @@ def _bins(confidence: Floats, credit: Floats, edges: NDArray[np.int64]) -> tuple
 
 
 def _null_errors(confidence: Floats, groups: NDArray[np.int64], edges: NDArray[np.int64], draws: int) -> Floats:
-    """ECE of answers drawn with the confidences as chances. Shapes: result [draws]."""
+    """Return the ECE of answers drawn with the confidences as probabilities. Shapes: result [draws]."""
     generator = generator_for("calibration null", len(confidence), len(edges))
     starts = np.unique(edges[:-1][np.diff(edges) > 0])
     first = np.flatnonzero(np.diff(groups, prepend=-1))
@@ -242,7 +242,7 @@ def _sigmoid(x: Floats) -> Floats:
 
 
 def _newton_step(design: Floats, target: Floats, weights: Floats) -> Floats:
-    """One damped Newton step of logistic regression: halved until the loss falls."""
+    """Return one damped Newton step of logistic regression: halved until the loss decreases."""
     p = _sigmoid(design @ weights)
     gradient = design.T @ (target - p)
     curvature = (design * (p * (1.0 - p))[:, None]).T @ design + 1e-12 * np.eye(2)

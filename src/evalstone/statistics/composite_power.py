@@ -1,4 +1,4 @@
-"""Which difference a weighted mean of several tasks can show: a composite's power, before anything is asked."""
+"""Minimum detectable effect of a weighted mean of several tasks, for planning a run."""
 
 import math
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ from evalstone.statistics.power import detectable_z
 
 __all__ = ["WORST_SHARE", "WeightedTask", "mde_of_weighted"]
 
-WORST_SHARE = 0.5  # accuracy at which two independent results differ most by chance
+WORST_SHARE = 0.5  # accuracy at which the variance is largest
 
 
 @dataclass(frozen=True, slots=True)
 class WeightedTask:
-    """One task of a weighted mean: what a point of its accuracy adds to the whole, and its samples."""
+    """One task of a weighted mean: its weight and its number of samples."""
 
     weight: float
     n: int
@@ -23,16 +23,16 @@ class WeightedTask:
 def mde_of_weighted(
     tasks: Sequence[WeightedTask], disagreement: float | None, *, confidence: float = 0.95, power: float = 0.8
 ) -> float:
-    """Return the smallest difference in Σ w_t accuracy_t that these samples show.
+    """Return the minimum detectable difference in Σ w_t accuracy_t with these samples.
 
-    Var = Σ w_t² v / n_t, with v the share of samples on which the models disagree (its upper bound, so on the safe
-    side), or 2 p (1 - p) at p = 1/2 where the models answer different samples.
+    Var = Σ w_t² v / n_t, with v the share of samples on which the models disagree (an upper bound, hence
+    conservative), or 2 p (1 - p) at p = 1/2 if the models answer different samples.
 
     Args:
         tasks: with their weights.
-        disagreement: share of samples on which the models differ; None: different samples, nothing is paired.
+        disagreement: share of samples on which the models differ; None: different samples, unpaired.
         confidence: of the two-sided test.
-        power: chance of finding the difference.
+        power: probability of detecting the difference.
 
     Raises: DataError without tasks or samples.
     Source: Miller 2024 (arXiv 2411.00640), equations 9 and 10, summed over strata (Cochran 1977, section 5.3).

@@ -1,7 +1,7 @@
-"""Board numbers that are no plain averages: win rates, geometric means, maxima, any function of task means.
+"""Composites other than weighted averages: win rates, geometric means, maxima, any function of task means.
 
 Their errors come from resampling samples within tasks. Every model gets the same resample, so that two models'
-numbers keep their pairing and their difference is as certain as it should be.
+numbers stay paired and the error of their difference is correct.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,13 +45,13 @@ def resample_composite(
     """Estimate any function of task means for several models at once, by bootstrap.
 
     Args:
-        scores: one array [samples, models] per task; the same models in the same order, none missing.
+        scores: one array [samples, models] per task; the same models in the same order, no score missing.
         combine: task means [draws, tasks, models] to composites [draws, models].
         confidence: of the percentile interval.
         draws: resamples.
-        resample_tasks: also draw tasks with replacement: for claims about tasks in general, much wider.
+        resample_tasks: also draw tasks with replacement, for claims about tasks in general; intervals are much wider.
 
-    Raises: DataError for holes, or tables of different width.
+    Raises: DataError for missing scores, or tables of different width.
     Source: Efron and Tibshirani 1993, chapter 8 (stratified resampling).
     """
     tables = _checked(scores)
@@ -74,21 +74,21 @@ def mean_win_rate(
     *,
     tolerance: float = 0.0,
 ) -> Floats:
-    """Return each model's mean share of the others it beats, over columns; a tie is half a win.
+    """Return the share of other models that each model beats, averaged over columns; a tie is half a win.
 
     Args:
-        values: [models, columns] or [draws, models, columns], without holes: models compared over different columns
-            are not comparable, so a hole is refused.
-        higher_is_better: per column; None: everywhere.
-        tolerance: differences up to this are ties; 0 makes 1e-9 a full win, as HELM has it.
+        values: [models, columns] or [draws, models, columns]; missing values are refused, since models with different
+            columns are not comparable.
+        higher_is_better: per column; None: in all columns.
+        tolerance: differences up to this are ties; with 0 a difference of 1e-9 is a full win, as in HELM.
 
     Source: HELM (Liang et al. 2022), section 10.1.
     """
     table = np.asarray(values, dtype=np.float64)
     if table.shape[-2] < 2 or not np.isfinite(table).all():
         raise DataError(
-            f"values have shape {table.shape} and {int((~np.isfinite(table)).sum())} holes; "
-            "expected [models, columns] with at least 2 models and a number in every place"
+            f"values have shape {table.shape} and {int((~np.isfinite(table)).sum())} missing; "
+            "expected [models, columns] with at least 2 models and a number in every cell"
         )
     if higher_is_better is not None:
         if len(higher_is_better) != table.shape[-1]:
@@ -111,8 +111,8 @@ def estimate_win_rate(
 ) -> CompositeEstimate:
     """Estimate mean win rates with their errors; scores are [samples, models] per task.
 
-    The rate is about this pool of models: another pool gives other rates. The value is that of the observed means;
-    where models are nearly tied the resamples lie nearer one half than it, and the interval shows it.
+    The rate depends on the pool of models. The value is that of the observed means; if models are nearly tied, the
+    resamples are closer to one half, and so is the interval.
     """
 
     def combine(means: Floats) -> Floats:
@@ -120,7 +120,7 @@ def estimate_win_rate(
         return mean_win_rate(np.swapaxes(means, 1, 2), directions, tolerance=tolerance)
 
     tables = _checked(scores)
-    if higher_is_better is not None and resample_tasks:  # tasks change places: turn directions before they do
+    if higher_is_better is not None and resample_tasks:  # resampling reorders tasks: apply the directions first
         signs = [1.0 if up else -1.0 for up in higher_is_better]
         tables = [table * sign for table, sign in zip(tables, signs, strict=True)]
     return resample_composite(tables, combine, confidence=confidence, draws=draws, resample_tasks=resample_tasks)
@@ -131,14 +131,14 @@ def _checked(scores: Sequence[NDArray[Any]]) -> list[Floats]:
     shapes = [table.shape for table in tables]
     if not tables or any(len(shape) != 2 or shape[0] == 0 or shape[1] != shapes[0][1] for shape in shapes):
         raise DataError(f"tables have shapes {shapes}; expected [samples, models] per task, the same models in each")
-    holes = sum(int((~np.isfinite(table)).sum()) for table in tables)
-    if holes:
-        raise DataError(f"{holes} scores are missing; a composite with holes is refused: score them first")
+    n_missing = sum(int((~np.isfinite(table)).sum()) for table in tables)
+    if n_missing:
+        raise DataError(f"{n_missing} scores are missing; a composite needs all of them: score them first")
     return tables
 
 
 def _resampled_means(table: Floats, draws: int, generator: np.random.Generator) -> Floats:
-    """Means of resampled rows, the same rows for all models. Shapes: result [draws, models]."""
+    """Return means of resampled rows, the same rows for all models. Shapes: result [draws, models]."""
     n = len(table)
     rows = max(1, min(draws, _CELLS_AT_ONCE // n))
     parts = []

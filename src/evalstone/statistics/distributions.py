@@ -1,7 +1,7 @@
-"""Normal, t, beta and binomial tails and quantiles, so that intervals and exact tests need nothing but numpy.
+"""Tails and quantiles of the normal, t, beta, binomial and chi-square distributions, without scipy.
 
-The incomplete beta function carries the t, beta and binomial distributions; it is computed by its continued fraction,
-quantiles by bisection on it, which always ends.
+The t, beta and binomial distributions use the incomplete beta function, computed by its continued fraction; quantiles
+are found by bisection, which always terminates.
 """
 
 import math
@@ -122,7 +122,7 @@ def binomial_cdf(k: int, n: int, p: float) -> float:
 
 
 def bisect(function: Callable[[float], float], low: float, high: float, steps: int = 200) -> float:
-    """Return where an increasing function crosses zero between low and high, to the last bit or nearly so."""
+    """Return the zero of an increasing function between low and high, to nearly the last bit."""
     for _ in range(steps):
         middle = 0.5 * (low + high)
         if middle in (low, high):

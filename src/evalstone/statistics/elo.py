@@ -1,4 +1,4 @@
-"""Online Elo: ratings that move with every vote as it comes. For a live view; it depends on the order of the votes."""
+"""Online Elo ratings, updated after every vote; for a live view, since they depend on the order of the votes."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ def online_elo(
 
     R_a += K (S - E) and R_b -= K (S - E) with E = 1 / (1 + 10^((R_b - R_a) / scale)); a tie is S = ½.
 
-    Shapes: result [models]. Source: Elo 1978, with the K of Chatbot Arena's first boards.
+    Shapes: result [models]. Source: Elo 1978, with the K of Chatbot Arena's first leaderboards.
     """
     ratings = [start] * battles.n_models
     votes = zip(battles.first.tolist(), battles.second.tolist(), battles.outcome.tolist(), strict=True)

@@ -1,8 +1,8 @@
-"""Scores of one task become a value with an interval: the choice of method lives here, in one place.
+"""Estimate of a task's value with an interval; this module alone chooses the method.
 
-Shares of right answers get Wilson's interval; graded scores Student's, or BCa where they are skewed; clustered ones
-an interval that knows that questions about one passage are no independent questions. An interval is never a point
-because all samples happened to be right: that is what is seen at 100%, not what is known.
+Proportions of correct answers get Wilson's interval; graded scores Student's, or BCa if they are skewed; clustered
+scores an interval that takes the dependence within clusters (questions about one passage) into account. An interval
+has positive width even if all samples are correct.
 """
 
 import math
@@ -20,13 +20,13 @@ from evalstone.statistics.intervals import Interval, as_floats, bca, t_interval,
 
 Family = Literal["perplexity", "bits"]
 
-SKEW_LIMIT = 0.15  # of the mean's own distribution, skewness / root n: beyond it Student's interval misses too often
-BCA_FROM = 20  # samples: with fewer the bootstrap knows too little of the tails
+SKEW_LIMIT = 0.15  # of the mean's distribution, skewness / √n: above it Student's interval misses too often
+BCA_FROM = 20  # samples: with fewer the bootstrap represents the tails badly
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalEstimate:
-    """A number with how sure it is. low and high are None where no interval can be given, never a guess."""
+    """A value with its uncertainty. low and high are None if no interval can be computed, never a guess."""
 
     value: float
     low: float | None
@@ -36,7 +36,7 @@ class IntervalEstimate:
     n: int  # samples
     confidence: float = 0.95
     n_clusters: int | None = None
-    df: float | None = None  # degrees of freedom of stderr, where Student's distribution is used
+    df: float | None = None  # degrees of freedom of stderr, if Student's distribution is used
 
 
 def estimate_mean(
@@ -50,20 +50,22 @@ def estimate_mean(
     """Estimate the mean of one score per sample.
 
     Args:
-        values: one number per sample; failed samples are left out (and counted) by the caller.
-        binary: whether scores are 0 or 1; None: see whether they are.
-        clusters: which samples belong together (one passage, one original question); None: none do.
+        values: one number per sample; the caller excludes (and counts) failed samples.
+        binary: whether all scores are 0 or 1; None: determined from the scores.
+        clusters: a label per sample; samples with the same label are dependent (one passage, one original question).
+            None: samples are independent.
         confidence: of the interval.
-        bounds: between which scores lie; None: 0 and 1 if these scores do, else none; (-inf, inf): none.
+        bounds: smallest and largest possible score; None: (0, 1) if these scores are within it, else none;
+            (-inf, inf): none.
 
-    Raises: DataError for no samples, values that are no numbers, or clusters that do not match.
-    Source: peers in `intervals` and `clustered`.
+    Raises: DataError for no samples, values that are not finite numbers, or clusters that do not match.
+    Source: those of `intervals` and `cluster_stderr`.
     """
     scores = as_floats(values)
     n = len(scores)
     is_binary = bool(np.isin(scores, (0.0, 1.0)).all()) if binary is None else binary
     if is_binary and not np.isin(scores, (0.0, 1.0)).all():
-        raise DataError("scores are called binary but are not all 0 or 1; partial credit needs binary=None or False")
+        raise DataError("binary=True, but not all scores are 0 or 1; partial credit needs binary=None or False")
     limits = bounds if bounds is not None else ((0.0, 1.0) if scores.min() >= 0 and scores.max() <= 1 else None)
     if clusters is not None:
         return _clustered(scores, clusters, limits, confidence)
@@ -87,13 +89,13 @@ def _graded(
         return t_interval(mean, stderr, n - 1, confidence), "t"
     if n >= BCA_FROM:
         return bca(scores, confidence=confidence, name=("estimate_mean", n)), "bca"
-    if limits == (0.0, 1.0):  # no scores in [0, 1] vary more than 0s and 1s of the same mean: wide, and safe
+    if limits == (0.0, 1.0):  # no scores in [0, 1] vary more than 0s and 1s of the same mean: wide but conservative
         return wilson(float(scores.sum()), n, confidence), "wilson (bound for graded scores)"
     return t_interval(mean, stderr, n - 1, confidence), "t"
 
 
 def skewness(values: Floats) -> float:
-    """Return the third standardised moment; 0 where there is no spread."""
+    """Return the third standardised moment; 0 if all values are equal."""
     deviations = values - values.mean()
     spread = float((deviations**2).mean())
     return float((deviations**3).mean()) / spread**1.5 if spread > 0 else 0.0
@@ -102,7 +104,7 @@ def skewness(values: Floats) -> float:
 def cluster_stderr(values: Sequence[float] | Floats, clusters: Sequence[Hashable] | NDArray[Any]) -> tuple[float, int]:
     """Return the clustered standard error of the mean and the number of clusters.
 
-    SE² = C/(C-1) Σ_c (Σ_i d_ic)² / n² with d the deviations from the mean: the plain error where every cluster has
+    SE² = C/(C-1) Σ_c (Σ_i d_ic)² / n² with d the deviations from the mean: the ordinary error if every cluster has
     one sample. Source: Miller 2024 (arXiv 2411.00640) equation 4, with the finite-cluster factor of Liang and Zeger.
     Raises: DataError for fewer than two clusters.
     """
@@ -118,15 +120,15 @@ def cluster_stderr(values: Sequence[float] | Floats, clusters: Sequence[Hashable
 
 def cluster_sums(values: Floats, clusters: Sequence[Hashable] | NDArray[Any]) -> Floats:
     """Return the sum of the values in each cluster, in order of first appearance."""
-    places: dict[Hashable, int] = {}
-    index = np.array([places.setdefault(label, len(places)) for label in clusters], dtype=np.int64)
-    return np.asarray(np.bincount(index, weights=values, minlength=len(places)), dtype=np.float64)
+    numbers: dict[Hashable, int] = {}
+    index = np.array([numbers.setdefault(label, len(numbers)) for label in clusters], dtype=np.int64)
+    return np.asarray(np.bincount(index, weights=values, minlength=len(numbers)), dtype=np.float64)
 
 
 def effective_wilson(mean: float, stderr: float, n_floor: float, df: float, confidence: float) -> Interval:
-    """Return Wilson's interval with the sample size that the standard error amounts to, and t for z.
+    """Return Wilson's interval with the effective sample size of the standard error, and t in place of z.
 
-    n* = p(1-p)/SE²; where p is 0 or 1 the error says nothing and n* is `n_floor`.
+    n* = p(1-p)/SE²; if p is 0 or 1 the error is uninformative and n* is `n_floor`.
     Source: Korn and Graubard 1998, applied to the score interval (Franco et al. 2019).
     """
     n_effective = mean * (1.0 - mean) / stderr**2 if stderr > 0 and 0 < mean < 1 else n_floor
@@ -160,7 +162,7 @@ def _stderr(scores: Floats) -> float | None:
 def _without_spread(
     mean: float, n: int, n_independent: int, limits: tuple[float, float] | None, confidence: float
 ) -> IntervalEstimate:
-    """All scores equal: the share of samples that may still differ moves the mean at most to these ends."""
+    """Return the interval if all scores are equal: the share of samples that may still differ bounds the mean."""
     if limits is None or not all(math.isfinite(limit) for limit in limits):
         return IntervalEstimate(mean, None, None, None, "none: all scores are equal", n, confidence)
     share = unseen_share(n_independent, confidence)
@@ -184,10 +186,10 @@ def estimate_ratio(
     family: Family | None = None,
     confidence: float = 0.95,
 ) -> IntervalEstimate:
-    """Estimate Σ amounts / Σ weights over documents, or a perplexity made of it.
+    """Estimate Σ amounts / Σ weights over documents, or a perplexity computed from it.
 
-    `family="perplexity"` gives exp(-ratio), `"bits"` -ratio / ln 2 (amounts in nats, weights in words or bytes);
-    the interval is made for the ratio and carried through, so that a perplexity's is rightly unsymmetrical.
+    `family="perplexity"` gives exp(-ratio), `"bits"` -ratio / ln 2 (amounts in nats, weights in words or bytes). The
+    interval is computed for the ratio and transformed, so that a perplexity's is asymmetric.
 
     Source: the delta method for a ratio of means, SE² = n/(n-1) Σ (a_i - r w_i)² / (Σ w)² (Cochran 1977, 2.39).
     Raises: DataError for counts that differ or a sum of weights that is not positive.
@@ -195,27 +197,27 @@ def estimate_ratio(
     tops, bottoms = as_floats(amounts, "amounts"), as_floats(weights, "weights")
     if len(tops) != len(bottoms) or bottoms.sum() <= 0:
         raise DataError(
-            f"{len(tops)} amounts and {len(bottoms)} weights of sum {bottoms.sum()}; expected as many, sum > 0"
+            f"{len(tops)} amounts and {len(bottoms)} weights of sum {bottoms.sum()}; expected equal numbers, sum > 0"
         )
     n, total = len(tops), float(bottoms.sum())
     ratio = float(tops.sum()) / total
     if n == 1:
-        value = _carry(ratio, family)
+        value = _transformed(ratio, family)
         return IntervalEstimate(value, None, None, None, "none: one document", n, confidence)
     stderr = math.sqrt(n / (n - 1) * float(((tops - ratio * bottoms) ** 2).sum())) / total
     interval = t_interval(ratio, stderr, n - 1, confidence)
-    value = _carry(ratio, family)
-    low, high = sorted((_carry(interval.low, family), _carry(interval.high, family)))
+    value = _transformed(ratio, family)
+    low, high = sorted((_transformed(interval.low, family), _transformed(interval.high, family)))
     slope = {"perplexity": value, "bits": 1.0 / math.log(2)}.get(family or "", 1.0)
     return IntervalEstimate(value, low, high, slope * stderr, "ratio t", n, confidence, df=n - 1)
 
 
 def estimate_perplexity(nats: Sequence[float] | Floats, confidence: float = 0.95) -> IntervalEstimate:
-    """Estimate lm-eval's per-sample perplexity, exp(-mean of log-likelihoods), with the interval made in nats."""
+    """Estimate lm-eval's per-sample perplexity, exp(-mean of log-likelihoods); the interval is computed in nats."""
     return estimate_ratio(nats, np.ones(len(nats)), family="perplexity", confidence=confidence)
 
 
-def _carry(ratio: float, family: Family | None) -> float:
+def _transformed(ratio: float, family: Family | None) -> float:
     if family == "perplexity":
         return math.exp(-ratio) if ratio > -709 else math.inf
     return -ratio / math.log(2) if family == "bits" else ratio

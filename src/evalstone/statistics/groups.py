@@ -1,9 +1,9 @@
-"""Several tasks become one number: micro and macro averages, weighted composites, rescaled scores, with right errors.
+"""Averages over tasks: micro and macro averages, weighted composites and rescaled scores, with their errors.
 
 A macro average gives every task the same weight, a micro average every sample. Both are linear, so the error is the
-root of the weighted sum of squares of the tasks' own: not their mean, and not that of one big pooled task. What the
-error is about must be said: these say how the number would vary with other samples of the same tasks;
-`estimate_over_tasks` says how it would vary with other tasks of their kind.
+root of the weighted sum of squares of the tasks' errors: not their mean, and not that of one large pooled task. These
+errors describe the variation over other samples of the same tasks; `estimate_over_tasks` describes the variation over
+other tasks of their kind.
 """
 
 import math
@@ -32,7 +32,7 @@ def macro_stderr(stderrs: Sequence[float]) -> float:
 def linear_stderr(stderrs: Sequence[float], weights: Sequence[float]) -> float:
     """Return √Σ (w_t SE_t)²: the error of Σ w_t score_t with independent tasks."""
     if len(stderrs) != len(weights) or not stderrs:
-        raise DataError(f"{len(stderrs)} errors and {len(weights)} weights; expected as many, at least one")
+        raise DataError(f"{len(stderrs)} errors and {len(weights)} weights; expected equal numbers, at least 1")
     return math.sqrt(sum((w * error) ** 2 for w, error in zip(weights, stderrs, strict=True)))
 
 
@@ -62,12 +62,12 @@ def estimate_composite(
 ) -> IntervalEstimate:
     """Return Σ w_t value_t with its error and interval.
 
-    Degrees of freedom after Satterthwaite 1946. Of scores between 0 and 1 with weights that sum to 1 the interval is
-    Wilson's with the sample size the error amounts to (`effective_wilson`), so it stays inside and is no point at 100%;
-    else it is t. Of one member with the weight 1 it is that member's own. Say `bounds=None` for numbers that are no
-    shares (bits per byte, perplexities).
+    Degrees of freedom after Satterthwaite 1946. For scores between 0 and 1 and weights that sum to 1 the interval is
+    Wilson's with the effective sample size of the error (`effective_wilson`), so it stays within [0, 1] and has
+    positive width at 100%; otherwise it is Student's. A single member with weight 1 keeps its own interval. Pass
+    `bounds=None` for metrics other than shares (bits per byte, perplexities).
 
-    Raises: DataError for a missing member: a composite with a hole is refused, not averaged over what is there.
+    Raises: DataError for a missing member: an incomplete composite is never averaged over the members it has.
     """
     members = _complete(parts, weights)
     if len(members) == 1 and weights[0] == 1.0 and members[0].confidence == confidence:
@@ -88,9 +88,9 @@ def estimate_composite(
 
 
 def estimate_over_tasks(parts: Parts, confidence: float = 0.95) -> IntervalEstimate:
-    """Return the macro average as a sample of tasks: error sd(values)/√T, t on T - 1.
+    """Return the macro average with the tasks as a sample: error sd(values)/√T, t with T - 1 degrees of freedom.
 
-    Much wider than `estimate_macro`, and the one to use for a claim about tasks of this kind in general.
+    The interval is much wider than `estimate_macro`'s; use it for claims about tasks of this kind in general.
     """
     values = np.array([part.value for part in _complete(parts, [1.0] * len(parts))])
     t = len(values)
@@ -105,7 +105,7 @@ def estimate_over_tasks(parts: Parts, confidence: float = 0.95) -> IntervalEstim
 
 
 def rescale(estimate: IntervalEstimate, chance: float, *, best: float = 1.0) -> IntervalEstimate:
-    """Return (value - chance) / (best - chance) with error and ends rescaled; below chance is negative, not zero."""
+    """Return (value - chance) / (best - chance) with error and ends rescaled; below chance it is negative, not zero."""
     if not chance < best:
         raise DataError(f"chance is {chance} and the best score {best}; expected chance below best")
     width = best - chance
@@ -130,7 +130,7 @@ def _complete(parts: Sequence[IntervalEstimate | None], weights: Sequence[float]
 
 
 def _variance(part: IntervalEstimate, overall: float) -> float:
-    """Squared error of one part; one of a single sample is taken to vary as 0s and 1s of the overall mean do."""
+    """Return the squared error of one part; that of a single sample is taken from 0s and 1s of the overall mean."""
     if part.stderr is not None:
         return part.stderr**2
     return overall * (1.0 - overall) / part.n if 0.0 <= overall <= 1.0 else math.nan

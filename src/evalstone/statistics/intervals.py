@@ -1,8 +1,8 @@
-"""Confidence intervals for one number: proportions, means, and anything that can be resampled.
+"""Confidence intervals for one number: proportions, means, and any statistic that can be resampled.
 
-Which one is right when: `wilson` for a share of right answers, whatever n; `clopper_pearson` where the confidence
-must hold at least; `t_interval` for graded scores; `bca` where scores are skewed or the number is no mean. None of
-them is a point at 0% or 100%.
+When to use which: `wilson` for a proportion of correct answers with any n; `clopper_pearson` if the coverage must never
+be below the confidence; `t_interval` for graded scores; `bca` for skewed scores and statistics other than means. The
+intervals of proportions have positive width at 0% and 100%.
 """
 
 import math
@@ -23,25 +23,25 @@ _DRAWS_AT_ONCE = 4_000_000  # bounds memory: 32 MB of indices
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Two ends of a confidence interval."""
+    """The two ends of a confidence interval."""
 
     low: float
     high: float
 
 
 def as_floats(values: Sequence[float] | NDArray[Any], what: str = "scores") -> Floats:
-    """Return a one-dimensional float64 array. Raises: DataError if it is empty or holds anything but numbers."""
+    """Return a one-dimensional float64 array. Raises: DataError if it is empty or has values that are not finite."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or len(array) == 0:
         raise DataError(f"{what} have shape {array.shape}; expected one number per sample, at least one")
     if not np.isfinite(array).all():
         count = int((~np.isfinite(array)).sum())
-        raise DataError(f"{what} hold {count} values that are no finite number; leave such samples out and count them")
+        raise DataError(f"{what} contain {count} values that are not finite; exclude such samples and count them")
     return array
 
 
 def check_confidence(confidence: float) -> None:
-    """Raise DataError unless the confidence lies strictly between 0 and 1."""
+    """Raise DataError unless the confidence is strictly between 0 and 1."""
     if not 0.0 < confidence < 1.0:
         raise DataError(f"confidence is {confidence}; expected a number between 0 and 1, such as 0.95")
 
@@ -84,7 +84,7 @@ def t_interval(mean: float, stderr: float, df: float, confidence: float = 0.95) 
 
 
 def unseen_share(n: int, confidence: float = 0.95) -> float:
-    """Return how large a share of all samples may still differ when n equal ones were seen: 1 - (alpha/2)^(1/n).
+    """Return the upper bound on the share of samples that differ, after n equal ones were seen: 1 - (alpha/2)^(1/n).
 
     This is Clopper and Pearson's upper end at 0 of n; about 3.7/n for 95%.
     """
@@ -119,7 +119,7 @@ def bootstrap(
 
 
 def mean_of_rows(samples: Floats) -> Floats:
-    """Return the mean along the second axis: the statistic that most bootstraps use."""
+    """Return the mean along the second axis: the default statistic of a bootstrap."""
     return np.asarray(samples.mean(axis=1))
 
 
@@ -133,9 +133,9 @@ def bca(
 ) -> Interval:
     """Return the bias-corrected and accelerated bootstrap interval.
 
-    Shapes: values [n] or [n, columns]; `statistic` maps [m, n(, columns)] to [m]. Random only through `name`.
+    Shapes: values [n] or [n, columns]; `statistic` maps [m, n(, columns)] to [m]. `name` seeds the random draws.
     Source: Efron 1987, equations 2.3 and 6.6; Efron and Tibshirani 1993, section 14.3. Ties with the observed value
-    count half, so that a discrete statistic is not called biased.
+    count half, so that a discrete statistic does not appear biased.
     """
     check_confidence(confidence)
     array = np.asarray(values, dtype=np.float64)
@@ -149,10 +149,10 @@ def bca(
     return bca_ends(observed, replicates, jackknife(array, statistic), confidence)
 
 
-def bca_ends(observed: float, replicates: Floats, left_out: Floats, confidence: float) -> Interval:
+def bca_ends(observed: float, replicates: Floats, jackknifed: Floats, confidence: float) -> Interval:
     """Return BCa's ends from the resampled and the leave-one-out values of a statistic."""
     draws = len(replicates)
-    deviations = left_out.mean() - left_out
+    deviations = jackknifed.mean() - jackknifed
     cubes, squares = float((deviations**3).sum()), float((deviations**2).sum())
     acceleration = cubes / (6.0 * squares**1.5) if squares > 0 else 0.0
     tolerance = 1e-12 * max(1.0, abs(observed))
@@ -167,9 +167,9 @@ def bca_ends(observed: float, replicates: Floats, left_out: Floats, confidence: 
 
 
 def jackknife(values: Floats, statistic: Callable[[Floats], Floats]) -> Floats:
-    """Return the statistic with each sample left out in turn. Shapes: result [n]."""
+    """Return the statistic with each sample omitted in turn. Shapes: result [n]."""
     n = len(values)
     if statistic is mean_of_rows and values.ndim == 1:
         return np.asarray((values.sum() - values) / (n - 1))
-    keep = np.arange(n)
-    return np.array([float(statistic(values[keep != i][None])[0]) for i in range(n)])
+    index = np.arange(n)
+    return np.array([float(statistic(values[index != i][None])[0]) for i in range(n)])

@@ -1,9 +1,9 @@
-"""lm-evaluation-harness's own standard errors, draw for draw, for the files that are written in its format.
+"""lm-evaluation-harness's own standard errors, reproduced draw by draw, for files in its format.
 
 Its bootstrap draws 100,000 resamples in chunks of 1,000, chunk i with random.Random(i).choices, in a pool of
-processes. Here the same generator state is loaded into numpy's Mersenne twister and the same draws are made as
-arrays: the numbers are the same, the time is not. Our own errors are in `intervals` and `estimate`; where lm-eval's
-differ from what is right, both are here side by side (`pooled_stderr` and `groups`).
+processes. Here the same generator state is loaded into numpy's Mersenne twister, and the same draws are made as
+arrays, which is faster and gives the same numbers. Our own errors are in `intervals`, `estimate` and `groups`; they
+differ from lm-eval's for size-weighted groups (`pooled_stderr`).
 """
 
 import math
@@ -26,7 +26,7 @@ _DRAWS_AT_ONCE = 4_000_000  # bounds memory: 32 MB of doubles
 
 
 def stderr(aggregation: str, items: Sequence[Any], bootstrap_iters: int = 100_000) -> float | None:
-    """Return the standard error lm-eval prints beside an aggregation; None where it prints "N/A".
+    """Return the standard error that lm-eval prints with an aggregation; None if it prints "N/A".
 
     Source: lm-evaluation-harness 0.4.13, `stderr_for_metric` and `_compute_task_aggregations`.
     """
@@ -54,7 +54,7 @@ def mean_stderr(values: Sequence[float] | Floats) -> float:
 def bootstrap_replicates(statistic: Statistic, n: int, iters: int) -> Floats:
     """Return the statistic of each of lm-eval's resamples, in its order.
 
-    Shapes: result [iters // chunk * chunk] with chunk = min(1000, iters): what does not fill a chunk is not drawn.
+    Shapes: result [iters // chunk * chunk] with chunk = min(1000, iters): an incomplete chunk is not drawn.
     """
     chunk = min(CHUNK, iters)
     rows = max(1, min(chunk, _DRAWS_AT_ONCE // n))
@@ -63,12 +63,12 @@ def bootstrap_replicates(statistic: Statistic, n: int, iters: int) -> Floats:
         generator = twister_of(seed)
         for start in range(0, chunk, rows):
             draws = generator.random_sample((min(rows, chunk - start), n))
-            results.append(statistic((draws * n).astype(np.int64)))  # truncation is floor: draws are not negative
+            results.append(statistic((draws * n).astype(np.int64)))  # truncation is floor, since draws are >= 0
     return np.concatenate(results)
 
 
 def twister_of(seed: int) -> np.random.RandomState:
-    """Return numpy's Mersenne twister in the state of random.Random(seed): both make the same doubles."""
+    """Return numpy's Mersenne twister in the state of random.Random(seed): both draw the same doubles."""
     _, state, _ = mersenne(seed).getstate()
     generator = np.random.RandomState()
     generator.set_state(("MT19937", np.array(state[:-1], dtype=np.uint32), state[-1], 0, 0.0))
@@ -95,7 +95,7 @@ def _statistic(aggregation: str, items: Sequence[Any]) -> Statistic:
 
 def _median(values: Floats) -> Statistic:
     order = np.argsort(values, kind="stable")
-    rank = np.empty(len(values), dtype=np.int32)  # medians of ranks are quicker than of doubles, and as good
+    rank = np.empty(len(values), dtype=np.int32)  # medians of ranks are faster than of doubles, and equivalent
     rank[order] = np.arange(len(values), dtype=np.int32)
     ascending, middle = values[order], len(values) // 2
     return lambda index: ascending[np.partition(rank[index], middle, axis=1)[:, middle]]
@@ -107,7 +107,7 @@ def _nanmean(values: Floats) -> Statistic:
 
     def statistic(index: Indices) -> Floats:
         counts = known[index].sum(axis=1)
-        with np.errstate(invalid="ignore"):  # a resample of missing values only is NaN, and so is lm-eval's error
+        with np.errstate(invalid="ignore"):  # a resample of missing values only gives NaN, as in lm-eval
             return np.asarray(filled[index].sum(axis=1) / counts)
 
     return statistic
@@ -130,9 +130,9 @@ def _f1(items: Sequence[Any]) -> Statistic:
 
 def _mcc(items: Sequence[Any]) -> Statistic:
     labels = sorted({label for pair in items for label in pair})
-    place = {label: index for index, label in enumerate(labels)}
+    index_of = {label: index for index, label in enumerate(labels)}
     k = len(labels)
-    codes = np.array([place[g] * k + place[p] for g, p in items], dtype=np.int64)
+    codes = np.array([index_of[g] * k + index_of[p] for g, p in items], dtype=np.int64)
     return lambda index: aggregate.mcc_of_tables(_counts(codes[index], k * k).reshape(-1, k, k))
 
 
@@ -148,16 +148,16 @@ def _counts(codes: Indices, n_codes: int) -> Floats:
 
 
 def group_mean(values: Sequence[float], sizes: Sequence[int], *, weight_by_size: bool) -> float:
-    """Return lm-eval's group score: weighted by sample counts, or every task alike."""
+    """Return lm-eval's group score: weighted by sample counts, or with equal weights."""
     _check(values, sizes)
     weights = list(sizes) if weight_by_size else [1] * len(values)
     return float(sum(v * w for v, w in zip(values, weights, strict=True)) / sum(weights))
 
 
 def pooled_stderr(stderrs: Sequence[float], sizes: Sequence[int]) -> float:
-    """Return the error lm-eval prints beside a size-weighted group mean: from the pooled variance of its tasks.
+    """Return the error that lm-eval prints with a size-weighted group mean: from the pooled variance of its tasks.
 
-    It equals the right one (`groups.micro_stderr`) only where all tasks have the same size or variance.
+    It equals the correct one (`groups.micro_stderr`) only if all tasks have the same size or variance.
     Source: lm-evaluation-harness 0.4.13 `pooled_sample_stderr`.
     """
     _check(stderrs, sizes)
@@ -166,15 +166,15 @@ def pooled_stderr(stderrs: Sequence[float], sizes: Sequence[int]) -> float:
 
 
 def unweighted_stderr(stderrs: Sequence[float]) -> float:
-    """Return the error lm-eval prints beside an unweighted group mean since 0.4.13: root of the sum of squares, over k.
+    """Return the error that lm-eval prints with an unweighted group mean since 0.4.13: √Σ SE² / k.
 
-    Versions before print `pooled_stderr` there too, which is wrong for a macro average.
+    Earlier versions print `pooled_stderr` there too, which is wrong for a macro average.
     """
     return math.sqrt(sum(error**2 for error in stderrs)) / len(stderrs)
 
 
 def group_stderr(stderrs: Sequence[float | None], sizes: Sequence[int], *, weight_by_size: bool) -> float | None:
-    """Return lm-eval 0.4.13's group error, None ("N/A") where a task has none."""
+    """Return lm-eval 0.4.13's group error; None ("N/A") if a task has none."""
     known = [error for error in stderrs if error is not None]
     if len(known) != len(stderrs) or not known:
         return None
@@ -183,4 +183,4 @@ def group_stderr(stderrs: Sequence[float | None], sizes: Sequence[int], *, weigh
 
 def _check(values: Sequence[float], sizes: Sequence[int]) -> None:
     if len(values) != len(sizes) or not values:
-        raise DataError(f"{len(values)} task values and {len(sizes)} sizes; expected as many, at least one")
+        raise DataError(f"{len(values)} task values and {len(sizes)} sizes; expected equal numbers, at least 1")

@@ -1,4 +1,4 @@
-"""Is a mean above zero? One-sided tests of one sample of differences: Student's, and the sign test beside it."""
+"""One-sided tests of whether the mean of differences is above zero: Student's t test and the sign test."""
 
 import math
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ __all__ = ["LocationTest", "mean_above_zero", "sign_test_above_zero"]
 
 @dataclass(frozen=True, slots=True)
 class LocationTest:
-    """What a one-sided test says of differences that would centre on zero if there were nothing to find."""
+    """Result of a one-sided test of differences, whose mean is zero under the null hypothesis."""
 
     statistic: float
-    p: float  # of a statistic at least as large
+    p: float  # probability of a statistic at least as large
     n: int
     mean: float
 
@@ -27,8 +27,8 @@ class LocationTest:
 def mean_above_zero(differences: Sequence[float] | NDArray[Any]) -> LocationTest:
     """Test mean(d) > 0 by t = mean(d) / (sd(d) / √n), referred to Student's t with n - 1 degrees of freedom.
 
-    Differences that are all equal have no spread to judge by: p is 1 unless they are positive, and then 2^-n (each
-    sign could as well have been the other).
+    If all differences are equal there is no spread: p is 2^-n if they are positive (each sign being equally likely),
+    else 1.
 
     Raises: DataError for fewer than two differences.
     Source: Student 1908; used so on shards by Oren et al. 2023 (arXiv 2310.17623), section 3.
@@ -45,7 +45,7 @@ def mean_above_zero(differences: Sequence[float] | NDArray[Any]) -> LocationTest
 
 
 def sign_test_above_zero(differences: Sequence[float] | NDArray[Any]) -> LocationTest:
-    """Test whether more than half of the differences are positive, exactly; zeros are left out.
+    """Test exactly whether more than half of the differences are positive; zeros are excluded.
 
     The statistic is the share of positive ones. Source: Arbuthnot 1710; Conover 1999, section 3.4.
     """

@@ -1,7 +1,7 @@
-"""Two models on the same questions, right or wrong: only the questions where they differ tell them apart.
+"""Paired binary scores of two models: McNemar's tests and intervals of the difference.
 
-b questions only B gets right, c only A, n in all. The test conditions on b + c (McNemar 1947); the interval for the
-difference (b - c)/n inverts a score test, so that it is no point where b = c = 0.
+Of n questions, b are answered correctly by B only and c by A only. The test conditions on b + c (McNemar 1947); the
+interval of the difference (b - c)/n inverts a score test, so that it has positive width if b = c = 0.
 """
 
 import math
@@ -27,7 +27,7 @@ def mcnemar_exact(b: int, c: int) -> float:
 
 
 def mcnemar_mid_p(b: int, c: int) -> float:
-    """Return the mid-p value: the exact one less the probability of what was seen: less conservative.
+    """Return the mid-p value: the exact p minus the probability of the observed outcome; it is less conservative.
 
     Source: Fagerland, Lydersen and Laake 2013, equation 4.
     """
@@ -38,14 +38,14 @@ def mcnemar_mid_p(b: int, c: int) -> float:
 
 
 def score_statistic(b: int, c: int, n: int, difference: float) -> float:
-    """Return Tango's z for the hypothesis that B's share of right answers exceeds A's by `difference`.
+    """Return Tango's z for the hypothesis that B's accuracy exceeds A's by `difference`.
 
-    z = (b - c - nδ) / √(n (2 q + δ(1 - δ))) with q the share of c-questions most likely under that hypothesis.
+    z = (b - c - nδ) / √(n (2 q + δ(1 - δ))) with q the maximum-likelihood share of c-questions under that hypothesis.
     Source: Tango 1998, equations 4-6.
     """
     _check(b, c, n)
     top = b - c - n * difference
-    if 1.0 - abs(difference) <= 0.0:  # the hypothesis allows no variance: only the data it fixes are possible
+    if 1.0 - abs(difference) <= 0.0:  # the hypothesis allows no variance: only one outcome is possible
         return 0.0 if top == 0 else math.copysign(math.inf, top)
     linear = -b - c + (2 * n - b + c) * difference
     constant = -c * difference * (1.0 - difference)
@@ -57,7 +57,7 @@ def score_statistic(b: int, c: int, n: int, difference: float) -> float:
 
 
 def tango_interval(b: int, c: int, n: int, confidence: float = 0.95) -> Interval:
-    """Return Tango's score interval of the difference in shares, B minus A: all δ whose score test accepts.
+    """Return Tango's score interval of the difference in shares, B minus A: all δ that the score test accepts.
 
     Source: Tango 1998; recommended for paired shares in Fagerland, Lydersen and Laake 2014.
     """
@@ -71,7 +71,7 @@ def tango_interval(b: int, c: int, n: int, confidence: float = 0.95) -> Interval
 
 
 def bonett_price_interval(b: int, c: int, n: int, confidence: float = 0.95) -> Interval:
-    """Return the adjusted Wald interval: one more on either side, two more samples. Simple, and nearly as good.
+    """Return the adjusted Wald interval, with 1 added to b and to c and 2 to n; simple, and nearly as accurate.
 
     Source: Bonett and Price 2012, equation 3.
     """
@@ -84,7 +84,7 @@ def bonett_price_interval(b: int, c: int, n: int, confidence: float = 0.95) -> I
 
 
 def _majority_tail(k: int, n: int) -> float:
-    """P(Bin(n, 1/2) >= k), by whole numbers where they are not too long, so that small cases are exact."""
+    """Return P(Bin(n, 1/2) >= k), in integer arithmetic up to n = 1000, so that small cases are exact."""
     if n > 1000:
         return binomial_sf(k, n, 0.5)
     ways = sum(math.comb(n, x) for x in range(k, n + 1))

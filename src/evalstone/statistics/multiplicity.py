@@ -1,4 +1,4 @@
-"""Many comparisons at once: adjusted p-values, and ranks that admit what the data cannot tell apart."""
+"""Multiple comparisons: adjusted p-values, and rank sets that reflect which differences are significant."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from evalstone.statistics.paired import Clusters, compare_paired
 
 
 def holm(p_values: Sequence[float] | Floats) -> Floats:
-    """Return Holm's adjusted p-values: the chance of any false claim stays below the level, whatever the dependence.
+    """Return Holm's adjusted p-values, which control the family-wise error rate under any dependence.
 
     Source: Holm 1979.
     """
@@ -24,7 +24,7 @@ def holm(p_values: Sequence[float] | Floats) -> Floats:
 
 
 def benjamini_hochberg(p_values: Sequence[float] | Floats) -> Floats:
-    """Return adjusted p-values that bound the share of false claims, under independence or positive dependence.
+    """Return adjusted p-values that control the false discovery rate under independence or positive dependence.
 
     Source: Benjamini and Hochberg 1995.
     """
@@ -34,7 +34,7 @@ def benjamini_hochberg(p_values: Sequence[float] | Floats) -> Floats:
 
 
 def benjamini_yekutieli(p_values: Sequence[float] | Floats) -> Floats:
-    """Return adjusted p-values that bound the share of false claims under any dependence.
+    """Return adjusted p-values that control the false discovery rate under any dependence.
 
     Source: Benjamini and Yekutieli 2001.
     """
@@ -45,9 +45,9 @@ def benjamini_yekutieli(p_values: Sequence[float] | Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class RankSet:
-    """The ranks a model may have, given what the tests can tell apart; 1 is best."""
+    """The possible ranks of a model, given which differences are significant; 1 is best."""
 
-    index: int  # of the model, as in the table that was ranked
+    index: int  # of the model, in the table that was ranked
     value: float  # mean score, or rating
     best: int
     worst: int
@@ -61,10 +61,10 @@ def rank_sets(
     confidence: float = 0.95,
     higher_is_better: bool = True,
 ) -> list[RankSet]:
-    """Return each model's set of ranks, the best mean first.
+    """Return each model's rank set, the best mean first.
 
-    A outranks B only if the paired test says so after Holm over all pairs. best is one more than the models that beat
-    it, worst leaves room for those it beats.
+    A outranks B only if the paired test is significant after Holm's correction over all pairs. `best` is 1 + the number
+    of models that beat it, `worst` is the number of models minus those that it beats.
 
     Shapes: scores [samples, models]. Raises: DataError unless there are at least two models.
     Source: after Mogstad, Romano, Shaikh and Wilhelm 2024 (rank confidence sets from pairwise tests).
@@ -86,7 +86,7 @@ def rank_sets(
 
 
 def ranks_from_wins(values: Floats, wins: NDArray[np.bool_], *, higher_is_better: bool = True) -> list[RankSet]:
-    """Return rank sets, the best value first, from which models are significantly better than which.
+    """Return rank sets, the best value first, from the significant pairwise comparisons.
 
     Shapes: values [models]; wins [models, models], true where the row's model is better than the column's.
     """
@@ -118,7 +118,7 @@ def _unsorted(values: Floats, order: NDArray[np.int64]) -> Floats:
 
 
 def _unadjusted_bh(p: Floats) -> Floats:
-    """Benjamini and Hochberg's steps before they are cut at 1."""
+    """Return Benjamini and Hochberg's adjusted values before they are clipped at 1."""
     _, order = _sorted(p)
     steps = p[order] * len(p) / np.arange(1, len(p) + 1)
     return _unsorted(np.minimum.accumulate(steps[::-1])[::-1], order)

@@ -1,8 +1,8 @@
-"""Is B better than A? Two models on the same samples, compared sample by sample.
+"""Paired comparison of two models, A and B, on the same samples.
 
-Answers that are right or wrong go to the exact McNemar test and Tango's interval; graded scores to sign-flip
-permutation and an interval of the mean difference; clustered ones flip and vary by cluster. What is returned is
-numbers, no verdict: difference is always B minus A.
+Binary scores are compared by the exact McNemar test and Tango's interval; graded scores by sign-flip permutation and
+an interval of the mean difference; clustered scores by flips and errors of whole clusters. The functions return
+numbers, not verdicts; the difference is always B minus A.
 """
 
 import math
@@ -45,9 +45,9 @@ class PairedComparison:
 
 @dataclass(frozen=True, slots=True)
 class MarginTest:
-    """Whether B is at most `margin` worse than A (non-inferiority), or within it both ways (equivalence)."""
+    """Whether B is at most `margin` worse than A (non-inferiority), or within the margin both ways (equivalence)."""
 
-    difference: float  # in the direction of better: positive means B is better, also where lower is better
+    difference: float  # in the direction of better: positive means that B is better, even if lower is better
     low: float | None  # of the interval that decides: one-sided for non-inferiority
     high: float | None
     margin: float
@@ -62,7 +62,7 @@ def compare_paired(
 ) -> PairedComparison:
     """Compare two models' scores of the same samples, in the same order.
 
-    Raises: DataError for lengths that differ, no samples, or values that are no numbers.
+    Raises: DataError for lengths that differ, no samples, or values that are not finite numbers.
     Source: McNemar 1947, Tango 1998 (binary); Fisher 1935, Student or Efron 1987 (graded); Miller 2024 (clusters).
     """
     first, second = _pair(a, b)
@@ -131,9 +131,10 @@ def non_inferiority(
     confidence: float = 0.95,
     higher_is_better: bool = True,
 ) -> MarginTest:
-    """Test whether B is worse than A by less than `margin`: the lower one-sided end must lie above -margin.
+    """Test whether B is worse than A by less than `margin`: the lower one-sided end must be above -margin.
 
-    Binary scores use Tango's score test at -margin, others Student's on the differences (clustered where asked).
+    Binary scores use Tango's score test at -margin, others Student's test of the differences (clustered if `clusters`
+    is given).
     Source: Tango 1998, section 3; Wellek 2010, chapter 5. Raises: DataError for a margin that is not positive.
     """
     first, second = _pair(a, b) if higher_is_better else _pair(b, a)
@@ -152,9 +153,9 @@ def equivalence(
     *,
     confidence: float = 0.95,
 ) -> MarginTest:
-    """Test whether A and B differ by less than `margin` either way: two one-sided tests, the larger p counts.
+    """Test whether A and B differ by less than `margin` either way: two one-sided tests, of which the larger p counts.
 
-    low and high are the (2·confidence - 1) interval that must lie within the margin (90% for 0.95).
+    low and high are the (2·confidence - 1) interval that must be within the margin (90% for 0.95).
     Source: Schuirmann 1987 (TOST).
     """
     first, second = _pair(a, b)
@@ -170,7 +171,7 @@ def equivalence(
 def _one_sided(
     first: Floats, second: Floats, clusters: Clusters | None, margin: float, confidence: float
 ) -> tuple[float, float | None, str]:
-    """Test that second is not worse than first by the margin or more: p, the lower one-sided end, the method."""
+    """Test that second is not worse than first by the margin or more; return p, the lower one-sided end, the method."""
     differences = second - first
     n = len(differences)
     two_sided = 2.0 * confidence - 1.0
@@ -181,7 +182,7 @@ def _one_sided(
     estimate = estimate_mean(
         differences, binary=False, clusters=clusters, confidence=two_sided, bounds=_bounds(first, second)
     )
-    if not estimate.stderr or estimate.df is None:  # no spread seen: the interval alone can decide
+    if not estimate.stderr or estimate.df is None:  # no spread: the interval alone decides
         passed = estimate.low is not None and estimate.low > -margin
         return (0.0 if passed else 1.0), estimate.low, estimate.method
     t = (estimate.value + margin) / estimate.stderr
@@ -214,4 +215,4 @@ def _ratio(table: Floats) -> Floats:
 
 def _check_margin(margin: float) -> None:
     if not margin > 0:
-        raise DataError(f"margin is {margin}; expected a positive difference that would still be acceptable, e.g. 0.01")
+        raise DataError(f"margin is {margin}; expected a positive difference that is still acceptable, e.g. 0.01")

@@ -1,7 +1,7 @@
-"""Several answers per question: the chance that k of them hold a right one, are all right, or outvote the wrong ones.
+"""Metrics of several answers per question: pass@k (one of k is correct), pass^k (all are), majority vote, G-Pass@k.
 
-From n answers, c of them right, each number is the average over all choices of k answers, without drawing any. The
-unit of uncertainty is the question, not the answer: average these per question and estimate that mean.
+For n answers, c of them correct, each metric is the exact average over all choices of k answers. The unit of
+uncertainty is the question, not the answer: compute the metric per question and estimate its mean.
 """
 
 import math
@@ -15,22 +15,25 @@ from evalstone.statistics.estimate import IntervalEstimate, estimate_mean
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """Return the chance that at least one of k answers is right: 1 - C(n-c, k) / C(n, k).
+    """Return the probability that at least one of k answers is correct: 1 - C(n-c, k) / C(n, k).
 
-    Source: Chen et al. 2021 (arXiv 2107.03374), equation 1; unbiased, where 1 - (1 - c/n)^k is not.
+    Source: Chen et al. 2021 (arXiv 2107.03374), equation 1; unbiased, unlike 1 - (1 - c/n)^k.
     """
     _check(n, c, k)
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 
 def pass_hat_k(n: int, c: int, k: int) -> float:
-    """Return the chance that all of k answers are right: C(c, k) / C(n, k). Source: Yao et al. 2024 (tau-bench)."""
+    """Return the probability that all of k answers are correct: C(c, k) / C(n, k).
+
+    Source: Yao et al. 2024 (tau-bench).
+    """
     _check(n, c, k)
     return math.comb(c, k) / math.comb(n, k)
 
 
 def g_pass_at_k(n: int, c: int, k: int, threshold: float) -> float:
-    """Return the chance that at least ⌈threshold k⌉ of k answers are right (at least one).
+    """Return the probability that at least max(1, ⌈threshold k⌉) of k answers are correct.
 
     Source: Liu et al. 2024 (G-Pass@k, arXiv 2412.13147), equation 3: a hypergeometric tail.
     """
@@ -49,13 +52,13 @@ def mg_pass_at_k(n: int, c: int, k: int) -> float:
 
 
 def maj_at_k(answers: Sequence[Hashable], right: Sequence[bool], k: int) -> float:
-    """Return the chance that the most frequent of k answers is right; answers tied for most frequent share it.
+    """Return the probability that the most frequent of k answers is correct; t tied answers count 1/t each.
 
-    Exact over all C(n, k) choices: for every right answer and every count it can have, the ways in which no other
-    answer has more, split by how many have as much.
+    Exact over all C(n, k) choices: for every correct answer and every count it can have, the choices in which no other
+    answer has a larger count, divided by the number of answers with the same count.
 
     Source: Wang et al. 2022 (self-consistency), averaged over choices of k.
-    Raises: DataError where the same answer is called both right and wrong.
+    Raises: DataError if the same answer has different verdicts.
     """
     _check(len(answers), sum(bool(r) for r in right), k)
     if len(answers) != len(right):
@@ -64,7 +67,7 @@ def maj_at_k(answers: Sequence[Hashable], right: Sequence[bool], k: int) -> floa
     counts: dict[Hashable, int] = {}
     for answer, verdict in zip(answers, right, strict=True):
         if verdicts.setdefault(answer, bool(verdict)) != bool(verdict):
-            raise DataError(f"answer {answer!r} is called right and wrong; expected one verdict per distinct answer")
+            raise DataError(f"answer {answer!r} is both right and wrong; expected one verdict per distinct answer")
         counts[answer] = counts.get(answer, 0) + 1
     total = sum(
         _winning_ways(size, [other for key, other in counts.items() if key != answer], k)
@@ -75,10 +78,10 @@ def maj_at_k(answers: Sequence[Hashable], right: Sequence[bool], k: int) -> floa
 
 
 def _winning_ways(size: int, others: Sequence[int], k: int) -> float:
-    """Count choices of k in which an answer of `size` copies wins, a tie of t counting 1/t."""
+    """Return the number of choices of k in which an answer of `size` copies wins; a tie of t counts 1/t."""
     total = 0.0
     for votes in range(1, min(size, k) + 1):
-        # ways[drawn, tied]: choices from the others so far, none above `votes`, `tied` of them exactly at it
+        # ways[drawn, tied]: choices from the others so far with none above `votes` and `tied` of them equal to it
         ways: dict[tuple[int, int], int] = {(0, 0): 1}
         for other in others:
             grown: dict[tuple[int, int], int] = {}
@@ -87,32 +90,34 @@ def _winning_ways(size: int, others: Sequence[int], k: int) -> float:
                     state = (drawn + x, tied + (x == votes))
                     grown[state] = grown.get(state, 0) + count * math.comb(other, x)
             ways = grown
-        rest = sum(count / (tied + 1) for (drawn, tied), count in ways.items() if drawn == k - votes)
-        total += math.comb(size, votes) * rest
+        of_others = sum(count / (tied + 1) for (drawn, tied), count in ways.items() if drawn == k - votes)
+        total += math.comb(size, votes) * of_others
     return total
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatVariance:
-    """Where the uncertainty of a mean over repeated answers comes from."""
+    """Components of the variance of a mean over repeated answers."""
 
     between_items: float  # variance of the questions' own means
     within_items: float  # mean variance of a question's answers
     repeats: float  # answers per question, harmonic mean
 
     def of_mean(self, n_items: int, repeats: float) -> float:
-        """Return (between + within / K) / n: what n questions with K answers each would have."""
+        """Return (between + within / K) / n: the variance of the mean of n questions with K answers each."""
         return (self.between_items + self.within_items / repeats) / n_items
 
 
 def split_variance(scores: Sequence[Sequence[float]]) -> RepeatVariance:
-    """Split the variance of repeated scores into questions and answers. Shapes: scores [questions][answers], >= 2 each.
+    """Split the variance of repeated scores into between and within questions. Shapes: scores [questions][answers].
+
+    Raises: DataError for fewer than 2 questions, or fewer than 2 answers of one.
 
     Source: Miller 2024 (arXiv 2411.00640), section 2.3; one-way random effects, method of moments.
     """
     rows = [np.asarray(row, dtype=np.float64) for row in scores]
     if len(rows) < 2 or min(len(row) for row in rows) < 2:
-        raise DataError("variance parts need at least 2 questions with at least 2 answers each")
+        raise DataError("a split of the variance needs at least 2 questions with at least 2 answers each")
     within = float(np.mean([row.var(ddof=1) for row in rows]))
     repeats = len(rows) / sum(1.0 / len(row) for row in rows)
     means = np.array([row.mean() for row in rows])
@@ -122,12 +127,12 @@ def split_variance(scores: Sequence[Sequence[float]]) -> RepeatVariance:
 def estimate_pass_at_k(
     right: Sequence[int], tried: Sequence[int], k: int, confidence: float = 0.95
 ) -> IntervalEstimate:
-    """Estimate the mean pass@k over questions; c right of n tried, question by question.
+    """Estimate the mean pass@k over questions, from the numbers of right answers and of tries per question.
 
-    With k near n the per-question number is nearly 0 or 1 and the error large: n >= 2k is advised.
+    With k near n the values per question are nearly 0 or 1 and the error is large: n >= 2k is advised.
     """
     if len(right) != len(tried):
-        raise DataError(f"{len(right)} counts of right answers and {len(tried)} of tried; expected as many")
+        raise DataError(f"{len(right)} counts of right answers and {len(tried)} of tries; expected equal numbers")
     values = [pass_at_k(n, c, k) for c, n in zip(right, tried, strict=True)]
     return estimate_mean(values, confidence=confidence)
 

@@ -1,7 +1,7 @@
-"""Sign-flip permutation: were A and B one and the same, each difference could as well have had the other sign.
+"""Sign-flip permutation test: if A and B are equivalent, each difference is equally likely to have either sign.
 
-The test needs no distribution of scores, only that; with few differences every assignment of signs is counted, with
-many a seeded sample of them. Clusters flip as wholes.
+The test assumes nothing else about the scores. With few differences every assignment of signs is counted, with many a
+seeded sample of them. All differences of a cluster flip together.
 """
 
 from collections.abc import Hashable, Sequence
@@ -28,8 +28,8 @@ def sign_flip_p(
 ) -> float:
     """Return the two-sided p of the sum of differences under random signs.
 
-    (1 + #{|T*| >= |T|}) / (draws + 1), or the exact share where there are at most `EXACT_UP_TO` differences that are
-    not zero. No difference at all gives 1.
+    (1 + #{|T*| >= |T|}) / (draws + 1), or the exact share if at most `EXACT_UP_TO` differences are not zero. If all are
+    zero, p is 1.
 
     Source: Fisher 1935; the +1 after Phipson and Smyth 2010, so that p is never 0.
     """
@@ -45,7 +45,7 @@ def sign_flip_p(
 
 
 def _all_sums(units: Floats) -> Floats:
-    """The sum under every assignment of signs. Shapes: result [2^n]."""
+    """Return the sum under every assignment of signs. Shapes: result [2^n]."""
     sums = np.zeros(1)
     for unit in units:
         sums = np.concatenate([sums + unit, sums - unit])

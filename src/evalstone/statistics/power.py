@@ -1,7 +1,7 @@
-"""Before a run: how many samples a difference needs, or which difference these samples can show.
+"""Power analysis: the number of samples for a difference, and the minimum detectable effect of a number of samples.
 
-The minimum detectable effect (MDE) is the true difference that a two-sided test at level 1 - confidence finds with
-the given power. Shares, not percent. "Discordance" is the share of samples on which two models differ.
+The minimum detectable effect (MDE) is the true difference that a two-sided test at level 1 - confidence detects with
+the given power. Differences are shares, not percent. "Discordance" is the share of samples on which two models differ.
 """
 
 import math
@@ -22,7 +22,7 @@ def detectable_z(confidence: float = 0.95, power: float = 0.8) -> float:
 
 
 def mde(variance: float, n: int, *, confidence: float = 0.95, power: float = 0.8) -> float:
-    """Return the smallest mean difference that n paired samples show, their difference having this variance.
+    """Return the minimum detectable mean difference of n paired samples; `variance` is that of their differences.
 
     z √(variance / n). Source: Miller 2024 (arXiv 2411.00640), equation 10.
     """
@@ -31,7 +31,7 @@ def mde(variance: float, n: int, *, confidence: float = 0.95, power: float = 0.8
 
 
 def samples_needed(variance: float, difference: float, *, confidence: float = 0.95, power: float = 0.8) -> int:
-    """Return how many paired samples show this mean difference.
+    """Return the number of paired samples that are needed to detect this mean difference.
 
     n = z² variance / difference². Source: Miller 2024, equation 9.
     """
@@ -44,7 +44,7 @@ def samples_needed(variance: float, difference: float, *, confidence: float = 0.
 def difference_variance(
     between_items: float, within_a: float, within_b: float, repeats_a: int = 1, repeats_b: int = 1
 ) -> float:
-    """Return the variance of a sample's difference when each answer is drawn several times.
+    """Return the variance of a sample's difference if each answer is drawn several times.
 
     ω² + σ_A²/K_A + σ_B²/K_B. Source: Miller 2024, section 3.2.
     """
@@ -52,30 +52,30 @@ def difference_variance(
 
 
 def mde_paired_binary(n: int, discordance: float, *, confidence: float = 0.95, power: float = 0.8) -> float:
-    """Return the smallest difference in accuracy that n shared questions show, at this discordance.
+    """Return the minimum detectable difference in accuracy on n shared questions at this discordance, at most 1.0.
 
-    The difference's variance is discordance - δ²; its upper bound, the discordance, is taken, so the result is a
-    little on the safe side. A difference cannot exceed the discordance: beyond it nothing can be shown (1.0 at most).
+    The difference's variance is discordance - δ²; the upper bound, the discordance, is used, so the result is slightly
+    conservative. A result above the discordance means that no possible difference can be detected.
     """
     _check_share(discordance)
     return min(mde(discordance, n, confidence=confidence, power=power), 1.0)
 
 
 def mde_unpaired_binary(n_a: int, n_b: int, share: float, *, confidence: float = 0.95, power: float = 0.8) -> float:
-    """Return the smallest difference between two accuracies near `share` on different questions."""
+    """Return the minimum detectable difference between two accuracies near `share` on different questions."""
     _check_share(share)
     return detectable_z(confidence, power) * math.sqrt(share * (1.0 - share) * (1.0 / n_a + 1.0 / n_b))
 
 
 def mde_of_mean(stderr: float, *, confidence: float = 0.95, power: float = 0.8) -> float:
-    """Return the smallest distance from a fixed value that a mean with this standard error shows."""
+    """Return the minimum detectable distance of a mean with this standard error from a fixed value."""
     return detectable_z(confidence, power) * stderr
 
 
 def samples_paired_binary(
     difference: float, discordance: float, *, confidence: float = 0.95, power: float = 0.8
 ) -> int:
-    """Return how many shared questions McNemar's test needs.
+    """Return the number of shared questions that McNemar's test needs.
 
     (z_α √π + z_β √(π - δ²))² / δ². Source: Connor 1987, equation 3.
     """
@@ -90,7 +90,7 @@ def samples_paired_binary(
 def power_mcnemar(
     n: int, difference: float, discordance: float, *, confidence: float = 0.95, mid_p: bool = False
 ) -> float:
-    """Return the exact power of McNemar's test, by summing over all outcomes that matter.
+    """Return the exact power of McNemar's test, summed over all outcomes of non-negligible probability.
 
     The number of discordant questions is Bin(n, π); of them Bin(m, (π + δ) / 2π) favour B.
     """
@@ -119,10 +119,10 @@ def power_paired(n: int, difference: float, variance: float, *, confidence: floa
 
 
 def _critical(m: int, level: float, test: Callable[[int, int], float]) -> int | None:
-    """The smallest majority among m that the test rejects; None where none does."""
+    """Return the smallest majority among m that the test rejects; None if it rejects none."""
     counts = np.arange(m // 2, m + 1)
     low, high = 0, len(counts)
-    while low < high:  # p falls with the majority
+    while low < high:  # p decreases with the majority
         middle = (low + high) // 2
         larger = int(counts[middle])
         if larger * 2 >= m and test(larger, m - larger) <= level:

@@ -1,8 +1,8 @@
-"""How far a score moves with the wording of the prompt, beside how far it would move by chance alone.
+"""Spread of a score over prompt templates, compared with the spread by chance alone.
 
-The same samples are asked under every template, so the scores are a table. Largest minus smallest mean grows with the
-number of templates and with noise; what it would be without any effect of the template is found by shuffling each
-sample's scores among the templates, which keeps how hard each sample is.
+The same samples are evaluated under every template, so the scores are a table. The range of the means (largest minus
+smallest) increases with the number of templates and with noise; its distribution without any effect of the template is
+found by shuffling each sample's scores among the templates, which preserves each sample's difficulty.
 """
 
 import math
@@ -27,27 +27,27 @@ class PromptSpread:
 
     means: tuple[float, ...]  # of each template
     mean: float  # over templates
-    low: float  # of the mean: both samples and templates could have been others
+    low: float  # of the mean, with samples and templates as random
     high: float
     spread: float  # largest minus smallest mean
-    spread_low: float  # basic bootstrap over samples, 95%: resampled spreads are too large by as much as the spread is
+    spread_low: float  # basic bootstrap over samples, 95%, which corrects for the upward bias of resampled spreads
     spread_high: float
-    null_spread: float  # mean spread if templates made no difference
+    null_spread: float  # mean spread if templates had no effect
     null_high: float  # its 95% quantile
-    p: float  # chance of at least this spread if templates made no difference
-    sd_templates: float  # standard deviation between templates beyond noise; 0 where none is seen
+    p: float  # probability of at least this spread if templates had no effect
+    sd_templates: float  # standard deviation between templates beyond noise; 0 if there is none
     sd_items: float  # between samples beyond noise
     n: int
 
 
 @dataclass(frozen=True, slots=True)
 class RankAgreement:
-    """Whether templates put models in the same order."""
+    """Agreement of templates on the order of models."""
 
-    kendall_w: float  # 1: every template gives the same order; 0: none agree
+    kendall_w: float  # 1: every template gives the same order; 0: no agreement
     best: tuple[int, ...]  # each model's best rank over templates; 1 is best
     worst: tuple[int, ...]
-    n_orders: int  # different orders seen
+    n_orders: int  # number of different orders
 
 
 def prompt_spread(scores: NDArray[Any], *, draws: int = 2000, name: Sequence[object] = ()) -> PromptSpread:
@@ -55,13 +55,15 @@ def prompt_spread(scores: NDArray[Any], *, draws: int = 2000, name: Sequence[obj
 
     Var(mean) = σ²_item / n + σ²_template / K + σ²_rest / (n K), from a two-way layout without repeats.
 
-    Shapes: scores [samples, templates]. Raises: DataError unless there are two of each.
+    Shapes: scores [samples, templates]. Raises: DataError unless there are at least two of each.
     Source: Searle, Casella and McCulloch 1992, section 4.3 (variances); Pitman 1938 (shuffling within samples);
     Davison and Hinkley 1997, section 5.2 (basic bootstrap).
     """
     table = np.asarray(scores, dtype=np.float64)
     if table.ndim != 2 or min(table.shape) < 2 or not np.isfinite(table).all():
-        raise DataError(f"scores have shape {table.shape}; expected [samples, templates], at least 2 of each, no holes")
+        raise DataError(
+            f"scores have shape {table.shape}; expected [samples, templates], at least 2 of each, none missing"
+        )
     n, k = table.shape
     means = table.mean(axis=0)
     spread = float(np.ptp(means))
@@ -90,7 +92,7 @@ def prompt_spread(scores: NDArray[Any], *, draws: int = 2000, name: Sequence[obj
 
 
 def _drawn_spreads(table: Floats, draws: int, name: Sequence[object]) -> tuple[Floats, Floats]:
-    """Return the spreads of tables shuffled within samples, and of tables with samples drawn anew."""
+    """Return the spreads of tables shuffled within samples, and of tables with resampled samples."""
     n, k = table.shape
     generator = generator_for("prompt spread", *name, n, k)
     null = np.array([np.ptp(generator.permuted(table, axis=1).mean(axis=0)) for _ in range(draws)])
@@ -99,7 +101,7 @@ def _drawn_spreads(table: Floats, draws: int, name: Sequence[object]) -> tuple[F
 
 
 def _variances(table: Floats) -> tuple[float, float, float]:
-    """Variances of samples, templates and the rest, by expected mean squares; negative estimates are 0."""
+    """Return the variances of samples, templates and residuals, by expected mean squares; negative estimates are 0."""
     n, k = table.shape
     grand = table.mean()
     of_items, of_templates = table.mean(axis=1), table.mean(axis=0)
@@ -111,7 +113,7 @@ def _variances(table: Floats) -> tuple[float, float, float]:
 
 
 def rank_agreement(means: NDArray[Any]) -> RankAgreement:
-    """Return how far templates agree on the order of models; equal means share the middle rank.
+    """Return the templates' agreement on the order of models; equal means share the middle rank.
 
     W = 12 S / (K² (M³ - M)), S the sum of squared deviations of the models' rank sums.
 

@@ -1,8 +1,8 @@
-"""How sure Bradley-Terry strengths are: votes that belong together (one prompt, one judge) vary together.
+"""Errors of Bradley-Terry strengths with clustered votes (of one prompt, one judge), which are dependent.
 
-The inverse curvature is no error here: a tie counted as half a win varies less than a coin, and votes on one prompt
-vary together. The sandwich takes the spread from the votes themselves. It is unchanged when every vote is entered
-twice within its cluster.
+The inverse curvature is not a valid error here: a tie counted as half a win varies less than a coin, and votes on one
+prompt vary together. The sandwich estimator takes the spread from the votes themselves. It does not change if every
+vote is entered twice within its cluster.
 """
 
 import math
@@ -23,30 +23,30 @@ from evalstone.statistics.intervals import Interval, check_confidence, t_interva
 __all__ = ["RatingErrors", "bootstrap_strengths", "clustered_errors", "one_sided_bound"]
 
 
-_NO_SPREAD = 1e-9  # logits: clusters that decide a strength each alone leave nothing to take its spread from
+_NO_SPREAD = 1e-9  # logits: a strength that one cluster determines alone has no spread between clusters
 _CELLS_AT_ONCE = 4_000_000  # bounds memory: 32 MB of scores
-_FARTHEST = 60.0  # logits: beyond it a chance is 0 or 1 to the last bit
+_FARTHEST = 60.0  # logits: beyond it a probability is 0 or 1 to the last bit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RatingErrors:
-    """The covariance of strengths and effects, and how many clusters each model's votes lie in.
+    """The covariance of strengths and effects, and the number of clusters with votes on each model.
 
     Shapes: covariance [p, p], p = models + covariates; n_clusters_of [models].
     """
 
-    covariance: Floats  # H⁻¹ (Σ_c u_c u_cᵀ) H⁻¹ as it is, for strengths that sum to 0
+    covariance: Floats  # H⁻¹ (Σ_c u_c u_cᵀ) H⁻¹ without a small-sample factor, for strengths that sum to 0
     n_clusters: int
     n_clusters_of: Ints
 
     def stderr(self, model: int, against: int | None = None) -> float | None:
-        """Return the error of a strength minus the mean of all, or minus another's; None where it cannot be told.
+        """Return the error of a strength minus the mean of all, or minus another's; None if it cannot be estimated.
 
-        That is so with fewer than two clusters, and where each cluster decides something alone (one prompt for each
-        pair in a chain of models), so that nothing shows how others of its kind would differ.
+        It cannot with fewer than two clusters, or if single clusters determine the strengths (one prompt for each pair
+        in a chain of models), so that there is no spread between clusters.
 
-        With the factor C/(C-1) of Liang and Zeger 1986, C the clusters that the model (or the rarer of the two) is
-        in: a model seen on four prompts is known from four, however many the others saw.
+        The variance has the factor C/(C-1) of Liang and Zeger 1986, with C the number of clusters of the model (or of
+        the rarer of the two).
         """
         covariance, n = self.covariance, self.n_clusters_between(model, against)
         if n < 2:
@@ -58,14 +58,14 @@ class RatingErrors:
         return error if error > _NO_SPREAD else None
 
     def n_clusters_between(self, model: int, against: int | None = None) -> int:
-        """Return in how many clusters the model, or the rarer of the two, has votes."""
+        """Return the number of clusters in which the model, or the rarer of the two, has votes."""
         own = int(self.n_clusters_of[model])
         return own if against is None else min(own, int(self.n_clusters_of[against]))
 
     def interval(
         self, strength: float, model: int, against: int | None = None, confidence: float = 0.95
     ) -> Interval | None:
-        """Return strength ± t(C - 1) stderr; None where there is no error."""
+        """Return strength ± t(C - 1) stderr; None if there is no error."""
         error = self.stderr(model, against)
         if error is None:
             return None
@@ -75,8 +75,8 @@ class RatingErrors:
         """Return the interval of one covariate's effect; None with fewer than 2 clusters."""
         if self.n_clusters < 2:
             return None
-        place = len(fit.strengths) + effect
-        error = math.sqrt(float(self.covariance[place, place]) * self.n_clusters / (self.n_clusters - 1))
+        index = len(fit.strengths) + effect
+        error = math.sqrt(float(self.covariance[index, index]) * self.n_clusters / (self.n_clusters - 1))
         if error <= _NO_SPREAD:
             return None
         return t_interval(float(fit.effects[effect]), error, self.n_clusters - 1, confidence)
@@ -85,12 +85,12 @@ class RatingErrors:
 def clustered_errors(
     battles: Battles, fit: BradleyTerry, clusters: NDArray[Any], covariates: Floats | None = None
 ) -> RatingErrors:
-    """Return the clustered sandwich: u_c = Σ_{i in c} (y_i - p_i) x_i, V = H⁻¹ (Σ_c u_c u_cᵀ) H⁻¹.
+    """Return the clustered sandwich covariance: u_c = Σ_{i in c} (y_i - p_i) x_i, V = H⁻¹ (Σ_c u_c u_cᵀ) H⁻¹.
 
     Args:
         battles: the votes that were fitted.
         fit: their fit.
-        clusters: a label per vote; one each for votes that are independent.
+        clusters: a label per vote; all different if votes are independent.
         covariates: those of the fit.
 
     Source: Huber 1967; Liang and Zeger 1986; for ratings, arena-rank's vote-level sandwich.
@@ -118,8 +118,8 @@ def _scores(battles: Battles, columns: Floats, residuals: Floats, votes: Ints, c
     sums = np.bincount(cell + battles.first[votes], own, n_clusters * size).astype(np.float64)
     sums -= np.bincount(cell + battles.second[votes], own, n_clusters * size)
     sums = sums.reshape(n_clusters, size)
-    for place, column in enumerate(columns[votes].T, start=n):
-        sums[:, place] = np.bincount(clusters, own * column, n_clusters)
+    for index, column in enumerate(columns[votes].T, start=n):
+        sums[:, index] = np.bincount(clusters, own * column, n_clusters)
     return sums
 
 
@@ -131,41 +131,41 @@ def bootstrap_strengths(
     *,
     draws: int = 1000,
 ) -> Floats:
-    """Return strengths and effects refitted with random weights of the clusters, the same for the same votes.
+    """Return strengths and effects refitted with random weights of the clusters, seeded by the size of the data.
 
-    Weights are exponential with mean 1, so no draw loses a model or a link between groups, as drawing clusters with
-    replacement does when votes are few.
+    Weights are exponential with mean 1, so no draw loses a model or a link between groups, as can happen if clusters
+    are drawn with replacement and votes are few.
 
     Shapes: result [draws, models + covariates]. Source: Rubin 1981; Newton and Raftery 1994.
     """
     index, n_clusters = numbered(clusters, len(battles))
     generator = generator_for("rating bootstrap", len(battles), battles.n_models, n_clusters, draws)
     start = np.concatenate([fit.strengths, fit.effects])
-    if covariates is None:  # votes alike are one vote with their weight
+    if covariates is None:  # equal votes are merged into one with the sum of their weights
         outcomes = (2 * battles.outcome).astype(np.int64)
         keys = (battles.first * battles.n_models + battles.second) * 3 + outcomes
         _, seen_at, cell = np.unique(keys, return_index=True, return_inverse=True)
-        kept = Battles(battles.first[seen_at], battles.second[seen_at], battles.outcome[seen_at], battles.n_models)
-        columns = np.zeros((len(kept), 0))
+        distinct = Battles(battles.first[seen_at], battles.second[seen_at], battles.outcome[seen_at], battles.n_models)
+        columns = np.zeros((len(distinct), 0))
     else:
-        kept, columns, cell = battles, covariates, np.arange(len(battles))
+        distinct, columns, cell = battles, covariates, np.arange(len(battles))
     replicates = np.empty((draws, len(start)))
     for draw in range(draws):
-        weights = np.bincount(cell, generator.exponential(size=n_clusters)[index], len(kept)).astype(np.float64)
-        replicates[draw] = refit(kept, columns, weights, start)
+        weights = np.bincount(cell, generator.exponential(size=n_clusters)[index], len(distinct)).astype(np.float64)
+        replicates[draw] = refit(distinct, columns, weights, start)
     return replicates
 
 
 def one_sided_bound(
     opponents: Floats, clusters: NDArray[Any], *, won_all: bool, confidence: float = 0.95
 ) -> float | None:
-    """Return above (or below) which strength a model lies that won (or lost) every vote against rated opponents.
+    """Return the lower (upper) bound on the strength of a model that won (lost) every vote against rated opponents.
 
-    The strength at which such a record has probability 1 - confidence, with the opponents' strengths taken as known
-    and all votes of a cluster counted as one of their mean log-probability: as sure as clusters allow. None without
-    votes.
+    The bound is the strength at which such a record has probability 1 - confidence, given the opponents' strengths; all
+    votes of a cluster count as one vote with their mean log-probability. None without votes.
 
-    Shapes: opponents, clusters [votes]: the strength met in each vote. Source: inverted likelihood, as for 0 of n.
+    Shapes: opponents, clusters [votes]: the opponent's strength in each vote. Source: inverted likelihood, as for
+    0 of n.
     """
     check_confidence(confidence)
     if len(opponents) == 0:
@@ -183,7 +183,7 @@ def one_sided_bound(
 
 
 def numbered(clusters: NDArray[Any], n_votes: int) -> tuple[Ints, int]:
-    """Return each vote's cluster as a number from 0, and how many there are.
+    """Return each vote's cluster as a number from 0, and the number of clusters.
 
     Raises: DataError unless there is one label per vote.
     """

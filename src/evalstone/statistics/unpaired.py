@@ -1,7 +1,7 @@
-"""Two results on different samples, or a result against a published number of which only the total is known.
+"""Comparison of two results on different samples, or of a result with a published number.
 
-Without the other side's answers nothing can be paired, so a true difference must be larger to be seen. Shares get
-Newcombe's interval, which is no point at 0% or 100%, and the pooled score test; graded means get Welch's.
+Without the other side's answers nothing can be paired, so only larger differences can be detected. Shares get
+Newcombe's interval, which has positive width at 0% and 100%, and the pooled score test; graded means get Welch's test.
 """
 
 import math
@@ -29,11 +29,11 @@ class UnpairedComparison:
 
 
 def compare_shares(right_a: int, n_a: int, right_b: int, n_b: int, *, confidence: float = 0.95) -> UnpairedComparison:
-    """Compare two shares of right answers.
+    """Compare two proportions of correct answers.
 
     Interval: d - √((p_b - l_b)² + (u_a - p_a)²), d + √((u_b - p_b)² + (p_a - l_a)²) with Wilson's ends l, u.
     Source: Newcombe 1998 (difference of independent proportions), method 10; p: pooled score test (Pearson 1900).
-    Raises: DataError for counts that cannot be.
+    Raises: DataError for impossible counts.
     """
     interval_a, interval_b = wilson(right_a, n_a, confidence), wilson(right_b, n_b, confidence)
     p_a, p_b = right_a / n_a, right_b / n_b
@@ -57,7 +57,7 @@ def compare_means(a: Floats, b: Floats, *, confidence: float = 0.95) -> Unpaired
     parts = (first.var(ddof=1) / len(first), second.var(ddof=1) / len(second))
     stderr = math.sqrt(sum(parts))
     if stderr == 0:
-        raise DataError("no score differs from another on either side: the error of the difference is unknown")
+        raise DataError("all scores are equal on each side: the error of the difference is unknown")
     df = sum(parts) ** 2 / (parts[0] ** 2 / (len(first) - 1) + parts[1] ** 2 / (len(second) - 1))
     difference = float(second.mean() - first.mean())
     interval = t_interval(difference, stderr, df, confidence)
@@ -68,12 +68,12 @@ def compare_means(a: Floats, b: Floats, *, confidence: float = 0.95) -> Unpaired
 def compare_with_claim(
     estimate: IntervalEstimate, claimed: float, claimed_n: int, *, confidence: float = 0.95
 ) -> UnpairedComparison:
-    """Compare our estimate of a share with a published one; difference is ours minus the claim.
+    """Compare our estimate of a share with a published one; the difference is ours minus the published value.
 
-    The claim's answers are not known, so it is taken for `round(claimed · n)` right of n, and the two for independent:
-    if they are the same questions, the true uncertainty is smaller and this test is on the safe side.
+    The published answers are not known, so `round(claimed · n)` of n are assumed correct, and the results independent.
+    If both are on the same questions, the true uncertainty is smaller, so this test is conservative.
 
-    Raises: DataError where the estimate or the claim is no share.
+    Raises: DataError if the estimate or the published value is not a share.
     """
     if not (0.0 <= claimed <= 1.0 and 0.0 <= estimate.value <= 1.0 and claimed_n > 0):
         raise DataError(

@@ -1,4 +1,4 @@
-"""Two runs on the same questions: who is better, by how much, and how sure that is."""
+"""Comparison of runs on the same questions: differences, intervals, tests and verdicts."""
 
 import json
 import random
@@ -29,13 +29,13 @@ from tests.report.made import PERPLEXITY, choice_rows, plain_rows, task_of
 
 
 def run_of(label: str, rows: Sequence[ScoreRow], *tasks: TaskSummaryInput, **changes: object) -> RunEvidence:
-    """Return a run with these rows; its tasks are guessed from them where none is given."""
+    """Return a run with these rows; its tasks are derived from them if none is given."""
     known = tasks or tuple(task_of(name) for name in dict.fromkeys(row.task for row in rows))
     return RunEvidence(label, f"id-{label}", tuple(rows), known, **changes)  # type: ignore[arg-type]
 
 
-def test_two_to_nothing_proves_nothing() -> None:
-    """Two questions that only B gets right and none that only A does give p = 0.5, not 0."""
+def test_two_discordant_samples_are_not_significant() -> None:
+    """Two questions that only B answers correctly and none that only A does give p = 0.5, not 0."""
     a = run_of("a", choice_rows("t", [0.0, 0.0, 1.0, 1.0]))
     b = run_of("b", choice_rows("t", [1.0, 1.0, 1.0, 1.0]))
     (line,) = compare_runs([a, b]).pairs[0].tasks
@@ -73,15 +73,15 @@ def test_samples_pair_by_content_in_any_order() -> None:
 
 
 def test_different_questions_are_refused() -> None:
-    """Runs with samples of their own are not subtracted; the message says how many they share."""
+    """Runs with different samples are refused; the message states how many they share."""
     a = run_of("a", choice_rows("t", [1.0] * 4))
     other = [ScoreRow("t", i, f"other-{i}", "acc", 1.0) for i in range(4)]
     with pytest.raises(UsageError, match="different questions; a has 4 samples, b 5, and 1 are the same"):
         compare_runs([a, run_of("b", [*other, *choice_rows("t", [1.0])])])
 
 
-def test_a_part_of_the_samples_is_compared_and_said() -> None:
-    """A run with a limit compares on the samples both have, with a note."""
+def test_a_subset_of_the_samples_is_compared_with_a_note() -> None:
+    """A run with a limit is compared on the samples that both have, with a note."""
     a = run_of("a", choice_rows("t", [1.0] * 10))
     pair = compare_runs([a, run_of("b", choice_rows("t", [1.0] * 4))]).pairs[0]
     assert pair.tasks[0].n == 4
@@ -89,20 +89,20 @@ def test_a_part_of_the_samples_is_compared_and_said() -> None:
 
 
 def test_runs_without_a_common_task_are_refused() -> None:
-    """Nothing in common is an error that names what each run asked."""
-    with pytest.raises(UsageError, match="no task in common: a asked t, b u"):
+    """Runs without a common task raise an error that names each run's tasks."""
+    with pytest.raises(UsageError, match="no task in common: a has t, b u"):
         compare_runs([run_of("a", choice_rows("t", [1.0])), run_of("b", choice_rows("u", [1.0]))])
 
 
-def test_failed_requests_are_left_out_and_counted() -> None:
-    """A sample that one run could not answer counts for neither."""
+def test_failed_requests_are_excluded_and_counted() -> None:
+    """A sample that failed in one run counts for neither."""
     a = run_of("a", plain_rows("t", [1.0, 0.0, 1.0]))
     b = run_of("b", plain_rows("t", [1.0, None, 0.0]))
     (line,) = compare_runs([a, b]).pairs[0].tasks
     assert (line.n, line.n_missing, line.difference) == (2, 1, -0.5)
 
 
-def test_lower_is_better_reads_the_right_way() -> None:
+def test_lower_is_better_metrics_have_the_right_direction() -> None:
     """A model with lower perplexity is the better one; the difference is the log of the ratio."""
     first = [ScoreRow("t", i, f"s{i}", "word_perplexity", None, parts=(-100.0 - i, 20)) for i in range(12)]
     second = [ScoreRow("t", i, f"s{i}", "word_perplexity", None, parts=(-80.0 - i, 20)) for i in range(12)]
@@ -117,7 +117,7 @@ def test_lower_is_better_reads_the_right_way() -> None:
 
 
 def test_holm_corrects_over_tasks() -> None:
-    """Of twenty tasks without a difference, a single p of 0.03 is no finding any more."""
+    """Among twenty tasks without a difference, a single p of 0.03 is not significant."""
     rng = random.Random(4)
     first, second = [], []
     for task in range(20):
@@ -132,8 +132,8 @@ def test_holm_corrects_over_tasks() -> None:
     assert not any(line.is_significant for line in lines)
 
 
-def test_overall_weighs_tasks_alike_and_adds_them_up() -> None:
-    """A small steady gain on each of six tasks is significant over all though on none alone."""
+def test_overall_weights_tasks_equally_and_pools_their_evidence() -> None:
+    """A small constant gain on each of six tasks is significant overall, though on none alone."""
     first, second = [], []
     for task in range(6):
         base = [1.0] * 50 + [0.0] * 50
@@ -150,7 +150,7 @@ def test_overall_weighs_tasks_alike_and_adds_them_up() -> None:
 
 
 def test_the_overall_interval_covers_the_truth() -> None:
-    """Over 300 simulated comparisons of four tasks, the overall 95% interval holds the truth 93-98.5% often."""
+    """In 300 simulated comparisons of four tasks, the overall 95% interval covers the truth in 93 to 98.5%."""
     rng = random.Random(8)
     hits = 0
     for _ in range(300):
@@ -169,7 +169,7 @@ def test_the_overall_interval_covers_the_truth() -> None:
 
 
 def test_identical_runs_are_not_certainly_equal() -> None:
-    """Two runs with the same answers differ by nothing, and the interval says what a hundred samples can exclude."""
+    """Two runs with the same answers have difference 0 and an interval of positive width."""
     rows = choice_rows("t", [1.0] * 50 + [0.0] * 50) + choice_rows("u", [1.0] * 100)
     overall = compare_runs([run_of("a", rows), run_of("b", rows)]).pairs[0].overall
     assert overall is not None
@@ -179,8 +179,8 @@ def test_identical_runs_are_not_certainly_equal() -> None:
     assert overall.low < -0.005 < 0.005 < overall.high
 
 
-def test_groups_average_as_they_say() -> None:
-    """A micro group weighs its tasks by samples; a group counts once in the overall line, like a task outside."""
+def test_groups_average_with_their_declared_weights() -> None:
+    """A micro group weights its tasks by samples; a group counts once in the overall line, like a task outside."""
     first = choice_rows("a", [0.0] * 30) + choice_rows("b", [0.0] * 10) + choice_rows("c", [0.0] * 10)
     second = choice_rows("a", [1.0] * 30) + choice_rows("b", [0.0] * 10) + choice_rows("c", [0.0] * 10)
     groups = (GroupSummaryInput("g", ("a", "b"), (GroupAggregate("acc"),)),)
@@ -190,8 +190,8 @@ def test_groups_average_as_they_say() -> None:
     assert pair.overall.difference == pytest.approx(0.375)
 
 
-def test_partial_credit_falls_to_permutation() -> None:
-    """Shared credit for ties is compared as it is, not rounded to right or wrong."""
+def test_partial_credit_is_tested_by_permutation() -> None:
+    """Shared credit for ties is compared unrounded."""
     a = run_of("a", choice_rows("t", [0.5, 1.0, 0.0, 0.25]))
     b = run_of("b", choice_rows("t", [1.0, 1.0, 0.5, 0.25]))
     (line,) = compare_runs([a, b]).pairs[0].tasks
@@ -200,7 +200,7 @@ def test_partial_credit_falls_to_permutation() -> None:
 
 
 def test_set_up_differences_are_listed_one_by_one() -> None:
-    """Different dtype, shots and prompts are said in one line each; the model itself is expected to differ."""
+    """Different dtype, shots and prompts are reported in one line each; the model itself is expected to differ."""
     rows = choice_rows("t", [1.0, 0.0])
     prompts = {("t", 0): "p0", ("t", 1): "p1"}
     a = run_of(
@@ -227,7 +227,7 @@ def test_set_up_differences_are_listed_one_by_one() -> None:
 
 
 def test_three_runs_get_rank_sets() -> None:
-    """Two clearly different models get ranks of their own; one between them, not told apart, shares."""
+    """Clearly different models get ranks of their own; models that are not significantly different share ranks."""
     weak, strong = [0.0] * 80 + [1.0] * 20, [0.0] * 20 + [1.0] * 80
     nearly = [0.0] * 21 + [1.0] * 79
     runs = [run_of(name, choice_rows("t", v)) for name, v in (("weak", weak), ("strong", strong), ("nearly", nearly))]
@@ -240,14 +240,14 @@ def test_three_runs_get_rank_sets() -> None:
     assert [pair.labels for pair in comparison.pairs] == [("weak", "strong"), ("weak", "nearly")]
 
 
-def test_runs_of_one_model_are_told_apart_by_id() -> None:
+def test_runs_of_one_model_are_distinguished_by_id() -> None:
     """Two runs with the same label are shown with their ids."""
     rows = choice_rows("t", [1.0])
     assert compare_runs([run_of("m", rows), run_of("m", rows)]).labels == ("m (id-m)", "m (id-m)")
 
 
-def test_metrics_over_the_whole_corpus_are_left_out_with_a_reason() -> None:
-    """An F1 is defined over all samples only, so there is nothing to pair, and that is said."""
+def test_corpus_metrics_are_excluded_with_a_reason() -> None:
+    """F1 is defined over all samples only, so it cannot be paired, and a note says so."""
     task = task_of("t", MetricInput("f1", "f1"))
     rows = [ScoreRow("t", i, f"s{i}", "f1", None, parts=(1, i % 2)) for i in range(4)]
     both = choice_rows("u", [1.0, 0.0])
@@ -255,7 +255,7 @@ def test_metrics_over_the_whole_corpus_are_left_out_with_a_reason() -> None:
         [run_of("a", [*rows, *both], task, task_of("u")), run_of("b", [*rows, *both], task, task_of("u"))]
     ).pairs[0]
     assert [line.name for line in pair.tasks] == ["u"]
-    assert pair.notes == ("t f1 is left out: it is not a mean over samples",)
+    assert pair.notes == ("t f1 is excluded: it is not a mean over samples",)
 
 
 def three_tasks() -> list[RunEvidence]:
@@ -271,7 +271,7 @@ def three_tasks() -> list[RunEvidence]:
 
 
 def test_long_names_and_narrow_terminals_lose_no_numbers() -> None:
-    """Long model names become A and B with a legend; where the flips do not fit beside, they are said below."""
+    """Long model names become A and B with a legend; if the column of flips does not fit, they are reported below."""
     long = "a-model-with-a-very-long-name"
     rows = choice_rows("demo_letters_numbers_and_more", [1.0] * 30 + [0.0] * 70)
     comparison = compare_runs(
@@ -286,8 +286,8 @@ def test_long_names_and_narrow_terminals_lose_no_numbers() -> None:
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_the_drawn_comparison_keeps_within_its_width(width: int) -> None:
-    """Table and verdict fit into 80 and 120 columns and hold the numbers, the factor of a perplexity among them."""
+def test_the_comparison_table_keeps_within_its_width(width: int) -> None:
+    """Table and verdict fit into 80 and 120 columns and contain the numbers, including a perplexity's factor."""
     text = as_text(comparison_table(compare_runs(three_tasks())), width)
     assert max(map(len, text.splitlines())) <= width
     assert "+30.0 ▲" in text
@@ -295,8 +295,8 @@ def test_the_drawn_comparison_keeps_within_its_width(width: int) -> None:
     assert "demo-large is better than demo-small over 2 of 3 tasks" in " ".join(text.split())
 
 
-def test_json_and_markdown_say_the_same() -> None:
-    """The JSON twin keeps shares in [0, 1] and names the better run; Markdown has one row per line and two above."""
+def test_json_and_markdown_have_the_same_content() -> None:
+    """JSON has shares in [0, 1] and names the better run; Markdown has one row per line and two header rows."""
     comparison = compare_runs(three_tasks())
     found = json.loads(json.dumps(comparison_to_json(comparison), allow_nan=False))
     facts = found["pairs"][0]["tasks"][0]
@@ -309,8 +309,8 @@ def test_json_and_markdown_say_the_same() -> None:
     assert "| rank | run | significantly better than |" in ranked
 
 
-def test_flips_show_those_that_went_wrong_first() -> None:
-    """The list of changed samples begins with what the first run had right and the second has wrong."""
+def test_flips_list_those_that_became_wrong_first() -> None:
+    """The list of changed samples begins with those that only the first run answered correctly."""
     comparison = compare_runs(three_tasks())
     text = as_text(flips_table(comparison), 100)
     assert text.index("right in demo-small, wrong in demo-large: 2") < text.index(
@@ -319,7 +319,7 @@ def test_flips_show_those_that_went_wrong_first() -> None:
     assert "and 25 more" in text
 
 
-def test_changed_answers_are_counted_alike_everywhere() -> None:
+def test_changed_answers_are_counted_consistently() -> None:
     """The line under the table and the lists of `--flips` count the same answers; a perplexity has none."""
     comparison = compare_runs(three_tasks())
     drawn = as_text(comparison_table(comparison), 80)
@@ -328,23 +328,23 @@ def test_changed_answers_are_counted_alike_everywhere() -> None:
     assert (stories.n_gained, stories.n_better) == (None, 10)
 
 
-def test_what_overall_averages_is_named() -> None:
-    """The overall line names its parts, their weight and what it leaves out, and the verdict counts the same."""
+def test_the_units_of_the_overall_line_are_named() -> None:
+    """The notes name the overall line's parts, their weight and excluded tasks, and the verdict counts the same."""
     first, second = three_tasks()
     groups = (GroupSummaryInput("pair", ("facts", "winograd"), (GroupAggregate("acc"),)),)
     pair = compare_runs([first, second], groups).pairs[0]
     assert pair.overall is not None
     assert (pair.overall.units, pair.overall.left_out) == ((("pair", 2),), ("stories",))
     text = " ".join(as_text(comparison_table(compare_runs([first, second], groups)), 100).split())
-    assert "left out of overall, as no share of right answers: stories" in text
+    assert "excluded from overall, not a proportion of correct answers: stories" in text
     assert "over 1 part (2 of 3 tasks)" in text
-    assert "of all 3 tasks, one by one (Holm): demo-large ahead on 2, 1 not told apart" in text
+    assert "of 3 tasks tested individually (Holm): demo-large ahead on 2, 1 not significantly different" in text
     assert "not for the group and overall, a single test each" in text
     assert "intervals: unlike p, not corrected for several tasks" in text
 
 
-def test_members_stand_under_their_group_and_names_are_whole() -> None:
-    """A member loses its group's prefix under it; a name too long for its column breaks at an underscore."""
+def test_members_are_under_their_group_and_names_are_complete() -> None:
+    """A member is shown without its group's prefix; a name too long for its column breaks at an underscore."""
     rows = [choice_rows(name, [1.0, 0.0] * 20) for name in ("g_people", "g_places", "a_very_long_name_of_a_task")]
     every = [row for each in rows for row in each]
     groups = (GroupSummaryInput("g", ("g_people", "g_places"), (GroupAggregate("acc"),)),)
@@ -356,7 +356,7 @@ def test_members_stand_under_their_group_and_names_are_whole() -> None:
 
 @pytest.mark.parametrize("by_size", [True, False])
 def test_a_group_of_tiny_tasks_has_a_centred_interval(by_size: bool) -> None:
-    """Nineteen tasks of two to six samples: the interval covers the truth and lies about its difference."""
+    """Nineteen tasks of two to six samples: the interval covers the truth and is centred on its difference."""
     rng = random.Random(3)
     sizes = {f"s{i}": rng.randint(2, 6) for i in range(19)}
     groups = (GroupSummaryInput("g", tuple(sizes), (GroupAggregate("acc", weight_by_size=by_size),)),)
@@ -376,5 +376,5 @@ def test_a_group_of_tiny_tasks_has_a_centred_interval(by_size: bool) -> None:
 
 
 def draw(rng: random.Random, n: int, share: float) -> list[float]:
-    """Return n answers of which this share is right."""
+    """Return n answers of which this share is correct."""
     return [float(rng.random() < share) for _ in range(n)]

@@ -1,4 +1,4 @@
-"""Gates for continuous integration: a run passes only if it is surely not worse than allowed."""
+"""Gates for continuous integration: a run passes only if it is shown to be no worse than allowed."""
 
 from xml.etree import ElementTree as ET
 
@@ -26,21 +26,21 @@ MANY = [1.0] * 600 + [0.0] * 400
 SLIGHTLY_WORSE = [0.0] * 3 + [1.0] * 598 + [0.0] * 399
 
 
-def test_a_gate_is_read_with_points_or_per_cent() -> None:
+def test_a_gates_bound_may_be_a_share_or_a_percentage() -> None:
     """`-0.01` and `-1%` are the same bound."""
     assert parse_gate("mmlu >= -0.01").bound == parse_gate(" mmlu>=-1% ").bound == -0.01
     assert parse_gate("overall > 0").name == "overall"
 
 
 @pytest.mark.parametrize("text", ["mmlu", "mmlu <= 0.1", ">= 0.1", "mmlu >= much"])
-def test_what_is_no_gate_is_refused(text: str) -> None:
-    """An expression that cannot be read is an error that shows one that can."""
+def test_an_invalid_gate_is_refused(text: str) -> None:
+    """An expression that cannot be parsed raises an error with a valid example."""
     with pytest.raises(UsageError, match=r"mmlu >= -0\.01"):
         parse_gate(text)
 
 
 def test_a_slight_loss_passes_a_point_and_fails_a_tenth() -> None:
-    """Two answers lost of a thousand pass a margin of one point and fail one of a tenth of a point."""
+    """A loss of two answers in a thousand passes a margin of one point and fails one of a tenth of a point."""
     comparison = compared(MANY, SLIGHTLY_WORSE)
     assert [r.passed for r in check_gates(comparison, [parse_gate("mmlu >= -0.01"), parse_gate("mmlu >= -0.001")])] == [
         True,
@@ -56,7 +56,7 @@ def test_too_few_samples_fail_a_gate() -> None:
 
 
 def test_the_gate_agrees_with_the_test_of_non_inferiority() -> None:
-    """Where the bound is negative, passing means what Tango's one-sided test at that margin means."""
+    """With a negative bound, a gate passes if and only if Tango's one-sided test at that margin does."""
     for lost in range(0, 40, 3):
         second = [0.0] * lost + MANY[lost:]
         expected = non_inferiority(MANY, second, 0.02)
@@ -66,7 +66,7 @@ def test_the_gate_agrees_with_the_test_of_non_inferiority() -> None:
 
 
 def test_a_lower_perplexity_is_a_gain() -> None:
-    """For a metric where lower is better, a fall passes a gate above zero and a rise does not."""
+    """For a metric for which lower is better, a decrease passes a gate above zero and an increase does not."""
 
     def run(label: str, nats: float) -> RunEvidence:
         rows = [ScoreRow("w", i, f"s{i}", "word_perplexity", None, parts=(nats - i % 3, 20)) for i in range(30)]
@@ -77,7 +77,7 @@ def test_a_lower_perplexity_is_a_gain() -> None:
     assert [check_gates(found, gate)[0].passed for found in (better, worse)] == [True, False]
     message = check_gates(better, gate)[0].message
     assert "w word_perplexity ×0.607 (lower is better), at most ×" in message
-    assert "asked for at most ×1" in message
+    assert "required at most ×1" in message
 
 
 def test_an_unknown_name_in_a_gate_is_an_error() -> None:

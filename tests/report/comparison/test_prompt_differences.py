@@ -1,4 +1,4 @@
-"""`diff-prompts`: which prompts differ between two runs, and how that is told."""
+"""`diff-prompts`: which prompts differ between two runs, and how the differences are reported."""
 
 import json
 from dataclasses import replace
@@ -25,12 +25,12 @@ def record(index: int = 0, text: str = "Q: a?\nA:", n_context: int = 5, **change
 
 
 def diff(first: SampleRecord, second: SampleRecord) -> TaskDifferences:
-    """Return what differs between two samples."""
+    """Return the differences between two samples."""
     return prompt_differences("t", [first], [second])
 
 
-def test_pieces_put_together_are_the_texts() -> None:
-    """Whatever two texts are, the stretches joined give both, and the change is found."""
+def test_joined_pieces_are_the_texts() -> None:
+    """For any two texts the joined pieces give both, and the changes are found."""
     texts = ("Question: one two\n three\nAnswer:", "Question: one 2 two\n three!\nAnswer: ", "", "x")
     for first in texts:
         for second in texts:
@@ -42,12 +42,12 @@ def test_pieces_put_together_are_the_texts() -> None:
 
 
 def test_equal_prompts_do_not_differ() -> None:
-    """The same request and tokens are no difference, whatever was answered."""
+    """Equal requests and tokens are no difference, whatever the answers."""
     assert diff(record(), record()).differences == ()
 
 
 def test_each_kind_of_difference_is_named() -> None:
-    """Wording, choices, a beginning token and a cut are told apart."""
+    """Differences of wording, choices and tokens are distinguished."""
     other_choices = (LoglikelihoodQuery(0, " Yes"), LoglikelihoodQuery(1, " no"))
     cases = {
         "question": record(text="Q: b?\nA:"),
@@ -62,7 +62,7 @@ def test_each_kind_of_difference_is_named() -> None:
 
 
 def test_samples_are_paired_by_content() -> None:
-    """A sample at another place in the other run is still compared with itself; the rest is counted."""
+    """A sample at another position in the other run is compared with itself; unpaired samples are counted."""
     found = prompt_differences("t", [record(0), record(1)], [record(1), record(2)])
     assert (found.n, found.n_first_only, found.n_second_only) == (1, 1, 1)
     assert found.differences == ()
@@ -79,7 +79,7 @@ def runs(tmp_path: Path) -> tuple[str, str]:
 
 
 def test_the_command_shows_shots_and_tokens(runs: tuple[str, str]) -> None:
-    """`diff-prompts A B` says that the shots differ, marks them, and exits with 1; a run beside itself with 0."""
+    """`diff-prompts A B` reports that the shots differ and marks them; a run compared with itself is identical."""
     shown = CliRunner().invoke(cli, ["diff-prompts", *runs])
     assert "shots 6" in shown.output
     assert "{+shot" in shown.output

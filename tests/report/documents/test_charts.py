@@ -1,4 +1,4 @@
-"""The charts: what they hold, that everyone can tell their marks apart, and that they fit a sheet of paper."""
+"""The charts: their data, distinguishable marks, and parts that fit a page."""
 
 from itertools import combinations
 from typing import Any
@@ -26,7 +26,7 @@ from evalstone.statistics.calibration import calibration_error
 drawn = pytest.mark.skipif(not can_draw(), reason="the extra 'charts' is not installed")
 
 WHITE, DARK = "#ffffff", "#161618"
-# what the three kinds of colour blindness see of linear RGB; Machado, Oliveira and Fernandes 2009, severity 1
+# linear RGB as seen with three kinds of colour blindness; Machado, Oliveira and Fernandes 2009, severity 1
 BLIND = {
     "none": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
     "red": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
@@ -49,22 +49,22 @@ def contrast(first: str, second: str) -> float:
 
 
 def lab(rgb: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return CIE L*a*b* of linear RGB, in which distances are about as large as they look."""
+    """Return CIE L*a*b* of linear RGB, in which distances are perceptually uniform."""
     xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ rgb
     f = np.cbrt(np.maximum(xyz / np.array([0.9505, 1.0, 1.089]), 0.008856))
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
 @pytest.mark.parametrize("colour", [*COLOURS, NOT_SIGNIFICANT])
-def test_marks_stand_out_on_white_and_on_dark(colour: str) -> None:
-    """Every colour has the contrast of 3 to 1 that graphics need, on both papers."""
+def test_marks_have_contrast_on_white_and_on_dark(colour: str) -> None:
+    """Every colour has the contrast of 3 to 1 that graphics need, on both backgrounds."""
     assert contrast(colour, WHITE) >= 3
     assert contrast(colour, DARK) >= 3
 
 
 @pytest.mark.parametrize("kind", BLIND)
-def test_runs_are_told_apart_by_every_eye(kind: str) -> None:
-    """No two runs' colours come close for readers with any kind of colour blindness."""
+def test_runs_have_distinguishable_colours(kind: str) -> None:
+    """No two runs' colours are close for readers with any kind of colour blindness."""
     seen = [lab(np.clip(np.array(BLIND[kind]) @ linear(colour), 0, 1)) for colour in COLOURS]
     assert min(float(np.linalg.norm(a - b)) for a, b in combinations(seen, 2)) > 15
 
@@ -78,7 +78,7 @@ def values_in(spec: Any, key: str) -> list[dict[str, Any]]:
 
 
 def points(n_tasks: int, runs: tuple[str, ...] = ("a",), name: str = "task_{}") -> list[IntervalPoint]:
-    """Return made-up values."""
+    """Return synthetic values."""
     return [
         IntervalPoint(name.format(i), run, 0.4 + i / 1000, 0.3, 0.5 + i / 1000, 0.25)
         for i in range(n_tasks)
@@ -100,8 +100,8 @@ def test_a_chart_holds_every_value_with_its_interval_and_chance() -> None:
 
 @drawn
 @pytest.mark.parametrize("runs", [("a",), ("a", "b"), ("a", "b", "c", "d")])
-def test_long_lists_are_cut_into_sheets(runs: tuple[str, ...]) -> None:
-    """Of 57 subjects no part is taller than a sheet, and no subject is lost."""
+def test_long_lists_are_split_into_pages(runs: tuple[str, ...]) -> None:
+    """With 57 subjects no part is taller than a page, and no subject is missing."""
     specs = interval_charts(points(57, runs))
     assert len(specs) > 1
     assert all(spec["height"] <= TALLEST for spec in specs)
@@ -109,8 +109,8 @@ def test_long_lists_are_cut_into_sheets(runs: tuple[str, ...]) -> None:
 
 
 @drawn
-def test_long_names_are_shortened_in_their_middle_and_stay_apart() -> None:
-    """Names that differ only at their ends or middles keep lines of their own."""
+def test_long_names_are_shortened_in_their_middle_and_stay_distinct() -> None:
+    """Names that differ only at their ends or middles keep rows of their own."""
     names = "a_very_long_family_of_benchmarks_with_{}_in_the_middle_and_an_end"
     (spec,) = interval_charts(points(12, name=names))
     shown = {row["task"] for row in values_in(spec, "value")}
@@ -122,7 +122,7 @@ def test_long_names_are_shortened_in_their_middle_and_stay_apart() -> None:
 
 @drawn
 def test_differences_are_drawn_in_points_with_their_verdict() -> None:
-    """A difference of 0.1 is drawn at +10, and only what is told apart is coloured."""
+    """A difference of 0.1 is drawn at +10 points, with its interval and verdict."""
     (spec,) = difference_charts([DifferencePoint("t", 0.1, 0.05, 0.15, "better")])
     (row,) = values_in(spec, "gain")
     assert (row["gain"], row["low"], row["high"], row["verdict"]) == (10.0, 5.0, 15.0, "better")
@@ -130,7 +130,7 @@ def test_differences_are_drawn_in_points_with_their_verdict() -> None:
 
 @drawn
 def test_the_calibration_chart_has_the_bins_of_the_error() -> None:
-    """Every bin stands at its confidence with the share that was right."""
+    """Every bin is drawn at its confidence with its accuracy."""
     rng = np.random.default_rng(1)
     confidence = rng.random(200)
     error = calibration_error(confidence, (rng.random(200) < confidence).astype(float))
@@ -140,8 +140,8 @@ def test_the_calibration_chart_has_the_bins_of_the_error() -> None:
 
 
 @drawn
-def test_an_svg_is_still_named_and_takes_the_ink_of_its_page() -> None:
-    """The drawing has no script, loads nothing, says what it shows, and a file of its own has an ink of its own."""
+def test_an_svg_is_static_labelled_and_takes_the_text_colour_of_its_page() -> None:
+    """The drawing has no script, loads nothing and has a description; a separate file has a colour of its own."""
     (spec,) = interval_charts(points(3))
     page = to_svg(spec, 'values of "a" & b')
     assert "<script" not in page
@@ -152,7 +152,7 @@ def test_an_svg_is_still_named_and_takes_the_ink_of_its_page() -> None:
 
 
 def test_without_the_extra_the_message_has_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asking for a chart without altair says what to install."""
+    """Drawing a chart without altair raises an error that names what to install."""
     import sys
 
     monkeypatch.setitem(sys.modules, "altair", None)

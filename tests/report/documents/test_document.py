@@ -1,4 +1,4 @@
-"""Runs as a document that stands alone: HTML, Markdown and PDF, of one run and of several."""
+"""Reports as documents: HTML, Markdown and PDF, of one run and of several."""
 
 import re
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ LIMIT = 40
 
 
 class Reader(HTMLParser):
-    """Reads a page, noting tags left open and anything fetched from elsewhere."""
+    """Parses a page, recording unclosed tags and anything fetched from elsewhere."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,14 +39,14 @@ class Reader(HTMLParser):
         self.fetched: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note an opened tag."""
+        """Record an opened tag."""
         self.tags.append(tag)
         self.fetched += [str(value) for name, value in attrs if name in {"src", "href", "xlink:href"}]
         if tag not in {"meta", "wbr"}:
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """A tag that closes itself needs no note."""
+        """Ignore a self-closing tag."""
 
     def handle_endtag(self, tag: str) -> None:
         """Check that the innermost tag is the one that closes."""
@@ -72,13 +72,13 @@ def run(store: Store, names: tuple[str, ...], accuracy: float) -> str:
 
 @pytest.fixture(scope="module")
 def one(store: Store) -> ReportContents:
-    """Return what a report of one run says."""
+    """Return the contents of a report of one run."""
     return report_contents(store, [run(store, TASKS, 0.9)])
 
 
 @pytest.fixture(scope="module")
 def two(store: Store) -> ReportContents:
-    """Return what a report of two runs says, the second one much worse."""
+    """Return the contents of a report of two runs, the second one much worse."""
     return report_contents(store, [run(store, TASKS, 0.9), run(store, TASKS, 0.3)])
 
 
@@ -88,7 +88,9 @@ def page_of(contents: ReportContents, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("which", ["one", "two"])
-def test_the_html_is_whole_and_fetches_nothing(which: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_the_html_is_well_formed_and_fetches_nothing(
+    which: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     """Every tag closes, there is no script, and nothing is loaded from elsewhere."""
     reader = Reader()
     reader.feed(page_of(request.getfixturevalue(which), tmp_path))
@@ -108,8 +110,8 @@ def test_names_are_escaped(one: ReportContents, tmp_path: Path) -> None:
     assert text.startswith("# &lt;script&gt;alert(1)&lt;/script&gt;\\|\\*\n")
 
 
-def test_html_and_markdown_say_every_number_of_the_table(one: ReportContents, tmp_path: Path) -> None:
-    """Each value of the run stands in both formats."""
+def test_html_and_markdown_have_every_number_of_the_table(one: ReportContents, tmp_path: Path) -> None:
+    """Each value of the run is in both formats."""
     page, text = page_of(one, tmp_path), write_document(tmp_path / "report.md", one).read_text()
     rows = [row for row in table_rows(one.views) if row.metric and row.any_cell is not None]
     assert len(rows) > 5
@@ -121,8 +123,8 @@ def test_html_and_markdown_say_every_number_of_the_table(one: ReportContents, tm
         assert f"| {shown} |" in text
 
 
-def test_markdown_names_charts_that_lie_beside_it(two: ReportContents, tmp_path: Path) -> None:
-    """Every picture that the text shows is a file there, and every file there is shown."""
+def test_markdown_links_the_charts_in_its_folder(two: ReportContents, tmp_path: Path) -> None:
+    """Every image of the text is a file in the folder, and every file there is shown."""
     if not can_draw():
         pytest.skip("the extra 'charts' is not installed")
     text = write_document(tmp_path / "report.md", two).read_text()
@@ -131,8 +133,8 @@ def test_markdown_names_charts_that_lie_beside_it(two: ReportContents, tmp_path:
     assert {"values", "differences-1", "calibration"} <= {Path(name).stem for name in shown}
 
 
-def test_two_runs_begin_with_the_verdict_and_say_what_changed(two: ReportContents) -> None:
-    """The verdict stands at the top, and the examples are samples that the first run had right and the second wrong."""
+def test_two_runs_begin_with_the_verdict_and_show_what_changed(two: ReportContents) -> None:
+    """The verdict is at the top, and the examples are samples that only the first run answered correctly."""
     blocks = document_blocks(two)
     assert two.comparison is not None
     verdicts = [block.text for block in blocks if isinstance(block, Paragraph) and block.role == "verdict"]
@@ -147,8 +149,8 @@ def test_two_runs_begin_with_the_verdict_and_say_what_changed(two: ReportContent
         assert not picked.is_gold
 
 
-def test_the_surest_errors_of_the_weakest_tasks_are_shown(one: ReportContents) -> None:
-    """A single run shows wrong answers only."""
+def test_a_single_run_shows_its_errors(one: ReportContents) -> None:
+    """The examples of a single run are wrong answers only."""
     examples = [block for block in document_blocks(one) if isinstance(block, Example)]
     assert examples
     for example in examples:
@@ -157,7 +159,7 @@ def test_the_surest_errors_of_the_weakest_tasks_are_shown(one: ReportContents) -
 
 @pytest.mark.parametrize("which", ["one", "two"])
 def test_the_method_cites_what_was_used_and_nothing_else(which: str, request: pytest.FixtureRequest) -> None:
-    """Every mark has its reference, in order of citation, and tests are described only where there were any."""
+    """Every mark has its reference, in order of citation, and tests are described only if there were any."""
     blocks = document_blocks(request.getfixturevalue(which))
     (references,) = [block.items for block in blocks if isinstance(block, Bullets) and block.role == "references"]
     start = blocks.index(Heading("Method"))
@@ -169,17 +171,17 @@ def test_the_method_cites_what_was_used_and_nothing_else(which: str, request: py
 
 
 def test_runs_without_a_task_in_common_are_shown_side_by_side(store: Store) -> None:
-    """Where runs cannot be compared the report gives the reason and still both runs' numbers."""
+    """If runs cannot be compared, the report gives the reason, and both runs' numbers."""
     contents = report_contents(store, [run(store, ("demo_yesno",), 0.9), run(store, ("demo_stories",), 0.9)])
     blocks = document_blocks(contents)
     assert contents.comparison is None
-    said = [block.text for block in blocks if isinstance(block, Paragraph) and block.text.startswith("Not compared")]
-    assert len(said) == 1
-    assert "no task in common" in said[0]
+    texts = [block.text for block in blocks if isinstance(block, Paragraph) and block.text.startswith("Not compared")]
+    assert len(texts) == 1
+    assert "no task in common" in texts[0]
 
 
 def test_a_run_is_named_once(store: Store) -> None:
-    """The same run twice is refused."""
+    """Naming the same run twice raises an error."""
     run_id = run(store, ("demo_yesno",), 0.9)
     with pytest.raises(UsageError, match="named twice"):
         report_contents(store, [run_id, run_id])
@@ -188,7 +190,7 @@ def test_a_run_is_named_once(store: Store) -> None:
 def test_without_the_extra_a_report_has_no_charts_and_says_so(
     one: ReportContents, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Without altair the report is written all the same, with the line that installs it."""
+    """Without altair the report is written without charts, with the line that installs it."""
     monkeypatch.setattr(charts, "find_spec", lambda name: None)
     blocks = document_blocks(one)
     assert not [block for block in blocks if isinstance(block, Figure)]
@@ -196,16 +198,16 @@ def test_without_the_extra_a_report_has_no_charts_and_says_so(
     assert "pip install &#x27;evalstone[charts]&#x27;" in page_of(one, tmp_path)
 
 
-def test_limits_name_what_was_left_out(one: ReportContents) -> None:
-    """A run of the first samples only says what that means."""
+def test_limitations_mention_a_limit_on_samples(one: ReportContents) -> None:
+    """The report of a run on the first samples only states what that means."""
     blocks = document_blocks(one)
-    limits = blocks[blocks.index(Heading("What these numbers cannot say")) + 1]
+    limits = blocks[blocks.index(Heading("Limitations")) + 1]
     assert isinstance(limits, Bullets)
     assert any("Only the first samples" in line for line in limits.items)
 
 
 def test_the_ending_decides_the_format(one: ReportContents, tmp_path: Path) -> None:
-    """A file ending in .html or .md is written in a folder made for it; anything else is refused."""
+    """A file ending in .html or .md is written, its folder created; another ending is refused."""
     assert write_document(tmp_path / "new" / "report.html", one).read_text().startswith("<!doctype html>")
     assert write_document(tmp_path / "report.md", one).read_text().startswith("# ")
     with pytest.raises(UsageError, match=r"expected \.html, \.md or \.pdf"):
@@ -213,8 +215,8 @@ def test_the_ending_decides_the_format(one: ReportContents, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_pdf_is_printed_where_there_is_a_browser(one: ReportContents, tmp_path: Path) -> None:
-    """The PDF is one, and holds more than an empty page."""
+def test_a_pdf_is_printed_if_there_is_a_browser(one: ReportContents, tmp_path: Path) -> None:
+    """The file is a PDF with more than an empty page."""
     if find_browser() is None:
         pytest.skip("no browser that prints is installed")
     printed = write_document(tmp_path / "report.pdf", one).read_bytes()
@@ -222,10 +224,10 @@ def test_a_pdf_is_printed_where_there_is_a_browser(one: ReportContents, tmp_path
     assert len(printed) > 10_000
 
 
-def test_without_a_browser_the_message_says_what_to_do(
+def test_without_a_browser_the_message_has_a_remedy(
     one: ReportContents, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A browser that is not there is named, with the way round it."""
+    """The error names the missing browser and an alternative."""
     monkeypatch.setenv("EVALSTONE_BROWSER", "/nowhere/browser")
-    with pytest.raises(UsageError, match=r"'/nowhere/browser', which is no program; .*write report\.html"):
+    with pytest.raises(UsageError, match=r"'/nowhere/browser', which is not a program; .*write report\.html"):
         write_document(tmp_path / "report.pdf", one)

@@ -1,4 +1,4 @@
-"""How one stored sample is shown."""
+"""Display of one stored sample."""
 
 from evalstone.records import LoglikelihoodQuery, Request
 from evalstone.report.views.samples import shown_choices
@@ -13,14 +13,14 @@ def with_contexts(*contexts: str) -> SampleRecord:
     return SampleRecord(None, Request("readings", 0, "sha256:0", (), queries), (), ())
 
 
-def test_choices_with_contexts_of_their_own_show_where_they_part() -> None:
-    """The line with the difference is shown and nothing of the shot before it, however short the line is."""
+def test_choices_with_contexts_of_their_own_show_where_they_differ() -> None:
+    """The line with the difference is shown, without the shot before it, however short the line is."""
     assert shown_choices(with_contexts("Ann", "Bea")) == ["Ann | was late.", "Bea | was late."]
     assert shown_choices(with_contexts("It was Ann", "It was Amy"))[1] == "It was Amy | was late."
 
 
 def test_a_difference_far_from_the_end_is_shown() -> None:
-    """Of a long line the part round the difference stays, so that no two choices look the same."""
+    """A long line is shortened around the difference, so that no two choices look the same."""
     before, after = "very " * 40, " and so on" * 40
     first, second = shown_choices(with_contexts(f"{before}Ann{after}", f"{before}Bea{after}"))
     assert first.startswith("… very ")
@@ -30,7 +30,7 @@ def test_a_difference_far_from_the_end_is_shown() -> None:
 
 
 def test_choices_with_one_context_show_their_texts() -> None:
-    """Where the context is shared a choice is its continuation."""
+    """If the context is shared, a choice is shown as its continuation."""
     queries = (LoglikelihoodQuery(0, " yes"), LoglikelihoodQuery(1, " no"))
     record = SampleRecord(None, Request("plain", 0, "sha256:0", (SHOT,), queries), (), ())
     assert shown_choices(record) == [" yes", " no"]

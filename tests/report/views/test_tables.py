@@ -1,4 +1,4 @@
-"""What people see of a run, at the widths they have."""
+"""Tables of runs at common terminal widths."""
 
 import json
 from statistics import NormalDist
@@ -17,7 +17,7 @@ from tests.report.made import estimate_of
 
 
 def mmlu(shift: float = 0.0) -> list[Estimate]:
-    """Return MMLU's shape: one group over two, with 19 and 3 subjects."""
+    """Return estimates in MMLU's shape: one group with two subgroups of 19 and 3 subjects."""
     cells = [estimate_of("mmlu", 0.3 + shift, 2200, kind="group")]
     for group, size in (("stem", 19), ("social", 3)):
         cells.append(estimate_of(group, 0.3 + shift, 100 * size, kind="group", path=["mmlu"]))
@@ -53,7 +53,7 @@ def test_tables_keep_within_their_width(width: int, n_runs: int) -> None:
 
 
 def test_large_groups_are_folded_and_small_ones_are_not() -> None:
-    """Nineteen subjects fold into their group's line, which says so; three are shown; `unfold` shows all."""
+    """Nineteen subjects are folded into their group's line, three are shown; `unfold` shows all."""
     rows = table_rows([full_view()])
     names = [row.name for row in rows if row.is_first]
     assert names == ["mmlu", "stem", "social", "social_0", "social_1", "social_2", "arc_challenge", "wikitext"]
@@ -62,44 +62,44 @@ def test_large_groups_are_folded_and_small_ones_are_not() -> None:
 
 
 def test_a_folded_table_shows_how_many_it_hides() -> None:
-    """The folded line carries the number of tasks under it, indented below its own group."""
+    """The folded line has the number of hidden tasks, and is indented below its own group."""
     assert "   stem (19) " in as_text(run_table([full_view()]))
 
 
-def test_one_run_shows_every_metric_and_several_only_the_main_one() -> None:
-    """Alone a task shows acc and acc_norm; side by side only what stands for it."""
+def test_one_run_shows_every_metric_and_several_only_the_primary_one() -> None:
+    """A single run shows acc and acc_norm of a task; several runs show only the primary metric."""
     alone, beside = as_text(run_table([full_view()])), as_text(run_table([full_view("a"), full_view("b")]), 120)
     assert "25.0%" in alone
     assert "27.0%" in alone
     assert " acc_norm " in beside
-    assert beside.count("arc_challenge") == 3  # its row, its note and the line on what can be detected
+    assert beside.count("arc_challenge") == 3  # its row, its note and the line on the detectable effect
 
 
-def test_what_a_reader_must_know_stands_under_the_table() -> None:
-    """Ties and failed requests are reported in words, with details also what a comparison of this size can detect."""
+def test_notes_are_under_the_table() -> None:
+    """Ties and failed requests are reported in words, with details also the minimum detectable effect."""
     text = " ".join(as_text(run_table([full_view()])).split())
     assert "! arc_challenge acc: 12 ties for the best choice, credit shared" in text
-    assert "! arc_challenge acc_norm: 2 failed, left out" in text
+    assert "! arc_challenge acc_norm: 2 failed, excluded" in text
     assert "detectable" not in text
     text = " ".join(as_text(run_table([full_view()], details=True)).split())
     assert "from 3.7 points on arc_challenge to 12.5 points on stem_0" in text
 
 
-def test_the_composite_of_a_suite_stands_above_the_table() -> None:
-    """What a suite is run for is read first, not between floors and warnings."""
+def test_the_composite_of_a_suite_is_above_the_table() -> None:
+    """The composite comes first, before baselines and warnings."""
     own = {"kind": "composite", "why": "no score of b", "columns": [], "reproduced": True}
     composite = Estimate("board", "mean", "none", None, None, None, "none", 0, details=own)
     text = as_text(run_table([view_of("m", estimate_of("t", 0.5, 6), composite)]))
     assert text.index("m") < text.index("board: no composite") < text.index("metric")
 
 
-def test_too_few_samples_are_called_that() -> None:
-    """Six samples detect nothing at a fifth of answers differing, and the line says so instead of a number."""
+def test_too_few_samples_are_reported_without_a_number() -> None:
+    """Six samples detect no effect if a fifth of the answers differ, and the line says so instead of a number."""
     text = " ".join(as_text(run_table([view_of("m", estimate_of("t", 0.5, 6))], details=True)).split())
     assert "none on t (too few samples)" in text
 
 
-def test_calibration_stands_among_the_details() -> None:
+def test_calibration_is_among_the_details() -> None:
     """The table shows value, interval, n and chance; Brier score and calibration error need `--details`."""
     for width in (80, 120):
         assert "Brier" not in as_text(run_table([full_view()]), width)
@@ -110,8 +110,8 @@ def test_calibration_stands_among_the_details() -> None:
         assert "4.1%" in text
 
 
-def test_shots_and_filters_have_columns_and_nothing_is_squeezed_out() -> None:
-    """Shots stand once for each task; where filters do not fit as a column they follow the metric in brackets."""
+def test_shots_and_filters_have_columns_and_no_number_is_dropped() -> None:
+    """Shots are shown once per task; if filters do not fit as a column, they follow the metric in brackets."""
     cells = [
         estimate_of("truthfulqa_mc2_with_a_long_name", 0.5, 12_032, "exact_match", filter=name, n_shots=25)
         for name in ("strict-match", "flexible-extract")
@@ -128,29 +128,29 @@ def test_shots_and_filters_have_columns_and_nothing_is_squeezed_out() -> None:
 
 
 def test_a_failure_names_its_first_cause() -> None:
-    """Failed requests are counted under the table with what happened to the first, also where no value is left."""
+    """Failed requests are counted under the table with the first error, even if the task has no value."""
     failed = [estimate_of("t", value, n_failed=2, first_error="TimedOut: no answer in 30 s") for value in (0.5, None)]
     for cell in failed:
         for views in ([view_of("a", cell)], [view_of("a", cell), view_of("b", cell)]):
             text = " ".join(as_text(run_table(views)).split())
-            assert "2 failed, left out (first: TimedOut: no answer in 30 s)" in text
+            assert "2 failed, excluded (first: TimedOut: no answer in 30 s)" in text
 
 
-def test_calibration_of_few_samples_is_left_out() -> None:
-    """Below fifty samples a calibration error says nothing and is not shown."""
+def test_calibration_of_few_samples_is_omitted() -> None:
+    """With fewer than fifty samples no calibration error is shown."""
     cell = estimate_of("t", 0.5, 49, brier=0.7, calibration_error=0.443, calibration_error_null=0.477)
     for text in (as_text(run_table([view_of("m", cell)], details=True), width) for width in (80, 120)):
         assert "0.700" in text
         assert "44.3%" not in text
-        assert "by luck" not in text  # no column without a number
+        assert "by chance" not in text  # no column without a number
 
 
-def test_a_prompt_that_was_mostly_cut_is_said_once() -> None:
-    """Where most of a prompt is gone the note says so, once for all metrics of the task."""
+def test_a_mostly_truncated_prompt_is_reported_once() -> None:
+    """If most of a prompt was truncated, the note says so once for all metrics of the task."""
     cells = [estimate_of("t", 0.5, 100, m, n_cut=9, n_mostly_cut=7, primary=m == "acc") for m in ("acc", "acc_norm")]
     text = " ".join(as_text(run_table([view_of("m", *cells)])).split())
-    assert text.count("cut from the left") == 1
-    assert "more than half of the prompt was cut away in 7 of 100: this score says little" in text
+    assert text.count("truncated from the left") == 1
+    assert "more than half of the prompt was truncated in 7 of 100: not a meaningful score" in text
 
 
 def test_subjects_are_sorted_with_their_intervals() -> None:
@@ -164,8 +164,8 @@ def test_subjects_are_sorted_with_their_intervals() -> None:
     assert "●" in lines[3]
 
 
-def test_subjects_reliably_below_the_others_are_named() -> None:
-    """A subject far below the rest is named with Holm's p; one that could be luck among 57 is not."""
+def test_subjects_significantly_below_the_others_are_named() -> None:
+    """A subject far below the others is named with Holm's p; one that could be chance among 57 is not."""
     fair = [estimate_of(f"fair_{i}", 0.5, 200, path=["mmlu"]) for i in range(55)]
     hard, unlucky = estimate_of("hard", 0.25, 200, path=["mmlu"]), estimate_of("unlucky", 0.42, 200, path=["mmlu"])
     ((found, p),) = weak_subjects([*fair, hard, unlucky])
@@ -175,11 +175,11 @@ def test_subjects_reliably_below_the_others_are_named() -> None:
     z = (right / (56 * 200) - 0.25) / (pooled * (1 - pooled) * (1 / (56 * 200) + 1 / 200)) ** 0.5
     assert p == pytest.approx(57 * NormalDist().cdf(-z), rel=1e-9)
     text = " ".join(as_text(subject_table(view_of("m", *fair, hard, unlucky))).split())
-    assert "reliably below the other subjects, with Holm's correction: hard (p <0.001)" in text
+    assert "significantly below the other subjects (one-sided tests, Holm's correction): hard (p <0.001)" in text
 
 
 def test_a_run_without_subjects_says_so() -> None:
-    """Tasks that belong to no group are no subjects, and the table says that."""
+    """Tasks outside of groups are not subjects, and the table says so."""
     assert "no task of this run has subjects" in as_text(subject_table(view_of("m", estimate_of("t", 0.5))))
 
 
@@ -191,7 +191,7 @@ def test_an_undefined_value_is_a_dash() -> None:
 
 
 def test_json_keeps_shares_and_everything_folded() -> None:
-    """The JSON twin has every estimate, shares in [0, 1], undefined as null, and is valid JSON."""
+    """The JSON has every estimate, shares in [0, 1] and undefined as null."""
     view = view_of("m", *mmlu(), estimate_of("t", None, 0))
     found = json.loads(json.dumps(to_json([view]), allow_nan=False))["runs"][0]
     assert len(found["estimates"]) == 26
@@ -212,19 +212,19 @@ def test_json_keeps_shares_and_everything_folded() -> None:
     ],
 )
 def test_numbers_have_four_digits(value: float, shown: str) -> None:
-    """Numbers that are no shares keep four significant digits at every size."""
+    """Numbers other than shares have four significant digits at every size."""
     assert four_digits(value) == shown
 
 
-def test_shares_are_per_cent_with_one_decimal() -> None:
-    """A share is drawn as 63.4%, its interval without the sign, and p with the digits it deserves."""
+def test_shares_are_percentages_with_one_decimal() -> None:
+    """A share is shown as 63.4%, its interval without the sign, and p with two or three digits."""
     assert shown_value(0.634, proportion=True) == "63.4%"
     assert shown_interval(0.601, 0.666, proportion=True) == "60.1–66.6"
     assert [shown_p(p) for p in (0.0004, 0.0134, 0.21)] == ["<0.001", "0.013", "0.21"]
 
 
-def test_a_group_that_averages_nothing_is_a_heading() -> None:
-    """Tasks of a group without a value stand indented under its name, in one run and side by side."""
+def test_a_group_without_a_mean_is_a_heading() -> None:
+    """Tasks of a group without a value are indented under its name, in one run and side by side."""
     views = [view_of(name, estimate_of("a", 0.5, path=["set"]), estimate_of("b", 0.6, n_tied=1)) for name in "xy"]
     for table in (run_table(views[:1]), run_table(views)):
         lines = as_text(table).splitlines()

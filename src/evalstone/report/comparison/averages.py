@@ -1,9 +1,10 @@
 """Groups and the overall line of a comparison: tasks' differences averaged, with an interval and a test.
 
-A group whose tasks weigh by their samples is one large paired table, and its interval is made from that table: put
-together from the intervals of tiny tasks (three samples a subject) it would lie off its own difference. Other
-averages recover their interval from those of their parts. Overall, every group with a value and every task outside of
-one weigh alike, so that a large task cannot hide a small one; what is no share of right answers is left out.
+A group whose tasks are weighted by their samples is one large paired table, and its interval is computed from that
+table: recovered from the intervals of tiny tasks (three samples a subject) it would be off its own difference. Other
+averages recover their interval from those of their parts. In the overall line every group with a value and every task
+outside of one have equal weights, so that a large task cannot hide a small one; metrics other than proportions of
+correct answers are excluded.
 """
 
 import math
@@ -23,12 +24,12 @@ from evalstone.statistics.mcnemar import tango_interval
 from evalstone.statistics.paired import compare_paired
 from evalstone.statistics.permutation import sign_flip_p
 
-FEW = 20  # samples; below it the intervals of single tasks lie too far off their differences to be put together
+FEW = 20  # samples; with fewer the intervals of single tasks are too far off their differences to be combined
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A task's difference by one metric and filter, with the numbers it was made of."""
+    """A task's difference by one metric and filter, with both runs' scores per sample."""
 
     task: PairedTask
     line: Difference
@@ -42,13 +43,13 @@ class Measured:
 
     @property
     def sign(self) -> float:
-        """What turns a difference into a gain."""
+        """The factor that turns a difference into a gain: 1 or -1."""
         return 1.0 if self.line.higher_is_better else -1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What counts once in the overall line: a group with a value, or a task outside of one. Weights sum to 1."""
+    """One unit of the overall line: a group with a value, or a task outside of one. Weights sum to 1."""
 
     name: str
     parts: tuple[tuple[Measured, float], ...]
@@ -56,11 +57,11 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class GroupedTasks:
-    """What the averages of a comparison are made of.
+    """Inputs to the averages of a comparison.
 
     groups: with their declared metrics.
-    measured: each task by the metric that stands for it.
-    of_groups: of each group with a number, the tasks and the weights by which its declared metric is averaged.
+    measured: each task by its primary metric.
+    of_groups: for each group with a value, the cell with its weights, and its tasks by the group's declared metric.
     """
 
     groups: Sequence[GroupSummaryInput]
@@ -69,13 +70,13 @@ class GroupedTasks:
 
 
 def group_line(group: GroupSummaryInput, grouped: GroupedTasks, confidence: float) -> Difference | None:
-    """Return a group's difference; None where it has no value of its own, or no share among its tasks."""
+    """Return a group's difference; None if it has no value of its own, or a task's metric is not a proportion."""
     unit = _group_unit(group, grouped)
     return None if unit is None else replace(_unit_line(unit, confidence), kind="group", label=group.alias or "")
 
 
 def overall_line(grouped: GroupedTasks, confidence: float) -> Difference | None:
-    """Return the mean of the units' differences; None where no task is a share of right answers."""
+    """Return the mean of the units' differences; None if no task's metric is a proportion of correct answers."""
     units = overall_units(grouped)
     if not units:
         return None
@@ -83,7 +84,7 @@ def overall_line(grouped: GroupedTasks, confidence: float) -> Difference | None:
     weights = [1.0 / len(units)] * len(units)
     parts = [(one, weight / len(units)) for unit in units for one, weight in unit.parts]
     difference = sum(weight * line.difference for line, weight in zip(lines, weights, strict=True))
-    low, high = _put_together(lines, weights, difference)
+    low, high = _combined_interval(lines, weights, difference)
     line = _line(OVERALL, parts, difference, (low, high), _sign_flips(OVERALL, parts), _MOVER, confidence)
     used = set(line.members)
     return replace(
@@ -95,19 +96,19 @@ def overall_line(grouped: GroupedTasks, confidence: float) -> Difference | None:
 
 
 def overall_units(grouped: GroupedTasks) -> list[Unit]:
-    """Return what the overall line averages, every task in one unit only."""
+    """Return the units that the overall line averages; every task is in one unit only."""
     groups, measured = grouped.groups, grouped.measured
     by_name = {group.name: group for group in groups}
     units: list[Unit] = []
-    taken: set[str] = set()
+    covered: set[str] = set()
     inner = {member for group in groups for member in group.members}
     for name in [group.name for group in groups if group.name not in inner]:
         for unit in _units_below(name, by_name, grouped):
-            fresh = [(one, weight) for one, weight in unit.parts if one.line.name not in taken]
+            fresh = [(one, weight) for one, weight in unit.parts if one.line.name not in covered]
             whole = sum(weight for _, weight in fresh)
-            taken |= {one.line.name for one, _ in fresh}
+            covered |= {one.line.name for one, _ in fresh}
             units += [Unit(unit.name, tuple((one, weight / whole) for one, weight in fresh))] if fresh else []
-    alone = [(name, one) for name, one in measured.items() if name not in taken and one.line.scale == "proportion"]
+    alone = [(name, one) for name, one in measured.items() if name not in covered and one.line.scale == "proportion"]
     return units + [Unit(name, ((one, 1.0),)) for name, one in alone]
 
 
@@ -133,7 +134,7 @@ _MOVER = "sign flips within tasks, interval of the parts' intervals (MOVER)"
 
 
 def _unit_line(unit: Unit, confidence: float) -> Difference:
-    """Return a unit's gain: from the pooled samples where they all weigh the same, else from its tasks' lines."""
+    """Return a unit's gain: from the pooled samples if they have equal weights, else from its tasks' lines."""
     lines, weights = [one.line for one, _ in unit.parts], [weight for _, weight in unit.parts]
     total = sum(line.n for line in lines)
     difference = sum(weight * one.sign * one.line.difference for one, weight in unit.parts)
@@ -141,7 +142,7 @@ def _unit_line(unit: Unit, confidence: float) -> Difference:
         is_gain = lines[0].higher_is_better
         ends = (lines[0].low, lines[0].high) if is_gain else (_negative(lines[0].high), _negative(lines[0].low))
         return _line(unit.name, unit.parts, difference, ends, lines[0].p, lines[0].method, confidence)
-    ends = _small_ends(unit, difference, confidence) or _put_together(lines, weights, difference)
+    ends = _small_ends(unit, difference, confidence) or _combined_interval(lines, weights, difference)
     if all(math.isclose(weight, one.line.n / total, rel_tol=1e-9) for one, weight in unit.parts):
         first = np.concatenate([one.sign * one.first for one, _ in unit.parts])
         second = np.concatenate([one.sign * one.second for one, _ in unit.parts])
@@ -158,10 +159,10 @@ def _negative(value: float | None) -> float | None:
 
 
 def _small_ends(unit: Unit, difference: float, confidence: float) -> tuple[float, float] | None:
-    """Return the interval of unequally weighed small tasks, from the one table that is as good as all of theirs.
+    """Return the interval of small tasks with unequal weights, from one table of the effective sample size.
 
-    Its size is n = 1 / sum(w² / n_t), its cells the weighted shares of better and worse answers. None where a task is
-    large enough for an interval of its own, or its scores are graded.
+    The table has size n = 1 / sum(w² / n_t), and as cells the weighted shares of better and worse answers. None if a
+    task is large enough for an interval of its own, or its scores are not binary.
     """
     if len(unit.parts) == 1 or any(one.line.n >= FEW or not one.is_binary for one, _ in unit.parts):
         return None
@@ -217,10 +218,10 @@ def _sign_flips(name: str, parts: Sequence[tuple[Measured, float]]) -> float:
     return sign_flip_p(flips, name=("compare", name, len(flips)))
 
 
-def _put_together(
+def _combined_interval(
     lines: Sequence[Difference], weights: Sequence[float], difference: float
 ) -> tuple[float | None, float | None]:
-    """Return the interval of a weighted mean, recovered from its parts' own: no point where no answer changed.
+    """Return the interval of a weighted mean, recovered from its parts' intervals; never a point.
 
     low = d - sqrt(sum w² (d_t - low_t)²), high likewise. Source: Zou, Huang and Zhang 2009 (MOVER).
     """

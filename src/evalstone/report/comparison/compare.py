@@ -1,8 +1,7 @@
-"""Is B better than A? Differences with intervals and tests, task by task, per group and over all.
+"""Comparison of runs: differences with intervals and tests, by task, by group and overall.
 
-Tasks are tested one by one and p is corrected over them (Holm). Groups and the overall difference weigh the tasks'
-differences as the groups say, every group or lone task alike, so that a large task cannot hide a small one: see
-`averaged`.
+Each task is tested, and p is corrected over the tasks (Holm). A group averages its tasks' differences with the group's
+weights; the overall line gives every group and every task outside of one the same weight: see `averages`.
 """
 
 import math
@@ -42,8 +41,8 @@ def compare_runs(
 
     Args:
         runs: their scores and set-up.
-        groups: tasks that belong together; their differences are averaged as the group averages.
-        strict_prompts: refuse where any prompt differs.
+        groups: groups of tasks; their differences are averaged with the group's weights.
+        strict_prompts: raise an error if any prompt differs.
         confidence: of the intervals.
 
     Raises: UsageError for fewer than two runs, no task in common, different questions, or (strict) different prompts.
@@ -60,7 +59,7 @@ def compare_runs(
 
 
 def distinct_labels(runs: Sequence[RunEvidence]) -> list[str]:
-    """Return the runs' labels; those that several share get their run's id."""
+    """Return the runs' labels; a label that several runs share gets the run's id."""
     labels = [run.label for run in runs]
     return [
         label if labels.count(label) == 1 or not run.run_id else f"{label} ({run.run_id})"
@@ -105,11 +104,11 @@ def _paired_tasks(first: RunEvidence, second: RunEvidence) -> tuple[list[PairedT
     common = [task for task in first.tasks if task.name in theirs]
     if not common:
         raise UsageError(
-            f"the runs have no task in common: {first.label} asked {_names(first.tasks)}, "
+            f"the runs have no task in common: {first.label} has {_names(first.tasks)}, "
             f"{second.label} {_names(second.tasks)}"
         )
     notes = [
-        f"only {run.label} asked {', '.join(names)}"
+        f"only {run.label} has {', '.join(names)}"
         for run, other in ((first, second), (second, first))
         if (names := [task.name for task in run.tasks if task.name not in {t.name for t in other.tasks}])
     ]
@@ -118,7 +117,7 @@ def _paired_tasks(first: RunEvidence, second: RunEvidence) -> tuple[list[PairedT
         one = pair_task(first, second, task)
         if not traits_of(one.metric.aggregation).is_per_sample or not one.pairs:
             reason = "no sample has a score in both runs" if not one.pairs else "it is not a mean over samples"
-            notes.append(f"{task.name} {one.metric.name} is left out: {reason}")
+            notes.append(f"{task.name} {one.metric.name} is excluded: {reason}")
         else:
             paired.append(one)
     return paired, notes
@@ -135,28 +134,28 @@ def _refuse_different_prompts(first: RunEvidence, second: RunEvidence, tasks: Se
         if n_differing:
             raise UsageError(
                 f"task {task}: the prompts of {n_differing:,} of {n:,} samples differ between {first.label} and "
-                f"{second.label}, and --strict-prompts was given; run both with the same shots, seed and template"
+                f"{second.label}, and --strict-prompts is set; run both with the same shots, seed and template"
             )
 
 
 def _measure(task: PairedTask, flips: Sequence[Flip], confidence: float) -> Measured:
     ours, theirs = (np.asarray(values, dtype=np.float64) for values in task.values())
     found = compare_paired(ours, theirs, confidence=confidence)
-    # perplexities and bits per byte are compared as losses: smaller numbers are better
+    # perplexities and bits per byte are compared as losses: lower is better
     better, worse = found.b_only, found.a_only
     if not task.metric.higher_is_better:
         better, worse = worse, better
     is_share = _is_share(task)
     scale = "log" if task.is_log_scale else "proportion" if is_share else "plain"
-    carry = math.exp if scale == "log" else float
+    to_metric = math.exp if scale == "log" else float
     line = Difference(
         name=task.task,
         kind="task",
         metric=task.metric.name,
         filter=task.filter,
         scale=scale,
-        first=carry(float(ours.mean())),
-        second=carry(float(theirs.mean())),
+        first=to_metric(float(ours.mean())),
+        second=to_metric(float(theirs.mean())),
         difference=found.difference,
         low=found.low,
         high=found.high,
@@ -181,7 +180,7 @@ def _measured(task: PairedTask, *, first: RunEvidence, second: RunEvidence, conf
 
 
 def _adjusted(lines: Sequence[Difference]) -> list[Difference]:
-    """Return the lines with Holm's correction over them."""
+    """Return the lines with p corrected by Holm's method over them."""
     if not lines:
         return []
     adjusted = holm([line.p for line in lines])
@@ -189,13 +188,13 @@ def _adjusted(lines: Sequence[Difference]) -> list[Difference]:
 
 
 def _is_share(task: PairedTask) -> bool:
-    """Return whether the metric is a share of right answers: a mean of scores that all lie in [0, 1]."""
+    """Return whether the metric is a proportion of correct answers: a mean of scores in [0, 1]."""
     in_unit = all(0.0 <= value <= 1.0 for values in task.values() for value in values)
     return in_unit and traits_of(task.metric.aggregation).is_mean and not is_number(task.metric.name)
 
 
 def _flips(task: PairedTask, ours: RunEvidence, theirs: RunEvidence) -> list[Flip]:
-    """Return the samples whose answer became right or wrong; graded answers count as right from one half."""
+    """Return the samples whose answer became right or wrong; graded scores count as right from 0.5."""
     flips: list[Flip] = []
     if not _is_share(task):
         return flips
@@ -232,7 +231,7 @@ def _answer(run: RunEvidence, row: ScoreRow) -> str | None:
 
 
 def _ranks(runs: Sequence[RunEvidence], groups: Sequence[GroupSummaryInput]) -> tuple[RankSet, ...]:
-    """Return the runs' sets of ranks on the samples that all of them answered, tasks weighed as in the overall line."""
+    """Return the runs' rank sets on the samples that all of them answered, with the overall line's task weights."""
     paired, _ = _paired_tasks(runs[0], runs[1])
     measured = {task.task: _measure(task, (), 0.95) for task in paired}
     columns: list[list[float]] = [[] for _ in runs]

@@ -1,8 +1,8 @@
-"""A comparison as a gate: `--gate "mmlu >= -0.01"` fails the build unless the second run is surely not that much worse.
+"""A comparison as a gate: `--gate "mmlu >= -0.01"` fails the build unless the second run is non-inferior by that bound.
 
-A gate reads NAME OP BOUND: NAME is a task, a group or `overall`, BOUND a difference, second minus first, in the
-direction of better (`-0.01` or `-1%`). `>=` and `>` ask that the whole one-sided 95% interval lies above the bound:
-below zero that is non-inferiority, above it superiority. Too few samples therefore fail a gate, as they should.
+A gate is NAME OP BOUND: NAME is a task, a group or `overall`, BOUND a difference, second minus first, in the direction
+of better (`-0.01` or `-1%`). With `>=` and `>` the whole one-sided 95% interval must be above the bound: a negative
+bound tests non-inferiority, a bound of zero or more superiority. So a gate fails if there are too few samples.
 """
 
 import re
@@ -22,16 +22,16 @@ ONE_SIDED = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What must hold."""
+    """A condition on the difference of one line of a comparison."""
 
     name: str
-    bound: float  # in the metric's units: shares in [0, 1]; of a perplexity its logarithm
+    bound: float  # in the metric's units: shares in [0, 1]; for a perplexity its logarithm
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """What came of it."""
+    """The result of a gate for one pair of runs."""
 
     gate: Gate
     labels: tuple[str, str]
@@ -44,30 +44,30 @@ class GateResult:
         """The result in one sentence."""
         state = "passed" if self.passed else "failed"
         low = "no interval" if self.low is None else f"{shown_bound(self.line, self.low)} with 95% confidence"
-        asked = f"asked for {shown_bound(self.line, self.gate.bound)}"
+        required = f"required {shown_bound(self.line, self.gate.bound)}"
         lower = "" if self.line.higher_is_better else " (lower is better)"
-        measured = f"{self.line.name} {shown_gain(self.line)}{lower}, {low}, {asked}"
+        measured = f"{self.line.name} {shown_gain(self.line)}{lower}, {low}, {required}"
         return f"gate '{self.gate.text}' {state}: {measured}, n {self.line.n:,}"
 
 
 def parse_gate(text: str) -> Gate:
     """Return the gate of an expression such as `mmlu >= -0.01`, `overall > 0` or `arc_easy >= -1%`.
 
-    Raises: UsageError where it is none.
+    Raises: UsageError if the expression cannot be parsed.
     """
     match = GATE.fullmatch(text)
     if match is None:
         raise UsageError(
-            f"gate '{text}' cannot be read; expected NAME >= BOUND, such as 'mmlu >= -0.01' or 'mmlu >= -1%'"
+            f"gate '{text}' cannot be parsed; expected NAME >= BOUND, such as 'mmlu >= -0.01' or 'mmlu >= -1%'"
         )
     bound = float(match["bound"]) / (100 if match["percent"] else 1)
     return Gate(match["name"], bound, text.strip())
 
 
 def check_gates(comparison: Comparison, gates: Sequence[Gate]) -> list[GateResult]:
-    """Return what came of each gate, for each run compared with the first.
+    """Return the result of each gate, for each run compared with the first.
 
-    Raises: UnknownName for a gate on something that was not compared.
+    Raises: UnknownName for a gate on a name that was not compared.
     """
     return [_checked(pair, gate) for pair in comparison.pairs for gate in gates]
 
@@ -85,7 +85,7 @@ def _checked(pair: PairComparison, gate: Gate) -> GateResult:
 
 
 def _one_sided_low(line: Difference) -> float | None:
-    """Return the lower 95% end of the gain, from the two-sided interval's arm in that direction.
+    """Return the lower end of the gain's one-sided 95% interval, from the two-sided interval's arm in that direction.
 
     The arm is shortened by the ratio of normal quantiles: exact for a normal estimate, close for score intervals.
     """
@@ -96,8 +96,8 @@ def _one_sided_low(line: Difference) -> float | None:
     return line.gain - arm * normal_quantile(ONE_SIDED) / two_sided
 
 
-def junit_xml(comparison: Comparison, results: Sequence[GateResult], said: Sequence[str] = ()) -> str:
-    """Return gates as a JUnit report, one test case each; the verdict, and lines `said` besides, as its output."""
+def junit_xml(comparison: Comparison, results: Sequence[GateResult], lines: Sequence[str] = ()) -> str:
+    """Return gates as a JUnit report, one test case each; its output is the verdict and the further `lines`."""
     n_failed = sum(not result.passed for result in results)
     suite = ET.Element(
         "testsuite", name="evalstone compare", tests=str(len(results)), failures=str(n_failed), errors="0"
@@ -107,6 +107,6 @@ def junit_xml(comparison: Comparison, results: Sequence[GateResult], said: Seque
         case = ET.SubElement(suite, "testcase", classname=f"{second} against {first}", name=result.gate.text)
         if not result.passed:
             ET.SubElement(case, "failure", message=result.message).text = result.message
-    ET.SubElement(suite, "system-out").text = "\n".join([comparison.verdict, *said])
+    ET.SubElement(suite, "system-out").text = "\n".join([comparison.verdict, *lines])
     ET.indent(suite)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"

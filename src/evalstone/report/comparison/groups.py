@@ -1,7 +1,7 @@
-"""Which tasks of two runs a group's difference averages, and by which metric: those that its number is made of.
+"""Which tasks of two runs a group's difference averages, and by which metric.
 
-A group declares its metric, filter and weights (`groups.group_cells`). A task below it is compared by that metric here
-even where another one stands for the task by itself.
+A group declares its metric, filter and weights (`groups.group_cells`). Its tasks are compared by that metric, even if
+the primary metric of a task is another one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ class Measure(Protocol):
     """Measures the difference of a paired task."""
 
     def __call__(self, task: PairedTask, *, first: RunEvidence, second: RunEvidence) -> Measured:
-        """Return the difference with the numbers it was made of."""
+        """Return the difference with both runs' scores per sample."""
         ...
 
 
@@ -33,14 +33,14 @@ def grouped_tasks(
     measured: Mapping[str, Measured],
     measure: Measure,
 ) -> GroupedTasks:
-    """Return the tasks that both runs asked, as the groups' declared metrics average them.
+    """Return the tasks that both runs have, grouped by the groups' declared metrics.
 
-    A group is compared by the metric that stands for it; where that is not among both runs' scores (they come from
-    different tools), by the first declared one that is, and else by what stands for each of its tasks.
+    A group is compared by its primary metric; if a run lacks that (the runs come from different tools), by the first
+    declared metric that both have, and else by the primary metric of each of its tasks.
     """
     by_name = {group.name: group for group in groups}
-    asked = {task.name for task in second.tasks}
-    tasks = {task.name: task for task in first.tasks if task.name in asked}
+    names = {task.name for task in second.tasks}
+    tasks = {task.name: task for task in first.tasks if task.name in names}
     scored: dict[str, set[Name]] = {name: set() for name in tasks}
     for row in first.rows:
         if row.task in scored:
@@ -58,7 +58,7 @@ def grouped_tasks(
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """Two runs, and what was measured of them already."""
+    """Two runs, and the differences measured so far."""
 
     first: RunEvidence
     second: RunEvidence
@@ -67,7 +67,7 @@ class _Search:
     measure: Measure
 
     def of_cell(self, cell: GroupCell) -> list[Measured]:
-        """Return a cell's tasks, all of them by its metric; empty where one of them lacks it in a run."""
+        """Return a cell's tasks, all measured by its metric; empty if a run lacks it for one of them."""
         tasks = [self.of_task(name, (cell.metric, cell.filter)) for name in cell.tasks]
         known = [one for one in tasks if one is not None]
         if len(known) < len(tasks) and self.second.pairing:  # another tool's names for it
@@ -75,7 +75,7 @@ class _Search:
         return known if len(known) == len(tasks) else []
 
     def of_task(self, name: str, wanted: Name) -> Measured | None:
-        """Return a task measured by this metric and filter; None where the runs cannot be compared by it."""
+        """Return a task measured by this metric and filter; None if the runs cannot be compared by it."""
         main = self.measured.get(name)
         if main is not None and (main.line.metric, main.line.filter) == wanted:
             return main

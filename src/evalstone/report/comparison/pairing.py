@@ -1,8 +1,8 @@
-"""Two runs on the same samples: which score belongs to which, and what else differed between the runs.
+"""Pairing of two runs' scores by sample, and the differences in set-up between the runs.
 
-Samples are paired by content, not by position: (task, sample hash, how often that hash came before), so that runs
-over differently ordered or filtered copies of a data set still pair rightly, and runs over different questions are
-refused instead of being subtracted.
+Samples are paired by content, not by position: (task, sample hash, number of earlier occurrences of that hash). So
+runs over differently ordered or filtered copies of a data set are paired correctly, and runs over different questions
+are refused.
 """
 
 import math
@@ -17,7 +17,7 @@ from evalstone.report.evidence.records import MetricInput, RunEvidence, ScoreRow
 from evalstone.scoring.metrics import is_right_or_wrong
 from evalstone.statistics.aggregate import traits_of
 
-EXPECTED_TO_DIFFER = frozenset({"model", "tokenizer"})  # that is what the comparison is about
+EXPECTED_TO_DIFFER = frozenset({"model", "tokenizer"})  # the subject of the comparison
 Key = tuple[str, int]  # (sample hash, occurrence)
 
 
@@ -37,21 +37,21 @@ class PairedTask:
     task: str
     metric: MetricInput
     filter: str
-    pairs: tuple[Pair, ...]  # both have a score
-    n_missing: int  # paired samples of which one run has no score (a failed request)
+    pairs: tuple[Pair, ...]  # samples with a score in both runs
+    n_missing: int  # paired samples for which one run has no score (a failed request)
     notes: tuple[str, ...] = ()
     alias: str | None = None
 
     @property
     def is_log_scale(self) -> bool:
-        """Whether differences are of logarithms: of a perplexity only the ratio means anything."""
+        """Whether differences are of logarithms: perplexities are compared by their ratio."""
         return traits_of(self.metric.aggregation).is_log_scale
 
     def values(self) -> tuple[list[float], list[float]]:
         """Return both runs' comparable numbers per sample, in the metric's own direction.
 
-        Means compare the scores themselves (shared credit for ties). Ratios of sums compare each document's part of
-        the difference: nats over the mean weight, whose mean is the difference of the (logarithmic) metric itself.
+        For means these are the scores themselves (tied choices share the credit). For ratios of sums they are each
+        document's contribution, nats over the mean weight, whose mean is the (logarithmic) metric itself.
         """
         first = [row_value(pair.first) for pair in self.pairs]
         second = [row_value(pair.second) for pair in self.pairs]
@@ -71,7 +71,7 @@ def pair_task(
 ) -> PairedTask:
     """Pair a task's main metric, or the (metric, filter) named by `of`.
 
-    Raises: UsageError where the runs asked different questions, or one lacks the metric.
+    Raises: UsageError if the runs evaluated different questions, or one lacks the metric.
     """
     chosen = of or _shared(task, second) or task.primary
     metric = next((m for m in task.metrics if chosen is not None and m.name == chosen[0]), None)
@@ -87,8 +87,8 @@ def pair_task(
     if chosen != task.primary:
         notes = (*notes, f"{task.name}: by {chosen[0]}, which both runs have")
     if their_metric != chosen:
-        shown = f"{chosen[0]} of {first.label} is set against {their_metric[0]} of {second.label}"
-        notes = (*notes, f"{task.name}: {shown}; both say whether an answer is right")
+        shown = f"{chosen[0]} of {first.label} is compared with {their_metric[0]} of {second.label}"
+        notes = (*notes, f"{task.name}: {shown}; both state whether an answer is correct")
     pairs = tuple(
         Pair(key[0], ours[key], theirs[key]) for key in common if _has_value(ours[key]) and _has_value(theirs[key])
     )
@@ -96,7 +96,7 @@ def pair_task(
 
 
 def _shared(task: TaskSummaryInput, second: RunEvidence) -> tuple[str, str] | None:
-    """Return the first metric of a task that another tool's run has too, where it lacks what stands for the task."""
+    """Return the first metric of a task that another tool's run has too, if that lacks the task's primary metric."""
     theirs = {(row.metric, row.filter) for row in second.rows if row.task == task.name}
     if not second.pairing or task.primary in theirs:
         return None
@@ -105,7 +105,7 @@ def _shared(task: TaskSummaryInput, second: RunEvidence) -> tuple[str, str] | No
 
 
 def common_values(runs: Sequence[RunEvidence], task: PairedTask) -> list[list[float]]:
-    """Return each run's numbers on the samples of a task that every run has a score of, in one order."""
+    """Return each run's numbers on the samples of a task for which all runs have a score, in one order."""
     keyed = [_rows_for(run, task.task, (task.metric.name, task.filter), runs[0])[0] for run in runs]
     common = [key for key in keyed[0] if all(key in rows and _has_value(rows[key]) for rows in keyed)]
     return [[row_value(rows[key]) for key in common] for rows in keyed]
@@ -114,10 +114,10 @@ def common_values(runs: Sequence[RunEvidence], task: PairedTask) -> list[list[fl
 def _rows_for(
     run: RunEvidence, task: str, wanted: tuple[str, str], first: RunEvidence
 ) -> tuple[dict[Key, ScoreRow], tuple[str, str]]:
-    """Return a run's rows of what stands for the task in the first run, and which metric and filter they are of.
+    """Return a run's rows to compare with the first run's `wanted` metric, with their metric and filter.
 
-    Where the two put their questions in different ways, or are of different tools that call it otherwise, they are of
-    what stands for the task in this run: the same questions, each scored as right or wrong.
+    If the runs differ in prompt style, or come from tools with different metric names, the rows are those of this
+    run's own primary metric: the same questions, each scored as right or wrong.
     """
     own = next((each.primary for each in run.tasks if each.name == task), None)
     rows = _keyed(run, task, *wanted)
@@ -132,7 +132,7 @@ def _rows_for(
 
 
 def _say_right_or_wrong(run: RunEvidence, task: str, of: tuple[str, str]) -> bool:
-    """Return whether a metric's scores are 0 or 1, but for ties that share."""
+    """Return whether all of a metric's scores are 0 or 1."""
     rows = [row for row in run.rows if (row.task, row.metric, row.filter) == (task, *of)]
     return bool(rows) and all(row.value in {None, 0.0, 1.0} for row in rows)
 
@@ -148,7 +148,7 @@ def _keyed(run: RunEvidence, task: str, metric: str, name_of_filter: str) -> dic
 
 
 def _coverage(task: str, first: RunEvidence, second: RunEvidence, counts: tuple[int, int, int]) -> tuple[str, ...]:
-    """Return a note where one run asked only some of the other's samples; refuse where each asked its own."""
+    """Return a note if one run has only some of the other's samples; raise UsageError if each has others."""
     n_first, n_second, n_common = counts
     if n_common == n_first == n_second:
         return ()
@@ -156,17 +156,17 @@ def _coverage(task: str, first: RunEvidence, second: RunEvidence, counts: tuple[
         counts_shown = f"{first.label} has {n_first:,} samples and {second.label} {n_second:,}"
         return (f"{task}: {counts_shown}; the {n_common:,} that both have are compared",)
     raise UsageError(
-        f"task {task}: the runs asked different questions; {first.label} has {n_first:,} samples, "
+        f"task {task}: the runs evaluated different questions; {first.label} has {n_first:,} samples, "
         f"{second.label} {n_second:,}, and {n_common:,} are the same; run both on the same data and limit"
     )
 
 
 def set_up_differences(first: RunEvidence, second: RunEvidence, tasks: Sequence[str]) -> list[str]:
-    """Return one line for each thing in which the runs differ besides the model."""
+    """Return one line for each setting in which the runs differ, besides the model."""
     lines = [
         _difference(name, first, second, first.settings.get(name), second.settings.get(name))
         for name in first.settings
-        if name in second.settings  # what one side does not say is no difference
+        if name in second.settings  # a setting that one run lacks is not a difference
         and name not in EXPECTED_TO_DIFFER
         and first.settings.get(name) != second.settings.get(name)
     ]
@@ -183,7 +183,7 @@ def set_up_differences(first: RunEvidence, second: RunEvidence, tasks: Sequence[
 
 
 def differing_prompts(first: RunEvidence, second: RunEvidence, task: str) -> tuple[int, int]:
-    """Return how many samples' prompts differ, of how many that both runs know the prompt of."""
+    """Return the number of samples with different prompts, and of samples whose prompts both runs have."""
     ours, theirs = _prompts_by_sample(first, task), _prompts_by_sample(second, task)
     common = [key for key in ours if key in theirs]
     return sum(ours[key] != theirs[key] for key in common), len(common)
@@ -220,7 +220,7 @@ def _shown(value: JsonValue, longest: int = 60) -> str:
 
 
 def row_value(row: ScoreRow) -> float:
-    """Return the number of one sample that is compared: shared credit, the score, or the nats of a ratio."""
+    """Return the number by which a sample is compared: shared credit, the score, or the nats of a ratio."""
     if isinstance(row.detail, dict) and (credit := row.detail.get("credit")) is not None:
         return float(credit)
     if row.value is not None and row.parts is None:

@@ -1,7 +1,7 @@
-"""Two runs' prompts, sample by sample: which differ, in what, and where.
+"""Differences between two runs' prompts, sample by sample.
 
-Works from what was stored, so it shows what was put to the models and not what a task file says today. Samples are
-paired by content (sample hash, and how often it came before), as `compare` pairs their scores.
+It uses the stored requests, so it shows what was sent to the models, whatever the task files contain now. Samples are
+paired by content (sample hash and number of earlier occurrences), as `compare` pairs their scores.
 """
 
 from collections import Counter
@@ -14,20 +14,28 @@ from evalstone.store.rows import SampleRecord
 
 __all__ = ["Piece", "PromptDifference", "TaskDifferences", "differing_pieces", "prompt_differences"]
 
-AROUND = 40  # characters kept beside a change
-KINDS = ("shots", "question", "system or template", "choices", "answer settings", "tokens", "cut from the left")
+AROUND = 40  # characters shown around a change
+KINDS = (
+    "shots",
+    "question",
+    "system or template",
+    "choices",
+    "generation settings",
+    "tokens",
+    "truncated from the left",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One stretch of two texts: the same in both, or what stands in each."""
+    """One piece of two texts: the same in both, or the differing pieces of each."""
 
     first: str
     second: str
 
     @property
     def is_same(self) -> bool:
-        """Whether both have it."""
+        """Whether both texts have the same piece."""
         return self.first == self.second
 
 
@@ -39,8 +47,8 @@ class PromptDifference:
     first_index: int
     second_index: int
     kinds: tuple[str, ...]  # of KINDS
-    pieces: tuple[Piece, ...]  # of the prompts; empty where their text is the same
-    lines: tuple[str, ...]  # what the texts do not show: shots, tokens, choices, settings
+    pieces: tuple[Piece, ...]  # of the prompts; empty if their text is the same
+    lines: tuple[str, ...]  # differences besides the text: shots, tokens, choices, settings
     first: Request
     second: Request
 
@@ -56,13 +64,13 @@ class TaskDifferences:
     differences: tuple[PromptDifference, ...]
 
     def counts(self) -> dict[str, int]:
-        """Return how many samples differ in each kind."""
+        """Return the number of samples with each kind of difference."""
         found = Counter(kind for one in self.differences for kind in one.kinds)
         return {kind: found[kind] for kind in KINDS if found[kind]}
 
 
 def prompt_differences(task: str, first: Iterable[SampleRecord], second: Iterable[SampleRecord]) -> TaskDifferences:
-    """Return what differs between two runs' requests of one task."""
+    """Return the differences between two runs' requests of one task."""
     ours, theirs = _keyed(first), _keyed(second)
     common = [key for key in ours if key in theirs]
     found = [difference for key in common if (difference := _difference(task, ours[key], theirs[key])) is not None]
@@ -88,13 +96,13 @@ def _difference(task: str, first: SampleRecord, second: SampleRecord) -> PromptD
         found[_where(ours, theirs)] = []
     if ours.n_shots != theirs.n_shots:
         found.setdefault("shots", []).append(f"{ours.n_shots} shots, {theirs.n_shots} shots")
-    told = {
+    by_kind = {
         "choices": list(_choice_lines(ours, theirs)),
-        "answer settings": list(_setting_lines(ours, theirs)),
+        "generation settings": list(_setting_lines(ours, theirs)),
         "tokens": list(_token_lines(first, second)),
-        "cut from the left": list(_cut_lines(first, second)),
+        "truncated from the left": list(_truncation_lines(first, second)),
     }
-    found |= {kind: each for kind, each in told.items() if each}
+    found |= {kind: each for kind, each in by_kind.items() if each}
     if not found:
         return None
     lines = tuple(line for each in found.values() for line in each)
@@ -102,7 +110,7 @@ def _difference(task: str, first: SampleRecord, second: SampleRecord) -> PromptD
 
 
 def _where(ours: Request, theirs: Request) -> str:
-    """Return which part of two prompts differs, as far as their segments tell."""
+    """Return which part of two prompts differs, judged by their segments."""
     if bool(ours.messages) != bool(theirs.messages):
         return "system or template"
     if ours.segments[:-1] != theirs.segments[:-1] and (ours.n_shots or theirs.n_shots):
@@ -120,14 +128,14 @@ def _choice_lines(ours: Request, theirs: Request) -> Iterator[str]:
 def _setting_lines(ours: Request, theirs: Request) -> Iterator[str]:
     kinds = [[query.kind.value for query in one.queries] for one in (ours, theirs)]
     if set(kinds[0]) != set(kinds[1]):
-        yield f"asked for {', '.join(sorted(set(kinds[0])))}, {', '.join(sorted(set(kinds[1])))}"
+        yield f"queries {', '.join(sorted(set(kinds[0])))}, {', '.join(sorted(set(kinds[1])))}"
     settings = [[query.settings for query in one.queries if isinstance(query, GenerateQuery)] for one in (ours, theirs)]
     if settings[0] != settings[1] and settings[0] and settings[1]:
         yield f"settings {settings[0][0]}, {settings[1][0]}"
 
 
 def _token_lines(first: SampleRecord, second: SampleRecord) -> Iterator[str]:
-    """Yield where the same text became other numbers of tokens: another tokenizer, or a beginning token more."""
+    """Yield a line if the same text has different numbers of tokens: another tokenizer, or one more BOS token."""
     if first.request.prompt != second.request.prompt or _is_rolling(first.request):
         return
     theirs = {output.ask_index: output for output in second.outputs}
@@ -138,7 +146,7 @@ def _token_lines(first: SampleRecord, second: SampleRecord) -> Iterator[str]:
         counts = [(each.n_context_tokens + each.n_cut_tokens, each.n_tokens) for each in (output, other)]
         if counts[0][0] != counts[1][0]:
             apart = counts[1][0] - counts[0][0]
-            hint = ": a beginning token (BOS) in one only?" if abs(apart) == 1 else ""
+            hint = ": a beginning-of-sequence token (BOS) in one only?" if abs(apart) == 1 else ""
             yield f"the same prompt is {counts[0][0]} tokens, {counts[1][0]} tokens{hint}"
             return
         if counts[0][1] != counts[1][1] and output.text is None:
@@ -150,10 +158,10 @@ def _is_rolling(request: Request) -> bool:
     return any(isinstance(query, RollingQuery) for query in request.queries)
 
 
-def _cut_lines(first: SampleRecord, second: SampleRecord) -> Iterator[str]:
-    cuts = [max((output.n_cut_tokens for output in one.outputs), default=0) for one in (first, second)]
-    if cuts[0] != cuts[1]:
-        yield f"{cuts[0]} tokens cut from the left, {cuts[1]}"
+def _truncation_lines(first: SampleRecord, second: SampleRecord) -> Iterator[str]:
+    truncated = [max((output.n_cut_tokens for output in one.outputs), default=0) for one in (first, second)]
+    if truncated[0] != truncated[1]:
+        yield f"{truncated[0]} tokens truncated from the left, {truncated[1]}"
 
 
 def _shown(texts: Sequence[str], most: int = 4) -> str:
@@ -162,9 +170,9 @@ def _shown(texts: Sequence[str], most: int = 4) -> str:
 
 
 def differing_pieces(first: str, second: str) -> Iterator[Piece]:
-    """Yield two texts in stretches that are the same and stretches that are not, by words and white space.
+    """Yield two texts as equal and differing pieces, split at words and white space.
 
-    What both begin and end with is found first, so that long prompts stay quick.
+    The common prefix and suffix are found first, so that long prompts are compared quickly.
     """
     begin = _common_prefix(first, second)
     end = _common_prefix(first[begin:][::-1], second[begin:][::-1])
@@ -187,7 +195,7 @@ def _common_prefix(first: str, second: str) -> int:
 
 
 def _words(text: str) -> list[str]:
-    """Return the text in words and single characters of white space; joined they are the text."""
+    """Return the text as words and single characters of white space; joined they give the text."""
     words: list[str] = []
     for character in text:
         if words and not character.isspace() and not words[-1][-1].isspace():

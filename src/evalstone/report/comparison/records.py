@@ -1,7 +1,7 @@
-"""What a comparison says, as plain data: lines with differences, samples that changed, the verdict.
+"""Results of a comparison as plain data: lines with differences, samples that changed, the verdict.
 
-Everything is the second run minus the first, on the same samples, in the metric's own units (shares in [0, 1], so
-0.01 is a point). For perplexities it is the difference of their logarithms, since only the ratio means anything.
+Differences are the second run minus the first, on the same samples, in the metric's own units (shares in [0, 1], so
+0.01 is a point). For perplexities they are differences of logarithms, since perplexities are compared by their ratio.
 """
 
 from dataclasses import dataclass
@@ -39,10 +39,10 @@ class Difference:
     n_tasks: int = 1
     members: tuple[str, ...] = ()  # of a group: its tasks
     label: str = ""  # a shorter name under its group's
-    n_gained: int | None = None  # answers that became right; None where a score is no share of right answers
+    n_gained: int | None = None  # answers that became right; None if the metric is not a proportion of correct answers
     n_lost: int | None = None  # answers that became wrong
-    units: tuple[tuple[str, int], ...] = ()  # of the overall line: what it averages, with the number of tasks in each
-    left_out: tuple[str, ...] = ()  # of the overall line: tasks that are no share of right answers
+    units: tuple[tuple[str, int], ...] = ()  # of the overall line: the units it averages, with their numbers of tasks
+    left_out: tuple[str, ...] = ()  # of the overall line: excluded tasks, whose metric is not a proportion
 
     @property
     def gain(self) -> float:
@@ -51,18 +51,18 @@ class Difference:
 
     @property
     def is_significant(self) -> bool:
-        """Whether the difference is more than chance at 5%, corrected."""
+        """Whether the difference is significant at 5%, with p corrected."""
         return (self.p if self.p_adjusted is None else self.p_adjusted) < LEVEL
 
     @property
     def better(self) -> int | None:
-        """0: the first run is significantly better; 1: the second; None: not told apart."""
+        """0: the first run is significantly better; 1: the second; None: not significantly different."""
         return (1 if self.gain > 0 else 0) if self.is_significant else None
 
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A sample whose answer became right or wrong; graded answers count as right from one half."""
+    """A sample whose answer became right or wrong; graded scores count as right from 0.5."""
 
     task: str
     first_index: int
@@ -74,20 +74,20 @@ class Flip:
     second_picked: int | None = None
     first_answer: str | None = None  # the text of the picked choice, where it is known
     second_answer: str | None = None
-    is_better: bool = True  # for the second run
+    is_better: bool = True  # the second run is the better one
 
 
 @dataclass(frozen=True, slots=True)
 class PairComparison:
-    """Two runs."""
+    """The comparison of two runs."""
 
     labels: tuple[str, str]
     run_ids: tuple[str, str]
-    overall: Difference | None  # None where no task is a share of right answers
+    overall: Difference | None  # None if no task's metric is a proportion of correct answers
     groups: tuple[Difference, ...]
     tasks: tuple[Difference, ...]
-    set_up: tuple[str, ...]  # what differed besides the model, one line each
-    notes: tuple[str, ...]  # what was left out, and why
+    set_up: tuple[str, ...]  # differences besides the model, one line each
+    notes: tuple[str, ...]  # what was excluded, and why
     flips: tuple[Flip, ...]
     verdict: str = ""
 
@@ -103,5 +103,5 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """The answer, one sentence per pair."""
+        """The verdict, one sentence per pair."""
         return " ".join(pair.verdict for pair in self.pairs)

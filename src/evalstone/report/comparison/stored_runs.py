@@ -1,9 +1,9 @@
-"""Evidence of stored runs made ready to be compared: another tool's samples are matched by what they asked."""
+"""Evidence of stored runs prepared for a comparison: another tool's samples are matched by their questions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from evalstone.report.comparison.questions import asked_questions, keeps_rows, tool_of
+from evalstone.report.comparison.questions import run_questions, stores_rows, tool_of
 from evalstone.report.comparison.same_questions import aligned, same_questions
 from evalstone.report.evidence.records import RunEvidence
 from evalstone.store import Store
@@ -14,12 +14,12 @@ Stored = tuple[Store, str]
 
 
 def matched_evidence(evidence: Sequence[RunEvidence], runs: Sequence[Stored]) -> list[RunEvidence]:
-    """Return the evidence of stored runs with every later one's samples matched with the first's.
+    """Return the evidence of stored runs, the samples of every later run matched with those of the first.
 
-    Runs of one tool pair by the hash of what the tool logs of a sample, ours and lm-eval's by the hash of the row.
-    Others, and tasks of which no row is the same, are matched by the text of the question.
+    Runs of one tool are paired by the hash of the tool's logged sample, ours and lm-eval's by the hash of the row.
+    Other runs, and tasks without a common row, are matched by the text of the question.
 
-    Raises: UsageError where a run has no question in common with the first.
+    Raises: UsageError if a run has no question in common with the first.
     """
     first, *others = evidence
     return [first, *(_matched(first, runs[0], one, run) for one, run in zip(others, runs[1:], strict=True))]
@@ -31,13 +31,13 @@ def _matched(first: RunEvidence, first_run: Stored, second: RunEvidence, second_
         return second
     known = {(row.task, row.sample_sha256) for row in first.rows}
     equal = [row for row in second.rows if (row.task, row.sample_sha256) in known]
-    if all(keeps_rows(tool) for tool in tools) and equal:
+    if all(stores_rows(tool) for tool in tools) and equal:
         n_rows = len({(row.task, row.sample_index) for row in equal})
         return replace(second, pairing=(f"{n_rows:,} samples of {tools[1]} paired by the hash of their rows",))
-    found = same_questions(asked_questions(*first_run), asked_questions(*second_run))
+    found = same_questions(run_questions(*first_run), run_questions(*second_run))
     n_samples = len({(row.task, row.sample_index) for row in second.rows})
     how = (
-        f"by the question's text and options, of {tools[1]} with {tools[0]}: {len(found.places):,} of {n_samples:,} "
-        f"samples; {found.n_unknown:,} were not asked there, {found.n_ambiguous:,} fit several and are left out"
+        f"by the question's text and options, of {tools[1]} with {tools[0]}: {len(found.pairs):,} of {n_samples:,} "
+        f"samples; excluded: {found.n_unknown:,} without a match, {found.n_ambiguous:,} with several"
     )
-    return aligned(first, second, found.places, how)
+    return aligned(first, second, found.pairs, how)

@@ -1,4 +1,4 @@
-"""The answer to "is B better than A?" in one sentence that claims no more than the numbers do."""
+"""The verdict of a comparison ("is B better than A?") in one sentence that claims no more than the tests show."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from evalstone.statistics.power import mde
 
 
 def sentence(pair: PairComparison) -> str:
-    """Return the verdict on two runs: overall where there is an overall line, and how many tasks agree."""
+    """Return the verdict on two runs: by the overall line if there is one, and by the number of tasks."""
     headline = pair.overall if pair.overall is not None else (pair.tasks[0] if len(pair.tasks) == 1 else None)
     if headline is None:
         return _by_tasks(pair)
@@ -22,14 +22,14 @@ def sentence(pair: PairComparison) -> str:
         winner, loser = (second, first) if headline.gain > 0 else (first, second)
         text = f"{winner} is better than {loser}{over}: {size} ({evidence})"
         return text + (f"; {_tally(pair)}." if len(pair.tasks) > 1 else ".")
-    text = f"No difference between {first} and {second} is shown{over}: {size} ({evidence})"
+    text = f"{first} and {second} are not significantly different{over}: {size} ({evidence})"
     if limit := _limit(headline):
-        text += f"; one of less than {limit} would mostly go unseen with these samples"
+        text += f"; minimum detectable effect with these samples: {limit} (power 80%)"
     return text + "."
 
 
 def _over(pair: PairComparison, headline: Difference) -> str:
-    """Return what the headline is about, with its weights where they are not one per task."""
+    """Return the scope of the headline, with its units if these are not single tasks."""
     if headline.n_tasks == 1:
         return f" on {_only_task(pair, headline)}"
     if len(headline.units) in {0, headline.n_tasks} and not headline.left_out:
@@ -41,22 +41,23 @@ def _over(pair: PairComparison, headline: Difference) -> str:
 
 
 def table_notes(pair: PairComparison) -> list[str]:
-    """Return what a reader of the table must know of its lines: what is averaged, and how p is corrected."""
+    """Return the notes on a table's lines: what the overall line averages, and how p is corrected."""
     notes = []
     overall = pair.overall
     if overall is not None and len(pair.tasks) > 1:
         names = [f"{name} ({n} tasks)" if n > 1 else name for name, n in overall.units]
         shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        notes.append(f"overall: the mean of {shown}, each weighing 1/{len(names)}")
+        notes.append(f"overall: the mean of {shown}, each with weight 1/{len(names)}")
         if overall.left_out:
-            notes.append(f"left out of overall, as no share of right answers: {', '.join(overall.left_out)}")
+            excluded = ", ".join(overall.left_out)
+            notes.append(f"excluded from overall, not a proportion of correct answers: {excluded}")
     if len(pair.tasks) > 1:
         own = [f"the {len(pair.tasks)} tasks"]
-        own += [f"apart from them over the {len(pair.groups)} groups"] if len(pair.groups) > 1 else []
+        own += [f"separately over the {len(pair.groups)} groups"] if len(pair.groups) > 1 else []
         single = [*(["the group"] if len(pair.groups) == 1 else []), *(["overall"] if overall is not None else [])]
         tail = f"; not for {' and '.join(single)}, a single test{' each' if len(single) > 1 else ''}" if single else ""
         notes.append(f"p: corrected (Holm) over {', '.join(own)}{tail}")
-        notes.append("intervals: unlike p, not corrected for several tasks; one may leave out 0 beside p > .05")
+        notes.append("intervals: unlike p, not corrected for several tasks; one may exclude 0 although p > .05")
     return notes
 
 
@@ -71,18 +72,18 @@ def _by_tasks(pair: PairComparison) -> str:
 
 
 def _tally(pair: PairComparison) -> str:
-    """Return on how many tasks which run is significantly better, corrected for their number."""
+    """Return the number of tasks on which each run is significantly better, with p corrected over the tasks."""
     first, second = pair.labels
     n_second = sum(line.better == 1 for line in pair.tasks)
     n_first = sum(line.better == 0 for line in pair.tasks)
     n_open = len(pair.tasks) - n_first - n_second
     parts = [f"{label} ahead on {n}" for label, n in ((second, n_second), (first, n_first)) if n]
-    parts += [f"{n_open} not told apart"] if n_open else []
-    return f"of all {counted(len(pair.tasks), 'task')}, one by one (Holm): {', '.join(parts)}"
+    parts += [f"{n_open} not significantly different"] if n_open else []
+    return f"of {counted(len(pair.tasks), 'task')} tested individually (Holm): {', '.join(parts)}"
 
 
 def shown_gain(line: Difference) -> str:
-    """Return a difference with its unit: points for shares, a factor for perplexities."""
+    """Return a difference with its unit: percentage points for shares, a factor for perplexities."""
     shown = shown_line_difference(line)
     return f"{shown} points" if line.scale == "proportion" else f"{line.metric} {shown}"
 
@@ -95,14 +96,14 @@ def shown_line_difference(line: Difference) -> str:
 
 
 def shown_bound(line: Difference, gain: float) -> str:
-    """Return a gain in the unit and direction in which the line's difference is shown: `at least +1.2 points`."""
+    """Return a bound on the gain in the unit and direction of the line's difference: `at least +1.2 points`."""
     difference = gain if line.higher_is_better else -gain
     end = "at least" if line.higher_is_better else "at most"
     return f"{end} {shown_gain(replace(line, difference=difference)).removeprefix(line.metric + ' ')}"
 
 
 def shown_interval_of(line: Difference) -> str:
-    """Return a line's interval as tables show it, empty where it has none."""
+    """Return a line's interval as tables show it, empty if it has none."""
     if line.low is None or line.high is None:
         return ""
     if line.scale == "log":
@@ -124,7 +125,7 @@ def _factor(log_ratio: float) -> str:
 
 
 def _limit(line: Difference) -> str | None:
-    """Return the smallest difference that these samples would show 4 times in 5."""
+    """Return the minimum detectable effect of these samples at a power of 80%."""
     if line.scale != "proportion" or not line.stderr:
         return None
     return f"{100 * mde(line.stderr**2, 1):.1f} points"

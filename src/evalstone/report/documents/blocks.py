@@ -1,7 +1,7 @@
-"""What a report is made of, before it is HTML, Markdown or paper: headings, numbers, tables, figures, examples.
+"""The blocks of a report, independent of its format: headings, numbers, tables, figures, examples.
 
-`document` says what a report holds by listing blocks; `blocks_html` and `blocks_markdown` say how each looks. So a new
-section is one function, and a new format is one file.
+`document` lists the blocks of a report; `html` and `markdown` render each kind of block. So a new section is one
+function, and a new format is one file.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """Running text; facts are small print, a verdict stands out."""
+    """Running text; `facts` are set in small print, a `verdict` in bold."""
 
     text: str
     role: Literal["text", "facts", "verdict"] = "text"
@@ -35,7 +35,7 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class Bullets:
-    """A list; warnings are what a reader must know before trusting a number."""
+    """A list; a `warning` limits how far a number can be trusted."""
 
     items: tuple[str, ...]
     role: Literal["text", "warning", "references"] = "text"
@@ -43,7 +43,7 @@ class Bullets:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One main number: what it is of, the number, and what goes with it."""
+    """One main number: its label, the number, and a line below it."""
 
     label: str
     value: str
@@ -59,7 +59,7 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of a table, with a small line under it (an interval under its value)."""
+    """One cell of a table, with an optional small line below (an interval below its value)."""
 
     text: str
     below: str = ""
@@ -77,7 +77,7 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table whose first columns are text and whose others are numbers, set flush right."""
+    """A table whose first `n_text` columns are text and whose others are right-aligned numbers."""
 
     headers: tuple[str, ...]
     rows: tuple[TableRow, ...]
@@ -86,16 +86,16 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A chart, in parts where it is longer than a sheet."""
+    """A chart, in several parts if it is longer than a page."""
 
-    name: str  # of its file beside a Markdown report
+    name: str  # of its file next to a Markdown report
     caption: str
     specs: tuple[Mapping[str, JsonValue], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One choice of an example: its text, its log-likelihood, and whether it was picked or is right."""
+    """One choice of an example: its text, its log-likelihood, and whether it was picked or is correct."""
 
     text: str
     nats: float | None
@@ -105,12 +105,12 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One sample that was not answered rightly."""
+    """One sample that was not answered correctly."""
 
     title: str
     prompt: str
     choices: tuple[Choice, ...] = ()
-    lines: tuple[tuple[str, str], ...] = ()  # what came, what was expected, why it failed
+    lines: tuple[tuple[str, str], ...] = ()  # (label, text): answer, reference, reason of a failure
 
 
 Block = Heading | Paragraph | Bullets | Tiles | Table | Figure | Example

@@ -1,9 +1,9 @@
-"""The charts of reports and pages, each one Vega-Lite specification: drawn live by a page, or once into SVG for a file.
+"""The charts of reports and pages as Vega-Lite specifications, rendered by a web page or into an SVG file.
 
-The functions return plain data, made by altair, which is imported only here and only when a chart is asked for. Text
-and rules take the ink of the page around them (`currentColor`), so one drawing serves a light page, a dark one and
-paper. Runs differ by colour and by shape; the colours are apart for colour-blind readers and have a contrast of 3 to 1
-on white and on dark. Long lists are cut into parts that fit a sheet of paper.
+The functions return plain data, made by altair, which is imported only here and only when a chart is drawn. Text and
+rules have the text colour of the surrounding page (`currentColor`), so one drawing suits a light page, a dark page and
+paper. Runs differ by colour and by shape; the colours are distinguishable for colour-blind readers and have a contrast
+of 3 to 1 on white and on dark. Long lists are split into parts that fit a page.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,24 +32,24 @@ __all__ = [
 Spec = Mapping[str, JsonValue]
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#9018f0", "#786030", "#787890")
-"""Of runs, in order: Okabe and Ito 2008 (three that have the contrast), then the ones furthest from them to any eye."""
+"""Colours of runs, in order: three of Okabe and Ito 2008 (with enough contrast), then those most distant from them."""
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 NOT_SIGNIFICANT = "#7a7a7a"
-VERDICTS = ("better", "worse", "not told apart")
+VERDICTS = ("better", "worse", "not significant")
 INK = "currentColor"
-FONT = "Arial, Liberation Sans, sans-serif"  # as wide in the browser as where the drawing is laid out
+FONT = "Arial, Liberation Sans, sans-serif"  # equally wide in browsers and in the renderer that lays out the drawing
 WIDTH = 540  # pixels of the plot, without its labels
 LONGEST_LABEL = 240  # pixels
-LETTER = 7.0  # pixels of a letter of a label, about
-LONGEST_NAME = 36  # characters of a task's name; the middle goes first, since names often differ at their ends
-TALLEST = 860  # pixels of one part: what an A4 sheet takes below a heading
+LETTER = 7.0  # approximate pixels of a letter of a label
+LONGEST_NAME = 36  # characters of a task's name; the middle is omitted, since names often differ at their ends
+TALLEST = 860  # pixels of one part: the space of an A4 page below a heading
 ROW = 20  # pixels of one task
-ROW_OF_RUN = 9  # and for each run beyond the first
+ROW_OF_RUN = 9  # pixels for each run beyond the first
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalPoint:
-    """One value with its interval: a mark on the line of its task."""
+    """One value with its interval: a mark in the row of its task."""
 
     task: str
     run: str
@@ -79,7 +79,7 @@ def can_draw() -> bool:
 
 
 def interval_charts(points: Sequence[IntervalPoint]) -> list[Spec]:
-    """Return values with their intervals, a line per task in the order given, a mark per run, chance as a bar.
+    """Return charts of values with their intervals: a row per task in the given order, a mark per run, chance as a bar.
 
     Raises: MissingExtra without the extra `charts`.
     """
@@ -114,7 +114,7 @@ def interval_charts(points: Sequence[IntervalPoint]) -> list[Spec]:
 
 
 def difference_charts(points: Sequence[DifferencePoint]) -> list[Spec]:
-    """Return differences with their intervals around a line at zero (a forest plot); what is told apart is filled.
+    """Return charts of differences with their intervals around zero (forest plots), significant ones coloured.
 
     Raises: MissingExtra without the extra `charts`.
     """
@@ -150,9 +150,9 @@ def difference_charts(points: Sequence[DifferencePoint]) -> list[Spec]:
 
 
 def calibration_chart(curves: Sequence[tuple[str, CalibrationError]]) -> Spec:
-    """Return the share that was right against the confidence, per run; honest confidence lies on the diagonal.
+    """Return a chart of accuracy against confidence, per run; perfect calibration is the diagonal.
 
-    Each mark is one bin of equally many answers, with Wilson's interval of its share.
+    Each mark is one bin of equally many answers, with Wilson's interval of its accuracy.
 
     Raises: MissingExtra without the extra `charts`.
     """
@@ -186,8 +186,8 @@ def to_svg(spec: Spec, description: str, *, ink: str | None = None) -> str:
 
     Args:
         spec: from one of the functions above.
-        description: what a screen reader says of it.
-        ink: a colour for text and rules where no page lends its own (a file beside a Markdown report).
+        description: text for screen readers.
+        ink: a colour for text and rules of a drawing outside of a page (a file next to a Markdown report).
 
     Raises: MissingExtra without the extra `charts`.
     """
@@ -202,7 +202,7 @@ def to_svg(spec: Spec, description: str, *, ink: str | None = None) -> str:
 
 
 def _with_printable_texts(part: Any) -> Any:
-    """Return a part of a specification whose texts XML can hold."""
+    """Return a part of a specification with its texts made valid for XML."""
     if isinstance(part, Mapping):
         return {name: _with_printable_texts(value) for name, value in part.items()}
     if isinstance(part, list):
@@ -223,30 +223,30 @@ def _row(point: IntervalPoint) -> dict[str, JsonValue]:
 
 
 def _with_short_names(points: Sequence[Point]) -> list[Point]:
-    """Return the points under names that fit beside the plot, each task's still its own."""
+    """Return the points with task names that fit next to the plot, still distinct for distinct tasks."""
     shown: dict[str, str] = {}
     for task in dict.fromkeys(point.task for point in points):
         half = LONGEST_NAME // 2
         short = task if len(task) <= LONGEST_NAME else f"{task[: half - 1]}…{task[-half:]}"
-        taken = sum(name.rstrip("\u200b") == short for name in shown.values())
-        shown[task] = short + "\u200b" * taken  # without width: two lines may look alike, but stay two
+        n_same = sum(name.rstrip("\u200b") == short for name in shown.values())
+        shown[task] = short + "\u200b" * n_same  # zero-width: rows may look alike, but stay separate
     return [replace(point, task=shown[point.task]) for point in points]
 
 
 def _next_tenth(share: float) -> float:
-    """Return the end of an axis: the first whole tenth that no interval goes beyond."""
+    """Return the end of an axis: the smallest multiple of 0.1 that no interval exceeds."""
     return min(10, int(share * 10 + 1 - 1e-9)) / 10 if share < 1 else 1.0
 
 
 def _parts(tasks: Sequence[str], step: int) -> list[list[str]]:
-    """Return the tasks in parts of equal size, none taller than a sheet."""
+    """Return the tasks in parts of equal size, none taller than a page."""
     n_parts = max(1, -(-len(tasks) * step // TALLEST))
     size = -(-len(tasks) // n_parts) or 1
     return [list(tasks[start : start + size]) for start in range(0, len(tasks), size)]
 
 
 def _task_axis(alt: Any, part: Sequence[str], tasks: Sequence[str]) -> Any:
-    """Return the axis of one part's tasks, as wide as that of all parts, so that they stand in one line."""
+    """Return the axis of one part's tasks, equally wide in all parts, so that their plots are aligned."""
     width = min(LONGEST_LABEL, LETTER * max(map(len, tasks)))
     axis = alt.Axis(labelLimit=LONGEST_LABEL, minExtent=width, ticks=False, domain=False, labelPadding=8, grid=False)
     return alt.Y("task:N", sort=list(part), title=None, axis=axis)
@@ -265,7 +265,7 @@ def _top(alt: Any) -> Any:
 
 
 def _finished(chart: Any, height: int, *, width: int = WIDTH) -> Spec:
-    """Return a chart's specification in this package's one style."""
+    """Return a chart's specification in the common style."""
     styled = (
         chart.properties(width=width, height=height)
         .configure(background="transparent", font=FONT, aria=False)

@@ -1,4 +1,4 @@
-"""Everything a report says about stored runs, gathered from the store before a word of it is written."""
+"""The contents of a report about stored runs, read from the store before it is rendered."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,12 +22,12 @@ from evalstone.tasks.describe import find_card_named
 
 __all__ = ["FEWEST_CALIBRATED", "CalibrationCurve", "ReportContents", "report_contents"]
 
-FEWEST_CALIBRATED = 100  # answers; a curve of fewer shows little but luck
+FEWEST_CALIBRATED = 100  # answers; a curve of fewer is mostly noise
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationCurve:
-    """How often a run was right at each confidence, over all its multiple-choice tasks."""
+    """A run's accuracy by confidence, over all its multiple-choice tasks."""
 
     label: str
     n_tasks: int
@@ -36,19 +36,19 @@ class CalibrationCurve:
 
 @dataclass(frozen=True, slots=True)
 class ReportContents:
-    """One or more runs, and how they compare."""
+    """One or more runs, and their comparison."""
 
     views: tuple[RunView, ...]
     rows: tuple[RunRow, ...]
     comparison: Comparison | None = None
     not_compared: str = ""  # why there is no comparison of several runs
     curves: tuple[CalibrationCurve, ...] = ()
-    examples: tuple[tuple[str, tuple[Example, ...]], ...] = ()  # under a heading each
-    cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of the benchmarks, by task or group
+    examples: tuple[tuple[str, tuple[Example, ...]], ...] = ()  # (heading, examples)
+    cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # benchmark cards by task or group
 
 
 def report_contents(store: Store, run_ids: Sequence[str]) -> ReportContents:
-    """Return what a report of these runs says; with two or more, the later ones are compared with the first.
+    """Return the contents of a report of these runs; with two or more, the later ones are compared with the first.
 
     Raises: UsageError for a run named twice.
     """
@@ -79,7 +79,7 @@ def report_contents(store: Store, run_ids: Sequence[str]) -> ReportContents:
 def _examples(
     store: Store, rows: Sequence[RunRow], views: Sequence[RunView], comparison: Comparison | None
 ) -> list[tuple[str, tuple[Example, ...]]]:
-    """Return failures of a single run, or of each later run what the first one could."""
+    """Return the failures of a single run, or each later run's failures on samples that the first one got right."""
     if len(rows) == 1 or comparison is None:
         found = [
             (f"{view.label}: answered wrongly" if len(views) > 1 else "Answered wrongly",
@@ -96,7 +96,7 @@ def _examples(
 
 
 def _curve(store: Store, row: RunRow, label: str) -> CalibrationCurve | None:
-    """Return the curve over all multiple-choice answers; None where there are too few."""
+    """Return the curve over all multiple-choice answers; None if there are too few."""
     pairs: list[tuple[float, float]] = []
     n_tasks = 0
     for task in row.tasks:
@@ -115,7 +115,7 @@ def _cards(rows: Sequence[RunRow], views: Sequence[RunView]) -> dict[str, Mappin
         if not line.is_top or not line.metric:
             continue
         sources = [row.extra.get("tasks", {}).get(line.name, {}).get("source") for row in rows]
-        beside = Path(next((source for source in sources if source), LIBRARY / "none")).parent
-        if card := find_card_named(line.name, (), beside):
+        folder = Path(next((source for source in sources if source), LIBRARY / "none")).parent
+        if card := find_card_named(line.name, (), folder):
             found[line.name] = card
     return found

@@ -1,7 +1,7 @@
-"""Runs as a document to hand on: HTML that stands alone, Markdown with its charts beside it, or a PDF.
+"""A report on runs as a document: self-contained HTML, Markdown with its charts in a folder, or a PDF.
 
-The three are made of the same blocks: headline, results, what changed, weak spots, calibration, examples, a method
-section that a paper can quote, and what the numbers cannot say.
+All formats are rendered from the same blocks: headline, results, changes, weakest tasks, calibration, examples, a
+method section that a paper can quote, and limitations.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,37 +30,37 @@ from evalstone.settings import VERSION
 
 __all__ = ["CHARTS_MISSING", "document_blocks", "write_document"]
 
-CHARTS_MISSING = "This report has no charts; with them: pip install 'evalstone[charts]' and write it again."
+CHARTS_MISSING = "This report has no charts; to include them, pip install 'evalstone[charts]' and write it again."
 FOOT = f"Made by Evalstone {VERSION}."
 OTHER_SAMPLES_ONLY = (
-    "An interval says how much a value would vary over other samples of the same kind. It says nothing of other "
-    "prompts, of other wordings of the answers, or of whether the model saw these samples in training."
+    "An interval states how much a value would vary over other samples of the same kind. It does not cover other "
+    "prompts, other wordings of the answers, or whether the model saw these samples in training."
 )
 MOST_FAULTS = 3  # of each benchmark's card
-MANY = 10  # tasks from which some intervals are expected to miss
+MANY = 10  # number of tasks from which some intervals are expected to miss the true value
 
 
 def write_document(path: str | Path, contents: ReportContents) -> Path:
-    """Write a report as its file name says (.html, .md or .pdf) and return the path.
+    """Write a report in the format of its file ending (.html, .md or .pdf) and return the path.
 
     Raises: UsageError for another ending, or a PDF without a browser; StoreError if it cannot be written.
     """
-    place = Path(path)
-    write = _WRITERS.get(place.suffix.lower())
+    target = Path(path)
+    write = _WRITERS.get(target.suffix.lower())
     if write is None:
-        raise UsageError(f"'{place.name}' ends in '{place.suffix}'; expected .html, .md or .pdf")
+        raise UsageError(f"'{target.name}' ends in '{target.suffix}'; expected .html, .md or .pdf")
     blocks = document_blocks(contents)
     title = f"{', '.join(view.label for view in contents.views)}: evaluation report"
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write(place, blocks, title)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write(target, blocks, title)
     except OSError as error:
-        raise StoreError(f"the report cannot be written to {place}: {error}; name another file") from error
-    return place
+        raise StoreError(f"the report cannot be written to {target}: {error}; name another file") from error
+    return target
 
 
 def document_blocks(contents: ReportContents) -> list[Block]:
-    """Return what a report says, in its order."""
+    """Return the blocks of a report, in their order."""
     method = method_text(contents)
     blocks = [*headline(contents), *results_section(contents)]
     if contents.comparison is not None:
@@ -71,13 +71,13 @@ def document_blocks(contents: ReportContents) -> list[Block]:
         for heading, examples in contents.examples:
             blocks += [Heading(heading, 3), *examples]
     blocks += [Heading("Method"), *(Paragraph(text) for text in method.paragraphs)]
-    blocks += [Heading("What these numbers cannot say"), Bullets(tuple(_limits(contents)))]
+    blocks += [Heading("Limitations"), Bullets(tuple(_limits(contents)))]
     blocks += [Heading("References"), Bullets(method.references, "references")]
     return blocks if can_draw() else [*blocks, Paragraph(CHARTS_MISSING, "facts")]
 
 
 def _limits(contents: ReportContents) -> list[str]:
-    """Return what a reader might take these numbers for, and must not."""
+    """Return the limitations of these numbers, one line each."""
     lines = [OTHER_SAMPLES_ONLY, *foot_lines(contents.views)]
     n_tasks = max(sum(is_proportion(one) for one in leaf_estimates(view)) for view in contents.views)
     if n_tasks >= MANY:
@@ -85,14 +85,14 @@ def _limits(contents: ReportContents) -> list[str]:
     limits = {row.plan.limit for row in contents.rows if row.plan.limit is not None}
     if limits:
         lines.append(
-            "Only the first samples of each task were asked. Where a data set is sorted, they stand for its beginning."
+            "Only the first samples of each task were evaluated. If a data set is sorted, they represent its beginning."
         )
     if any(row.plan.model.kind == "imported" for row in contents.rows):
-        lines.append("Imported answers are as the other tool's files give them; what they leave out is unknown.")
+        lines.append("Imported answers are those of the other tool's files; what these omit is unknown.")
     n_failed = sum(one.n_failed for view in contents.views for one in leaf_estimates(view))
     if n_failed:
         lines.append(
-            f"{counted(n_failed, 'request')} failed and are left out; had they been answered, values may move."
+            f"{counted(n_failed, 'request')} failed and are excluded; values could differ if they had been answered."
         )
     for name, card in contents.cards.items():
         lines += [f"{name}: {fault}" for fault in list(card.get("known_faults") or ())[:MOST_FAULTS]]
@@ -102,21 +102,21 @@ def _limits(contents: ReportContents) -> list[str]:
 # --------------------------------------------------------------------------------------------- formats
 
 
-def _write_html(place: Path, blocks: list[Block], title: str) -> None:
-    write_whole(place, html_page(blocks, title, FOOT))
+def _write_html(path: Path, blocks: list[Block], title: str) -> None:
+    write_whole(path, html_page(blocks, title, FOOT))
 
 
-def _write_markdown(place: Path, blocks: list[Block], _title: str) -> None:
-    folder = place.with_name(f"{place.stem}_charts")
+def _write_markdown(path: Path, blocks: list[Block], _title: str) -> None:
+    folder = path.with_name(f"{path.stem}_charts")
     if drawn := chart_files(blocks):
         folder.mkdir(exist_ok=True)
     for name, svg in drawn.items():
         write_whole(folder / name, svg)
-    write_whole(place, markdown_text(blocks, FOOT, folder.name))
+    write_whole(path, markdown_text(blocks, FOOT, folder.name))
 
 
-def _write_pdf(place: Path, blocks: list[Block], title: str) -> None:
-    print_pdf(html_page(blocks, title, FOOT), place)
+def _write_pdf(path: Path, blocks: list[Block], title: str) -> None:
+    print_pdf(html_page(blocks, title, FOOT), path)
 
 
 _WRITERS: Mapping[str, Callable[[Path, list[Block], str], None]] = {

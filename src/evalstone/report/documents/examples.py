@@ -1,4 +1,4 @@
-"""The samples that a report shows: what a run got wrong while it was surest, and what a later run got wrong anew."""
+"""The samples that a report shows: a run's most confident errors, and a later run's new errors."""
 
 from collections.abc import Sequence
 
@@ -22,13 +22,13 @@ LONGEST_ANSWER = 600
 
 
 def above_chance(estimate: Estimate) -> float:
-    """Return how far a value lies above chance, as a share of the way from chance to everything right."""
+    """Return a value rescaled so that chance is 0 and a perfect score is 1."""
     chance = estimate.chance or 0.0
     return ((estimate.value or 0.0) - chance) / (1.0 - chance) if chance < 1.0 else 0.0
 
 
 def failure_examples(store: Store, run_id: str, leaves: Sequence[Estimate]) -> list[Example]:
-    """Return samples of the weakest tasks that were answered wrongly, the surest errors first."""
+    """Return wrongly answered samples of the weakest tasks, the most confident errors first."""
     shares = [estimate for estimate in leaves if is_proportion(estimate) and estimate.value is not None]
     found: list[Example] = []
     n_tasks = 0
@@ -43,9 +43,9 @@ def failure_examples(store: Store, run_id: str, leaves: Sequence[Estimate]) -> l
 
 
 def regression_examples(store: Store, run_id: str, pair: PairComparison, n_pairs: int = 1) -> list[Example]:
-    """Return samples that the first run of a pair answered rightly and the second, `run_id`, did not.
+    """Return samples that the first run of a pair answered correctly and the second, `run_id`, did not.
 
-    With more pairs in the report each gets fewer.
+    With more pairs in the report each gets fewer examples.
     """
     most = max(1, OF_PAIRS // n_pairs)
     found: list[Example] = []
@@ -64,19 +64,19 @@ def regression_examples(store: Store, run_id: str, pair: PairComparison, n_pairs
 def _example(record: SampleRecord, flip: Flip | None = None, labels: tuple[str, str] = ("", "")) -> Example:
     request = record.request
     confidence = _confidence(record)
-    sure = "" if confidence is None else f", confidence {confidence:.0%}"
+    shown = "" if confidence is None else f", confidence {confidence:.0%}"
     failed = [output.error for output in record.outputs if output.error]
     lines = [("failed", failed[0])] if failed else []
     if not failed and not choice_queries(record):
-        lines += [("answer", _cut(output.text)) for output in record.outputs[:1] if output.text is not None]
-        lines += [("reference", _cut(request.target))] if request.target else []
+        lines += [("answer", _shortened(output.text)) for output in record.outputs[:1] if output.text is not None]
+        lines += [("reference", _shortened(request.target))] if request.target else []
     score = deciding_score(record)
     if score is not None and score.status is ScoreStatus.UNPARSED:
-        lines.append(("score", "no answer could be read in it"))
+        lines.append(("score", "no answer could be parsed from it"))
     if flip is not None and flip.first_answer is not None:
         lines.append((f"{labels[0]} answered", flip.first_answer))
     return Example(
-        title=f"{request.task}, sample {request.sample_index}{sure}",
+        title=f"{request.task}, sample {request.sample_index}{shown}",
         prompt=_question(record),
         choices=tuple(_choices(record)) if not failed else (),
         lines=tuple(lines),
@@ -93,7 +93,7 @@ def _choices(record: SampleRecord) -> list[Choice]:
     gold = gold_indices(record)
     return [
         Choice(
-            _cut(shown.strip(), LONGEST_CHOICE),
+            _shortened(shown.strip(), LONGEST_CHOICE),
             nats.get(query.index),
             position == detail.get("picked"),
             position in gold,
@@ -103,7 +103,7 @@ def _choices(record: SampleRecord) -> list[Choice]:
 
 
 def _question(record: SampleRecord) -> str:
-    """Return the end of the prompt without its shots, which would hide the question."""
+    """Return the end of the prompt without its shots."""
     segments = record.request.segments
     text = segments[-1] if segments and segments[-1].strip() else record.request.prompt
     text = text.strip()
@@ -115,5 +115,5 @@ def _confidence(record: SampleRecord) -> float | None:
     return float(parts[0]) if parts else None
 
 
-def _cut(text: str, longest: int = LONGEST_ANSWER) -> str:
+def _shortened(text: str, longest: int = LONGEST_ANSWER) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -1,6 +1,6 @@
-"""A report's blocks as one HTML page that needs nothing beside itself: no script, no network, charts as SVG inside.
+"""A report's blocks as one self-contained HTML page: no script, no network access, charts as inline SVG.
 
-The page follows the reader's light or dark setting, and prints on paper in black on white with its colours kept.
+The page follows the reader's light or dark setting, and prints in black on white with its colours preserved.
 """
 
 import re
@@ -24,7 +24,7 @@ from evalstone.report.plain_text import html_text
 
 __all__ = ["html_page"]
 
-SHORT = 14  # rows of a table that is kept on one sheet
+SHORT = 14  # rows up to which a table is not split between pages
 STYLE = """
 :root{--paper:#fff;--ink:#1c1c1e;--soft:#5a5a60;--line:#d8d8dc;--panel:#f5f5f7;--good:#00684b;--bad:#a84700;--warn:#7a4f00}
 @media(prefers-color-scheme:dark){:root{--paper:#161618;--ink:#e8e8ea;--soft:#a6a6ad;--line:#38383d;--panel:#202024;
@@ -136,7 +136,7 @@ def _cell(cell: Cell, *, is_name: bool) -> str:
 
 
 def _breakable(name: str) -> str:
-    """Return a name that a narrow column may break where a reader would: after a dash, a slash, an underscore."""
+    """Return a name that a narrow column may break after a dash, a dot, a slash or an underscore."""
     return re.sub(r"([_/\-.]+)", r"\1<wbr>", html_text(name))
 
 
@@ -154,12 +154,12 @@ def _example(block: Example) -> str:
     ]
     table = f"<table><tbody>{''.join(rows)}</tbody></table>" if rows else ""
     lines = "".join(_line(what, text) for what, text in block.lines)
-    asked = f"<h4>{html_text(block.title)}</h4><pre>{html_text(block.prompt)}</pre>"
-    return f'<section class="example">{asked}{table}{lines}</section>'
+    prompt = f"<h4>{html_text(block.title)}</h4><pre>{html_text(block.prompt)}</pre>"
+    return f'<section class="example">{prompt}{table}{lines}</section>'
 
 
 def _line(what: str, text: str) -> str:
-    """Return what is said of an example; a text of several lines keeps them."""
+    """Return a labelled text of an example; a text of several lines keeps its line breaks."""
     if "\n" in text.strip():
         return f"<p><b>{html_text(what)}:</b></p><pre>{html_text(text.strip())}</pre>"
     return f"<p><b>{html_text(what)}:</b> {html_text(text)}</p>"

@@ -1,4 +1,4 @@
-"""A report's blocks as Markdown, with its charts as SVG files in a folder beside it."""
+"""A report's blocks as Markdown, with its charts as SVG files in a folder next to it."""
 
 from collections.abc import Sequence
 
@@ -21,16 +21,16 @@ from evalstone.report.plain_text import html_text, markdown_inline, printable
 __all__ = ["chart_files", "markdown_text"]
 
 INK = "#1c1c1e"
-_PAPER = 'style="background:#fff" '  # a viewer's dark page must not swallow the dark text
+_PAPER = 'style="background:#fff" '  # keeps dark text readable in a viewer with a dark page
 
 
 def markdown_text(blocks: Sequence[Block], foot: str, folder: str) -> str:
-    """Return the text; `folder` is where its charts lie, relative to it."""
+    """Return the text; `folder` is the folder of its charts, relative to the file."""
     return "\n\n".join([*(_block(block, folder) for block in blocks), f"<sub>{html_text(foot)}</sub>"]) + "\n"
 
 
 def chart_files(blocks: Sequence[Block]) -> dict[str, str]:
-    """Return the SVG files that the text shows, by name."""
+    """Return the SVG files that the text includes, by name."""
     return {
         name: to_svg(spec, block.caption, ink=INK).replace("<svg ", f"<svg {_PAPER}", 1)
         for block in blocks

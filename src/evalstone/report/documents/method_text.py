@@ -1,4 +1,4 @@
-"""The method section of a report: text that a paper can quote, true of these runs and no others, with references."""
+"""The method section of a report: text that a paper can quote, specific to these runs, with references."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,33 +14,33 @@ from evalstone.store import RunRow
 
 __all__ = ["MethodText", "method_text"]
 
-MOST_TASKS = 12  # named with their shots; the table has the others
+MOST_TASKS = 12  # described in the text; the table has the others
 
 
 @dataclass(frozen=True, slots=True)
 class MethodText:
-    """Paragraphs and the works they cite."""
+    """Paragraphs and the works that they cite."""
 
     paragraphs: tuple[str, ...]
     references: tuple[str, ...]
 
 
 def method_text(contents: ReportContents) -> MethodText:
-    """Return how these numbers were made."""
+    """Return the description of how these numbers were obtained."""
     references = References()
     paragraphs = [
         _what_was_run(contents, references),
-        _how_it_was_asked(contents.rows, references),
+        _prompts_and_scoring(contents.rows, references),
         _intervals(contents, references),
     ]
     if contents.comparison is not None:
         paragraphs.append(_tests(contents.comparison, references))
     if contents.curves:
         paragraphs.append(
-            "The confidence of a multiple-choice answer is the share of the choices' probability that lies on the best "
-            "one. The calibration error is the mean distance between confidence and share of right answers over ten "
-            f"bins of equally many answers {references.cite('calibration')}; beside it stands the value that a "
-            "perfectly calibrated model would show at this number of answers."
+            "The confidence of a multiple-choice answer is the share of the choices' probability that is on the best "
+            "one. The calibration error is the mean absolute difference between confidence and accuracy over ten bins "
+            f"of equally many answers {references.cite('calibration')}; it is reported with the value expected of a "
+            "perfectly calibrated model with this number of answers."
         )
     return MethodText(tuple(paragraphs), references.listed)
 
@@ -50,7 +50,7 @@ def _what_was_run(contents: ReportContents, references: References) -> str:
     lines = [row for row in table_rows(contents.views, primary_only=True) if row.is_top and row.metric]
     tasks = [_task(line, contents, references) for line in lines[:MOST_TASKS]]
     if len(lines) > MOST_TASKS:
-        tasks.append(f"{len(lines) - MOST_TASKS} more, as the table lists them")
+        tasks.append(f"{len(lines) - MOST_TASKS} more, listed in the table")
     were = "was" if len(models) == 1 else "were"
     return f"{_joined(models)} {were} evaluated on {'; '.join(tasks)}."
 
@@ -64,7 +64,7 @@ def _model(row: RunRow, label: str) -> str:
 
 
 def _tool(row: RunRow) -> str:
-    """Return which other tool made a run, with its version; empty for one of ours."""
+    """Return the name and version of the other tool that made a run; empty for a run of ours."""
     imported: Mapping[str, Any] = row.extra.get("imported") or {}
     return f"{imported['tool']} {imported.get('version') or ''}".strip() if imported else ""
 
@@ -77,7 +77,7 @@ def _size(n_parameters: int) -> str:
 
 
 def _task(line: Row, contents: ReportContents, references: References) -> str:
-    """Return one task with its shots, metric and size, and what to cite for it."""
+    """Return one task with its citation, shots, metric and size."""
     leaves = [leaf for view in contents.views for leaf in leaf_estimates(view, line.name if line.is_group else None)]
     own = [leaf for leaf in leaves if line.is_group or leaf.task == line.name]
     shots = sorted({leaf.details.get("n_shots") or 0 for leaf in own})
@@ -85,45 +85,45 @@ def _task(line: Row, contents: ReportContents, references: References) -> str:
     n_tasks = len({leaf.task for leaf in own})
     many = f"{n_tasks} tasks, " if n_tasks > 1 else ""
     size = shown_count(cell for cell in line.cells if cell is not None)
-    size = "not stated" if size == NOTHING else size.replace("–", " to ")
+    size = "not reported" if size == NOTHING else size.replace("–", " to ")
     cited = contents.cards.get(line.name, {}).get("citation")
     mark = f" {references.cite(' '.join(str(cited).split()))}" if cited else ""
     return f"{line.label}{mark} ({many}{shown}-shot, {line.metric}, n = {size})"
 
 
-def _how_it_was_asked(rows: Sequence[RunRow], references: References) -> str:
+def _prompts_and_scoring(rows: Sequence[RunRow], references: References) -> str:
     own = [row for row in rows if row.plan.model.kind != "imported"]
     if not own:
-        return "Prompts, answers and scores are those that the tool named above logged; nothing was asked again."
+        return "Prompts, answers and scores are those logged by the tool named above; no request was sent again."
     plans = [row.plan for row in own]
     profiles = _joined(list(dict.fromkeys(plan.profile for plan in plans)))
     seeds = _joined(sorted({str(plan.seed) for plan in plans}))
     harness = f"the Language Model Evaluation Harness {references.cite('lm-eval')}"
-    parts = [f"Prompts, few-shot examples (seed {seeds}) and scoring follow {harness}, under the rules {profiles}."]
+    parts = [f"Prompts, few-shot examples (seed {seeds}) and scoring follow {harness}, under the profile {profiles}."]
     chat = sum(bool(plan.apply_chat_template) for plan in plans)
     parts.append(
         "No chat template was applied."
         if not chat
-        else "Prompts were put through the model's chat template."
+        else "The model's chat template was applied to the prompts."
         if chat == len(plans)
-        else f"{chat} of {len(plans)} runs put their prompts through the model's chat template."
+        else f"In {chat} of {len(plans)} runs the model's chat template was applied to the prompts."
     )
     if all(plan.model.numerics == "float32" for plan in plans):
         parts.append("Log-probabilities were computed in float32 from the model's logits.")
     if any(plan.limit is not None for plan in plans):
-        parts.append("Only the first samples of each task were asked, as the sizes above say.")
+        parts.append("Only the first samples of each task were evaluated, as the sizes above show.")
     if len(own) < len(rows):
-        parts.append("Imported runs are as the tool that made them logged them.")
+        parts.append("Imported runs are reported as the tools that made them logged them.")
     return " ".join(parts)
 
 
 _INTERVALS = (
-    ("wilson", "Wilson intervals for shares of right answers", ("wilson",)),
+    ("wilson", "Wilson intervals for proportions of correct answers", ("wilson",)),
     ("t", "Student's t intervals for the means of graded scores", ("student",)),
-    ("bca", "bias-corrected and accelerated bootstrap intervals where graded scores are few or skewed", ("bca",)),
+    ("bca", "bias-corrected and accelerated bootstrap intervals if graded scores are few or skewed", ("bca",)),
     ("ratio t", "intervals from the delta method for ratios such as bits per byte and perplexities", ()),
     ("micro", "groups pool the samples of their tasks, with the variance of the strata added", ("strata",)),
-    ("macro", "macro averages weigh their tasks alike, with the variance of the strata added", ("strata",)),
+    ("macro", "macro averages weight their tasks equally, with the variance of the strata added", ("strata",)),
 )
 
 
@@ -137,8 +137,8 @@ def _intervals(contents: ReportContents, references: References) -> str:
     ]
     text += f": {'; '.join(used)}." if used else "."
     return (
-        f"{text} Choices that tie for the best share the credit. Requests that failed are left out and counted; "
-        "answers that could not be read count as wrong. Chance is one over the number of choices, averaged."
+        f"{text} Choices that tie for the best share the credit. Failed requests are excluded and counted; "
+        "answers that could not be parsed count as wrong. Chance is one over the number of choices, averaged."
     )
 
 
@@ -148,7 +148,7 @@ def _tests(comparison: Comparison, references: References) -> str:
     tests = []
     if "McNemar" in methods:
         tests.append(
-            f"right and wrong answers by McNemar's exact test {references.cite('mcnemar')} with Tango's interval "
+            f"binary scores by McNemar's exact test {references.cite('mcnemar')} with Tango's interval "
             f"{references.cite('tango')}"
         )
     if "sign-flip" in methods:
@@ -160,7 +160,7 @@ def _tests(comparison: Comparison, references: References) -> str:
     if overall:
         recovered = any("MOVER" in line.method for line in overall)
         how = f", its interval is recovered from those of its parts {references.cite('mover')}" if recovered else ""
-        text += f" The overall difference is the mean over tasks and groups, each weighing alike{how}."
+        text += f" The overall difference is the mean over tasks and groups with equal weights{how}."
     return text
 
 

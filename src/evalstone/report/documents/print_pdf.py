@@ -1,4 +1,4 @@
-"""An HTML page printed to PDF by a browser that is on this machine (docs/decisions/0004 says why by a browser)."""
+"""Printing of an HTML page to PDF by a browser on this machine (for the reasons see docs/decisions/0004)."""
 
 import os
 import shutil
@@ -35,7 +35,7 @@ SECONDS = 120
 
 
 def find_browser() -> str | None:
-    """Return the browser that prints: EVALSTONE_BROWSER where it is set, else the first of BROWSERS that is there."""
+    """Return the browser for printing: EVALSTONE_BROWSER if it is set, else the first of BROWSERS that is installed."""
     named = settings.read("EVALSTONE_BROWSER")
     return next((found for name in ([named] if named else BROWSERS) if (found := shutil.which(name))), None)
 
@@ -43,14 +43,14 @@ def find_browser() -> str | None:
 def print_pdf(page: str, path: Path) -> None:
     """Print an HTML page on A4.
 
-    Raises: UsageError where there is no browser; StoreError where it does not print.
+    Raises: UsageError if there is no browser; StoreError if printing fails.
     """
     browser = find_browser()
     if browser is None:
         named = settings.read("EVALSTONE_BROWSER")
-        seen = f"EVALSTONE_BROWSER names '{named}', which is no program" if named else "none was found"
+        seen = f"EVALSTONE_BROWSER is '{named}', which is not a program" if named else "none was found"
         raise UsageError(
-            f"a PDF is printed by a browser (Chromium, Chrome, Edge or Brave), and {seen}; install one, name it with "
+            f"printing a PDF needs a browser (Chromium, Chrome, Edge or Brave), and {seen}; install one, set "
             "EVALSTONE_BROWSER, or write report.html and print that"
         )
     with draft_folder() as folder:
@@ -67,9 +67,10 @@ def print_pdf(page: str, path: Path) -> None:
                 f"{browser} did not print the report: {error}; write report.html and print that"
             ) from error
         if not printed.is_file():
-            said = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
             raise StoreError(
-                f"{browser} did not print the report (exit {done.returncode}): {said}; write report.html and print that"
+                f"{browser} did not print the report (exit {done.returncode}): {reason}; write report.html and print "
+                "that"
             )
         with whole_file(path) as draft:
             shutil.copyfile(printed, draft)

@@ -1,4 +1,4 @@
-"""The works that a report's method section cites, numbered in the order in which they are cited."""
+"""The works that a report's method section cites, numbered in the order of citation."""
 
 __all__ = ["WORKS", "References"]
 

@@ -1,4 +1,4 @@
-"""The sections of a report that hold results: headline, table, what changed, the weakest tasks, calibration."""
+"""The sections of a report with results: headline, table, changes, weakest tasks, calibration."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ from evalstone.report.evidence.records import RunView
 from evalstone.report.numbers import counted, is_proportion, shown_count, shown_interval, shown_p, shown_value
 from evalstone.report.views.baselines_table import baseline_rows
 from evalstone.report.views.cells import chance_cell, interval_text, metric_cell, value_text
-from evalstone.report.views.comparison_tables import placed_lines, shown_cells
+from evalstone.report.views.comparison_tables import ordered_lines, shown_cells
 from evalstone.report.views.layout import FOLD_ABOVE, Row, leaf_estimates, table_rows
 from evalstone.report.views.tables import note_lines
 
@@ -42,13 +42,13 @@ __all__ = ["calibration_section", "change_section", "headline", "results_section
 MOST_TILES = 8
 N_WEAKEST = 5
 MOST_WEAKEST = 3  # runs that get a list of their weakest tasks each
-MANY_TASKS = 4  # from here on a list of the weakest says something
+MANY_TASKS = 4  # number of tasks from which a list of the weakest is useful
 MOST_SUBJECT_CHARTS = 4
 MARKS: dict[int | None, tuple[Mark, str]] = {None: ("", ""), 0: ("worse", " ▼"), 1: ("better", " ▲")}
 
 
 def headline(contents: ReportContents) -> list[Block]:
-    """Return title, what was run, and the answer: verdicts of a comparison, else the main numbers."""
+    """Return the title, the runs' facts, and the verdicts of a comparison or the main numbers."""
     labels = [view.label for view in contents.views]
     title = labels[0] if len(labels) == 1 else " and ".join(labels) if len(labels) == 2 else f"{len(labels)} models"
     blocks: list[Block] = [Heading(title, 1)]
@@ -66,7 +66,7 @@ def headline(contents: ReportContents) -> list[Block]:
 
 
 def results_section(contents: ReportContents) -> list[Block]:
-    """Return the table of all values, their chart, and what must be known before trusting them."""
+    """Return the table of all values, their chart, and the warnings about them."""
     views = contents.views
     rows = table_rows(views, primary_only=len(views) > 1)
     blocks: list[Block] = [Heading("Results"), _one_run(rows) if len(views) == 1 else _side_by_side(rows, views)]
@@ -74,7 +74,7 @@ def results_section(contents: ReportContents) -> list[Block]:
         blocks.append(Bullets(tuple(lines)))
     blocks += _values_figure(views)
     if len(views) == 1:
-        blocks += _floors(rows)
+        blocks += _baselines(rows)
     if notes := [line.removeprefix("! ") for line in note_lines(rows, views)]:
         blocks.append(Bullets(tuple(notes), "warning"))
     return blocks
@@ -89,7 +89,7 @@ def change_section(comparison: Comparison) -> list[Block]:
         blocks.append(_pair_table(pair))
         blocks += _difference_figure(pair, f"differences-{number}")
         if pair.set_up:
-            blocks += [Paragraph("Besides the model, these differ between the runs:"), Bullets(pair.set_up, "warning")]
+            blocks += [Paragraph("Besides the model, the runs differ in:"), Bullets(pair.set_up, "warning")]
         blocks += [Bullets((*table_notes(pair), *pair.notes))] if (*table_notes(pair), *pair.notes) else []
     if comparison.ranks:
         blocks += [Heading("Ranks", 3), _ranks_table(comparison)]
@@ -97,7 +97,7 @@ def change_section(comparison: Comparison) -> list[Block]:
 
 
 def weakest_section(contents: ReportContents) -> list[Block]:
-    """Return each run's lowest tasks beside chance, and large groups with all their subjects sorted."""
+    """Return each run's tasks that are lowest above chance, and charts of large groups with their subjects sorted."""
     blocks: list[Block] = []
     for view in contents.views if len(contents.views) <= MOST_WEAKEST else ():
         leaves = [one for one in leaf_estimates(view) if is_proportion(one) and one.value is not None]
@@ -110,25 +110,25 @@ def weakest_section(contents: ReportContents) -> list[Block]:
 
 
 def calibration_section(curves: Sequence[CalibrationCurve]) -> list[Block]:
-    """Return the reliability curve of the multiple-choice answers with its error and what luck alone would show."""
+    """Return the reliability curve of the multiple-choice answers, with its error and the error expected by chance."""
     if not curves:
         return []
     lines = []
     for curve in curves:
         error = curve.error
-        sure = sum(one.n * (one.confidence - one.accuracy) for one in error.bins) / error.n
-        leaning = "more confident than right" if sure > 0 else "less confident than right"
-        honest = f"as expected of a calibrated model (p {shown_p(error.p)})" if error.p >= 0.05 else leaning
+        bias = sum(one.n * (one.confidence - one.accuracy) for one in error.bins) / error.n
+        direction = "overconfident" if bias > 0 else "underconfident"
+        verdict = f"as expected of a calibrated model (p {shown_p(error.p)})" if error.p >= 0.05 else direction
         lines.append(
             f"{curve.label}: calibration error {100 * error.value:.1f}% over {error.n:,} answers in "
-            f"{counted(curve.n_tasks, 'task')}, where a calibrated model would show {100 * error.null_value:.1f}%: "
-            f"{honest}"
+            f"{counted(curve.n_tasks, 'task')}; expected of a calibrated model: {100 * error.null_value:.1f}%; "
+            f"{verdict}"
         )
     blocks: list[Block] = [Heading("Calibration"), Bullets(tuple(lines))]
     if can_draw():
         caption = (
-            "Share of right answers against confidence, ten bins of equally many answers, with 95% Wilson intervals. "
-            "Honest confidence lies on the dashed line."
+            "Accuracy against confidence, ten bins of equally many answers, with 95% Wilson intervals. "
+            "The dashed line is perfect calibration."
         )
         chart = calibration_chart([(curve.label, curve.error) for curve in curves])
         blocks.append(Figure("calibration", caption, (chart,)))
@@ -158,7 +158,7 @@ def _value_tile(estimate: Estimate) -> Tile:
 
 
 def _comparison_tiles(comparison: Comparison) -> list[Tile]:
-    """Return each run's overall value, and of two runs the difference."""
+    """Return each run's overall value, and with two runs the difference."""
     pairs = [(pair, pair.overall) for pair in comparison.pairs if pair.overall is not None]
     if not pairs:
         return []
@@ -189,7 +189,7 @@ def _one_run(rows: Sequence[Row]) -> Table:
 
 
 def _side_by_side(rows: Sequence[Row], views: Sequence[RunView]) -> Table:
-    """Return one column per run, each value over its interval."""
+    """Return a table with one column per run, each value above its interval."""
     made = []
     for row in rows:
         cells = [Cell(value_text(c), interval_text(c)) if row.metric else Cell("") for c in row.cells]
@@ -200,11 +200,11 @@ def _side_by_side(rows: Sequence[Row], views: Sequence[RunView]) -> Table:
     return Table(headers, tuple(made), n_text=2)
 
 
-def _floors(rows: Sequence[Row]) -> list[Block]:
-    """Return what answering without the question scores, beside each value."""
+def _baselines(rows: Sequence[Row]) -> list[Block]:
+    """Return the table of baselines: scores that need no reading of the question."""
     headers, known = baseline_rows(rows)
     made = [TableRow((Cell(row.label), *map(Cell, cells)), row.depth, row.is_group) for row, cells in known]
-    return [Heading("Floors", 3), Table(("task", *headers), tuple(made))] if made else []
+    return [Heading("Baselines", 3), Table(("task", *headers), tuple(made))] if made else []
 
 
 def _name(row: Row) -> Cell:
@@ -223,9 +223,9 @@ def _values_figure(views: Sequence[RunView]) -> list[Block]:
     ]
     if not points or not can_draw():
         return []
-    caption = "Values with 95% intervals; the upright bar marks chance."
-    if left_out := [row.label for row in rows if row.any_cell is not None and not is_proportion(row.any_cell)]:
-        caption += f" Not shown, as no shares: {', '.join(left_out)}."
+    caption = "Values with 95% intervals; the vertical bar marks chance."
+    if excluded := [row.label for row in rows if row.any_cell is not None and not is_proportion(row.any_cell)]:
+        caption += f" Not shown, since they are not proportions: {', '.join(excluded)}."
     return [Figure("values", caption, tuple(interval_charts(points)))]
 
 
@@ -240,7 +240,7 @@ def _point(name: str, view: RunView, cell: Estimate | None) -> IntervalPoint | N
 
 def _pair_table(pair: PairComparison) -> Table:
     made = []
-    for line, depth in placed_lines(pair, unfold=False):
+    for line, depth in ordered_lines(pair, unfold=False):
         name, *numbers = shown_cells(line, depth)
         mark, arrow = MARKS[line.better]
         below = "" if line.higher_is_better else "lower is better"
@@ -258,16 +258,16 @@ def _difference_figure(pair: PairComparison, name: str) -> list[Block]:
             line.gain,
             min(_gains(line)),
             max(_gains(line)),
-            {None: "not told apart", 0: "worse", 1: "better"}[line.better],
+            {None: "not significant", 0: "worse", 1: "better"}[line.better],
         )
-        for line, depth in placed_lines(pair, unfold=False)
+        for line, depth in ordered_lines(pair, unfold=False)
         if line.scale == "proportion" and line.low is not None and line.high is not None
     ]
     if not points or not can_draw():
         return []
     caption = (
         f"{pair.labels[1]} minus {pair.labels[0]} on the same samples, with 95% intervals; to the right "
-        f"{pair.labels[1]} is better. Coloured where the difference holds at 5%"
+        f"{pair.labels[1]} is better. Coloured if the difference is significant at 5%"
         + (", corrected for the number of tasks." if len(pair.tasks) > 1 else ".")
     )
     return [Figure(name, caption, tuple(difference_charts(points)))]
@@ -284,7 +284,7 @@ def _ranks_table(comparison: Comparison) -> Table:
         shown = str(rank.best) if rank.best == rank.worst else f"{rank.best}–{rank.worst}"
         beaten = ", ".join(comparison.labels[index] for index in rank.beats) or "none"
         made.append(TableRow((Cell(comparison.labels[rank.index]), Cell(beaten), Cell(shown))))
-    return Table(("run", "better than, beyond chance", "possible ranks"), tuple(made), n_text=2)
+    return Table(("run", "significantly better than", "possible ranks"), tuple(made), n_text=2)
 
 
 # -------------------------------------------------------------------------------------------- weakest
@@ -295,7 +295,7 @@ def _weakest(leaves: Sequence[Estimate]) -> list[Block]:
     known = [one for one in leaves if one.chance is not None]
     blocks: list[Block] = []
     if known:
-        blocks.append(Paragraph(f"Not shown to be above chance: {len(guessed)} of {counted(len(known), 'task')}."))
+        blocks.append(Paragraph(f"Not significantly above chance: {len(guessed)} of {counted(len(known), 'task')}."))
     made = [
         TableRow(
             tuple(
@@ -315,7 +315,7 @@ def _weakest(leaves: Sequence[Estimate]) -> list[Block]:
 
 
 def _subject_figures(views: Sequence[RunView]) -> list[Block]:
-    """Return a chart for each large group that has a value and lies in no other such group."""
+    """Return a chart for each large group with a value that is in no other such group."""
     if not can_draw():
         return []
     groups = [row for row in table_rows(views, primary_only=True) if row.is_group and row.is_top and row.metric]
@@ -333,6 +333,6 @@ def _subject_figures(views: Sequence[RunView]) -> list[Block]:
         ]
         by = f", sorted by {views[0].label}" if len(views) > 1 else ""
         if points:
-            caption = f"The {len(order)} tasks of {row.label} with 95% intervals{by}; the upright bar marks chance."
+            caption = f"The {len(order)} tasks of {row.label} with 95% intervals{by}; the vertical bar marks chance."
             figures.append(Figure(f"subjects-{len(figures) + 1}", caption, tuple(interval_charts(points))))
     return figures[:MOST_SUBJECT_CHARTS]

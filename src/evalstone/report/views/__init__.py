@@ -1,1 +1,1 @@
-"""Estimates and samples for people: tables, lists and their JSON twins."""
+"""Estimates and samples as terminal tables and lists, and as JSON."""

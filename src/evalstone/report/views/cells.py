@@ -1,4 +1,4 @@
-"""The cells that tables share: labels, metrics, chance, a value with its interval; and the one table style."""
+"""Cells that tables share (labels, metrics, chance, a value with its interval), and the common table style."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from evalstone.report.views.layout import Row
 
 
 class Sized:
-    """Something drawn once the width is known, so that a caller need not know it."""
+    """A renderable that is drawn when the width is known, so that the caller need not know it."""
 
     def __init__(self, draw: Callable[[int], RenderableType]) -> None:
         self.draw = draw
@@ -25,7 +25,7 @@ class Sized:
 
 
 def plain_table() -> Table:
-    """Return an empty table in this package's one style: a rule under the header, two spaces between columns."""
+    """Return an empty table in the common style: a rule under the header, two spaces between columns."""
     return Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, header_style="bold")
 
 
@@ -41,23 +41,23 @@ def label_cell(row: Row) -> Text:
 
 
 def metric_cell(row: Row) -> str:
-    """Return the metric, with its filter where there is one to speak of."""
+    """Return the metric, with its filter unless that is `none`."""
     return row.metric if row.filter in {"none", ""} else f"{row.metric} ({row.filter})"
 
 
 def shots_cell(row: Row) -> str:
-    """Return how many shots the task was evaluated with, once per task; empty where that is not known."""
+    """Return the number of shots, once per task; empty if it is not known."""
     shots = row.any_cell.details.get("n_shots") if row.any_cell is not None and row.is_first else None
     return "" if shots is None else str(shots)
 
 
 def chance_cell(cell: Estimate | None) -> str:
-    """Return what guessing scores."""
+    """Return the score of guessing; empty if it is not known."""
     return "" if cell is None or cell.chance is None else shown_value(cell.chance, proportion=True)
 
 
 def value_text(cell: Estimate | None) -> str:
-    """Return the value alone; `!2` after it says that two requests failed."""
+    """Return the value alone; `!2` after it means that two requests failed."""
     if cell is None:
         return NOTHING
     failed = f" !{cell.n_failed}" if cell.n_failed else ""

@@ -1,4 +1,4 @@
-"""Comparisons drawn: a table per pair of runs with the verdict under it, the samples that changed, JSON, Markdown."""
+"""Comparisons as tables: one table per pair of runs with the verdict under it, changed samples, JSON and Markdown."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from evalstone.report.views.layout import FOLD_ABOVE
 LONGEST_HEADER = 12
 MAX_SET_UP_LINES = 12
 LOWER = 16  # columns of "lower is better" with its indent, less one
-MIN_NAME = 15  # columns that a name has at least before it is broken at its underscores
+MIN_NAME = 15  # columns that a name gets at least before it is broken at its underscores
 MAX_FLIPS = 5  # per task and direction, in the drawn list
 LONGEST_ANSWER = 34
 MARKS = {1: "▲", 0: "▼", None: " "}
@@ -26,7 +26,7 @@ STYLES = {1: "green", 0: "red", None: ""}
 
 
 def comparison_table(comparison: Comparison, *, unfold: bool = False) -> RenderableType:
-    """Return every pair's table, what differed in set-up, and the verdict; with three or more runs also their ranks.
+    """Return every pair's table, verdict and set-up differences; with three or more runs also their ranks.
 
     Tasks of a large group are folded into the group's line unless `unfold` is set.
     """
@@ -39,7 +39,7 @@ def comparison_table(comparison: Comparison, *, unfold: bool = False) -> Rendera
 
 
 def ranks_table(comparison: Comparison) -> RenderableType:
-    """Return the ranks each run may have, given what the samples can tell apart."""
+    """Return the possible ranks of each run, given which differences are significant."""
     table = plain_table()
     table.add_column("rank", justify="right", no_wrap=True)
     table.add_column("run", overflow="fold")
@@ -61,7 +61,7 @@ def _rank_rows(comparison: Comparison) -> list[list[str]]:
 
 
 def flips_table(comparison: Comparison) -> RenderableType:
-    """Return the samples whose outcome changed, those that went wrong first."""
+    """Return the samples whose outcome changed, those that became wrong first."""
     parts: list[RenderableType] = []
     for pair in comparison.pairs:
         for title, flips in (
@@ -76,7 +76,7 @@ def flips_table(comparison: Comparison) -> RenderableType:
 
 
 def comparison_to_json(comparison: Comparison) -> dict[str, JsonValue]:
-    """Return the JSON twin, shares in [0, 1], differences second minus first."""
+    """Return the comparison as JSON values; shares are in [0, 1], differences are second minus first."""
     return {
         "runs": [
             {"label": label, "run_id": run_id}
@@ -117,11 +117,11 @@ def comparison_markdown(comparison: Comparison) -> str:
         rows = [header, ["---", *["---:"] * (len(header) - 1)]]
         rows += [
             [line.name + ("" if line.higher_is_better else " (lower is better)"), *shown_cells(line)[1:]]
-            for line, _ in placed_lines(pair)
+            for line, _ in ordered_lines(pair)
         ]
         parts.append(f"**{pair.verdict}**\n")
         parts.append("\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n")
-        parts += [f"- {line}\n" for line in (*table_notes(pair), *pair.set_up, *pair.notes, *_left_out(pair))]
+        parts += [f"- {line}\n" for line in (*table_notes(pair), *pair.set_up, *pair.notes, *_excluded(pair))]
     if comparison.ranks:
         rows = [["rank", "run", "significantly better than"], ["---:", "---", "---"], *_rank_rows(comparison)]
         parts.append("\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n")
@@ -129,9 +129,9 @@ def comparison_markdown(comparison: Comparison) -> str:
 
 
 def _pair_table(pair: PairComparison, unfold: bool) -> RenderableType:
-    placed = placed_lines(pair, unfold=unfold)
-    lines = [line for line, _ in placed]
-    shown = [shown_cells(line, depth) for line, depth in placed]
+    ordered = ordered_lines(pair, unfold=unfold)
+    lines = [line for line, _ in ordered]
+    shown = [shown_cells(line, depth) for line, depth in ordered]
 
     def laid_out(width: int) -> RenderableType:
         headers = ["task", *pair.labels, "diff.", "95% interval", "p", "n", "+ / -"]
@@ -169,13 +169,13 @@ def _pair_lines(pair: PairComparison) -> RenderableType:
         set_up.append(f"and {len(pair.set_up) - MAX_SET_UP_LINES} more (--json)")
     lines += [Text(f"! set-up differs: {line}", style="yellow") for line in set_up]
     lines += [Text(f"! {line}", style="yellow") for line in pair.notes]
-    lines += [Text(f"! {line}", style="yellow") for line in _left_out(pair)]
+    lines += [Text(f"! {line}", style="yellow") for line in _excluded(pair)]
     return Group(*(Padding(line, (1 if index == 0 else 0, 1, 0, 1)) for index, line in enumerate(lines)), Text(""))
 
 
-def _left_out(pair: PairComparison) -> list[str]:
+def _excluded(pair: PairComparison) -> list[str]:
     missing = sum(line.n_missing for line in pair.tasks)
-    return [f"{missing:,} samples are left out: one run has no answer to them"] if missing else []
+    return [f"{missing:,} samples are excluded: one run has no answer to them"] if missing else []
 
 
 def _changed(pair: PairComparison) -> str:
@@ -184,41 +184,41 @@ def _changed(pair: PairComparison) -> str:
     return f"answers that changed: {n_right:,} became right, {len(pair.flips) - n_right:,} became wrong"
 
 
-def placed_lines(pair: PairComparison, *, unfold: bool = True) -> list[tuple[Difference, int]]:
-    """Return the lines in the order drawn, with their depth: each group above its members, then all together."""
-    placed: list[tuple[Difference, int]] = []
+def ordered_lines(pair: PairComparison, *, unfold: bool = True) -> list[tuple[Difference, int]]:
+    """Return the lines in display order with their depth: each group above its members, the overall line last."""
+    ordered: list[tuple[Difference, int]] = []
     done: set[str] = set()
 
-    def place(group: Difference, depth: int) -> None:
+    def add(group: Difference, depth: int) -> None:
         done.add(group.name)
-        placed.append((group, depth))
+        ordered.append((group, depth))
         inside = set(group.members)
         for other in pair.groups:
             if other.name not in done and set(other.members) <= inside:
-                place(other, depth + 1)
+                add(other, depth + 1)
         own = [line for line in pair.tasks if line.name in inside and line.name not in done]
         done.update(line.name for line in own)
         if unfold or len(own) <= FOLD_ABOVE:
-            placed.extend((_shortened(line, group), depth + 1) for line in own)
+            ordered.extend((_shortened(line, group), depth + 1) for line in own)
 
     for task in pair.tasks:
         holders = [group for group in pair.groups if task.name in group.members and group.name not in done]
         if holders and task.name not in done:
-            place(max(holders, key=lambda group: len(group.members)), 0)
+            add(max(holders, key=lambda group: len(group.members)), 0)
         if task.name not in done:
-            placed.append((task, 0))
+            ordered.append((task, 0))
             done.add(task.name)
     overall = [(pair.overall, 0)] if pair.overall is not None and len(pair.tasks) > 1 else []
-    return [*placed, *overall]
+    return [*ordered, *overall]
 
 
 def _shortened(line: Difference, group: Difference) -> Difference:
-    """Return a member's line with the name it has under its group: its alias, or its name without the group's."""
+    """Return a member's line labelled for display under its group: its alias, or its name without the group's."""
     return replace(line, label=line.label or line.name.removeprefix(f"{group.name}_"))
 
 
 def _name_cell(line: Difference, name: str, width: int) -> Text:
-    """Return a name, broken at its underscores where it is wider than the column."""
+    """Return a name, broken at its underscores if it is wider than the column."""
     rows = [""]
     for piece in re.findall(r"[^_\-/ ]*[_\-/ ]?", name):
         if rows[-1].strip() and len(rows[-1]) + len(piece.rstrip()) > width:
@@ -231,7 +231,7 @@ def _name_cell(line: Difference, name: str, width: int) -> Text:
 
 
 def shown_cells(line: Difference, depth: int = 0) -> list[str]:
-    """Return a line as tables show it: name, both values, difference, interval, p, n, answers gained and lost."""
+    """Return a line's cells: name, both values, difference, interval, p, n, answers that became right and wrong."""
     is_share = line.scale == "proportion"
     name = (line.label if depth else "") or line.name
     return [
@@ -252,7 +252,7 @@ def _line_json(line: Difference, labels: tuple[str, str]) -> dict[str, JsonValue
 
 
 def tasks_by_change(pair: PairComparison) -> list[str]:
-    """Return the tasks, those with a significant difference first, the largest of them first."""
+    """Return the tasks, significant differences first, then by decreasing absolute difference."""
     ordered = sorted(pair.tasks, key=lambda line: (not line.is_significant, -abs(line.difference)))
     return [line.name for line in ordered]
 
@@ -274,7 +274,7 @@ def _flips_of(task: str, flips: Sequence[Flip], labels: tuple[str, str]) -> Rend
 
 
 def _flipped(answer: str | None, picked: int | None, score: float) -> Text:
-    """Return what was answered: the choice's text, else its number; a score that is neither 0 nor 1 beside it."""
+    """Return the answer as the choice's text, else its number; with its score if that is neither 0 nor 1."""
     shown = answer if answer is not None else "" if picked is None else f"choice {picked}"
     shown = shown if len(shown) <= LONGEST_ANSWER else shown[: LONGEST_ANSWER - 1] + "…"
     tail = "" if shown and score in {0.0, 1.0} else f"score {score:.3g}"

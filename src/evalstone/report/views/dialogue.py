@@ -1,4 +1,4 @@
-"""A stored conversation for people: who said what, turn by turn, in full."""
+"""A stored conversation for the terminal: the messages turn by turn, in full."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ __all__ = ["conversations", "dialogue_view"]
 
 
 def conversations(records: Sequence[SampleRecord]) -> list[list[SampleRecord]]:
-    """Return the records of each sample together, turn after turn."""
+    """Return the records grouped by sample, each group in the order of its turns."""
     found: dict[tuple[str, int], list[SampleRecord]] = {}
     for record in records:
         found.setdefault((record.request.task, record.request.sample_index), []).append(record)
@@ -21,22 +21,22 @@ def conversations(records: Sequence[SampleRecord]) -> list[list[SampleRecord]]:
 
 
 def dialogue_view(turns: Sequence[SampleRecord]) -> RenderableType:
-    """Return a sample as it is shown: one of a single turn by its prompt, a conversation by what was said."""
+    """Return a sample for display: a single turn by its prompt, a conversation by its messages."""
     if len(turns) == 1:
         return sample_view(turns[0])
     first = turns[0].request
     parts: list[RenderableType] = [Text(f"{first.task} {first.sample_index}  {len(turns)} turns", style="bold")]
-    said = 0
+    n_shown = 0
     for record in turns:
-        new = record.request.messages[said:]  # answers are shown as they are stored, with how they ended
+        new = record.request.messages[n_shown:]  # answers are shown from the outputs, with their finish reason
         parts += [_line(message.role, message.text, "dim") for message in new if message.role != "assistant"]
-        said = len(record.request.messages)
+        n_shown = len(record.request.messages)
         for output in record.outputs:
             if output.error is not None:
                 parts.append(_line("failed", output.error, "red"))
             else:
-                ending = "" if output.finish_reason != "length" else " (cut off)"
-                parts.append(_line(f"model{ending}", output.text or "(nothing)", ""))
+                ending = "" if output.finish_reason != "length" else " (truncated)"
+                parts.append(_line(f"model{ending}", output.text or "(empty)", ""))
         if record.request.target:
             parts.append(_line("reference", record.request.target, "green"))
     return Padding(Group(*parts), (0, 0, 1, 0))

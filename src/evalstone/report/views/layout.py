@@ -1,7 +1,7 @@
-"""Which rows a table has and in which order: groups above their members, large groups folded.
+"""Rows of a table and their order: groups above their members, large groups folded.
 
-An estimate knows the groups it lies in (`details["path"]`, outermost first), so a table is drawn from estimates alone.
-A group that has a value of its own hides its tasks where they are many: MMLU is one row and four below it, not 62.
+An estimate knows its groups (`details["path"]`, outermost first), so a table is built from estimates alone. A group
+with a value of its own hides its tasks if they are many: MMLU has one row and four below it, not 62.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from evalstone.records import Estimate
 from evalstone.report.evidence.records import RunView
 
 FOLD_ABOVE = 8
-"""A group with a value and more tasks than this shows the value only."""
+"""A group with a value and more tasks than this is shown without its tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Row:
 
     @property
     def any_cell(self) -> Estimate | None:
-        """An estimate that speaks for the row where all views must agree (direction, chance)."""
+        """The first estimate of the row, for properties on which all views agree (direction, chance)."""
         return next((cell for cell in self.cells if cell is not None), None)
 
 
@@ -45,26 +45,26 @@ class _Node:
 
 
 def table_rows(views: Sequence[RunView], *, unfold: bool = False, primary_only: bool = False) -> list[Row]:
-    """Return the rows of a table over these runs, in the order in which their tasks were asked.
+    """Return the rows of a table over these runs, in the order in which their tasks were evaluated.
 
     Args:
         views: the runs, one column each.
         unfold: show every task of every group.
-        primary_only: only the metric that stands for each task.
+        primary_only: show only the primary metric of each task.
     """
     root = _Node("", "")
     for column, view in enumerate(views):
         for estimate in view.estimates:
             if estimate.details.get("kind") == "composite":
-                continue  # a line of its own under the table
+                continue  # shown on a line of its own
             if primary_only and not estimate.details.get("primary", True):
                 continue
-            _place(root, estimate, column, len(views))
+            _insert(root, estimate, column, len(views))
     return [row for child in root.children.values() for row in _rows_of(child, 0, unfold, len(views), True)]
 
 
 def leaf_estimates(view: RunView, under: str | None = None) -> list[Estimate]:
-    """Return the view's estimates of tasks (no groups), one primary metric each, optionally only below one group."""
+    """Return the view's estimates of tasks (not groups), the primary metric of each; `under` restricts to one group."""
     return [
         estimate
         for estimate in view.estimates
@@ -74,7 +74,7 @@ def leaf_estimates(view: RunView, under: str | None = None) -> list[Estimate]:
     ]
 
 
-def _place(root: _Node, estimate: Estimate, column: int, n_columns: int) -> None:
+def _insert(root: _Node, estimate: Estimate, column: int, n_columns: int) -> None:
     node = root
     for group in estimate.details.get("path", ()):
         node = node.children.setdefault(group, _Node(group, group))

@@ -1,7 +1,7 @@
-"""Several runs side by side, one column each, in whatever width there is.
+"""Several runs side by side, one column each, for any terminal width.
 
-Where it fits, a task takes one line with the interval beside each value. Where it does not, the interval goes under
-the value and metric, n and chance under the task; more runs than fit then go into a second table below.
+If it fits, a task takes one line with the interval beside each value. Otherwise the interval goes under the value, and
+metric, n and chance go under the task; runs that still do not fit go into a second table below.
 """
 
 from collections.abc import Sequence
@@ -90,7 +90,7 @@ def _two_lines(rows: Sequence[Row], views: Sequence[RunView], columns: Sequence[
 
 
 def _cell(row: Row, column: int) -> tuple[str, str]:
-    """Return value and interval; a heading, which has no metric, stays empty."""
+    """Return value and interval; empty for a heading, which has no metric."""
     return (value_text(row.cells[column]), interval_text(row.cells[column])) if row.metric else ("", "")
 
 

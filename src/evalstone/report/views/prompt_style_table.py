@@ -1,4 +1,4 @@
-"""The same questions put in several ways, side by side: one line per way and number of shots."""
+"""The same questions in several prompt styles: one line per prompt style and number of shots."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,7 +19,7 @@ __all__ = ["StyleEstimates", "StyleLine", "style_lines", "style_lines_to_json", 
 
 @dataclass(frozen=True, slots=True)
 class StyleEstimates:
-    """One run's estimates, and how its questions were put."""
+    """One run's estimates with its prompt style."""
 
     prompting: str
     n_shots: int
@@ -29,31 +29,31 @@ class StyleEstimates:
 
 @dataclass(frozen=True, slots=True)
 class StyleLine:
-    """One way to put a task, or a group of tasks, and how it differs from the first way."""
+    """A task or group of tasks in one prompt style, and its difference from the first prompt style."""
 
     name: str  # of the task or group
     prompting: str
     n_shots: int
     run_id: str
     estimate: Estimate
-    unread: float | None  # share of written answers from which no letter could be read
-    cut: float | None  # share of prompts that were too long and lost tokens from the left
-    difference: Difference | None = None  # to the first way, on the same samples
+    unparsed: float | None  # share of generated answers from which no letter could be extracted
+    truncated: float | None  # share of prompts that were too long and lost tokens from the left
+    difference: Difference | None = None  # from the first prompt style, on the same samples
     p_adjusted: float | None = None  # Holm over the lines of this name
 
 
 def style_lines(runs: Sequence[StyleEstimates], comparison: Comparison | None) -> list[StyleLine]:
-    """Return the lines of each task that stands alone and of each outermost group, in the order of the runs.
+    """Return the lines of each task outside of groups and of each outermost group, in the order of the runs.
 
     Args:
-        runs: what each way came to.
+        runs: one run per prompt style and number of shots.
         comparison: the second and every later run against the first; None for one run.
     """
-    names = [estimate.task for estimate in runs[0].estimates if _stands(estimate)]
+    names = [estimate.task for estimate in runs[0].estimates if _is_outermost(estimate)]
     return [line for name in dict.fromkeys(names) for line in _lines_of(name, runs, comparison)]
 
 
-def _stands(estimate: Estimate) -> bool:
+def _is_outermost(estimate: Estimate) -> bool:
     return not estimate.details.get("path") and estimate.details.get("kind", "task") in {"task", "group"}
 
 
@@ -77,14 +77,14 @@ def _main(name: str, estimates: Sequence[Estimate]) -> Estimate | None:
 
 
 def _shares(name: str, run: StyleEstimates) -> tuple[float | None, float | None]:
-    """Return the shares of written answers without a letter and of prompts cut, over the task or the group's tasks."""
+    """Return the shares of unparsed answers and of truncated prompts, over the task or the group's tasks."""
     tasks = [e for e in run.estimates if e.details.get("kind", "task") == "task"]
     leaves = [e for e in tasks if e.task == name or name in e.details.get("path", ())]
     n = sum(leaf.n for leaf in leaves)
     if not n:
         return None, None
-    cut = sum(int(leaf.details.get("n_cut", 0)) for leaf in leaves) / n
-    return sum(leaf.n_unparsed for leaf in leaves) / n if run.prompting == "cot" else None, cut
+    truncated = sum(int(leaf.details.get("n_cut", 0)) for leaf in leaves) / n
+    return sum(leaf.n_unparsed for leaf in leaves) / n if run.prompting == "cot" else None, truncated
 
 
 def style_table(lines: Sequence[StyleLine]) -> RenderableType:
@@ -99,33 +99,33 @@ def style_table(lines: Sequence[StyleLine]) -> RenderableType:
 def _legend(lines: Sequence[StyleLine]) -> str:
     first = lines[0]
     metrics = {f"{line.prompting} {line.estimate.metric}": None for line in lines}
-    told = f"{', '.join(metrics)}; "
-    told += f"diff.: to {first.prompting} with {first.n_shots} shots, sample by sample, points; p after Holm."
-    if any(line.unread is not None for line in lines):
-        told += " no letter: written answers that name none, counted wrong."
-    if any(line.cut for line in lines):
-        told += " cut: prompts longer than the model takes, which lost tokens from the left, shots first."
-    return told
+    legend = f"{', '.join(metrics)}; "
+    legend += f"diff.: from {first.prompting} with {first.n_shots} shots, on paired samples, points; p after Holm."
+    if any(line.unparsed is not None for line in lines):
+        legend += " no letter: generated answers without a choice letter, counted wrong."
+    if any(line.truncated for line in lines):
+        legend += " truncated: prompts longer than the context window, which lost tokens from the left, shots first."
+    return legend
 
 
 def _table(lines: Sequence[StyleLine]) -> RenderableType:
-    has_unread, has_cut = any(line.unread is not None for line in lines), any(line.cut for line in lines)
+    has_unparsed, has_truncated = any(one.unparsed is not None for one in lines), any(one.truncated for one in lines)
     table = plain_table()
-    table.add_column("put as", no_wrap=True)
-    headers = ["shots", "value", "95%\ninterval", "n", *(["no\nletter"] if has_unread else []),
-               *(["cut"] if has_cut else [])]  # fmt: skip
+    table.add_column("prompt\nstyle", no_wrap=True)
+    headers = ["shots", "value", "95%\ninterval", "n", *(["no\nletter"] if has_unparsed else []),
+               *(["truncated"] if has_truncated else [])]  # fmt: skip
     for header in (*headers, "diff.", "95%\ninterval", "p"):
         table.add_column(header, justify="right", no_wrap=True)
     for line in lines:
-        unread = [_share(line.unread)] if has_unread else []
+        unparsed = [_share(line.unparsed)] if has_unparsed else []
         table.add_row(
             line.prompting,
             str(line.n_shots),
             value_text(line.estimate),
             interval_text(line.estimate),
             f"{line.estimate.n:,}",
-            *unread,
-            *([_share(line.cut)] if has_cut else []),
+            *unparsed,
+            *([_share(line.truncated)] if has_truncated else []),
             *_difference_cells(line),
         )
     return table
@@ -156,8 +156,8 @@ def style_lines_to_json(lines: Sequence[StyleLine]) -> list[Mapping[str, JsonVal
             "high": line.estimate.high,
             "n": line.estimate.n,
             "n_failed": line.estimate.n_failed,
-            "share_without_letter": line.unread,
-            "share_of_prompts_cut": line.cut,
+            "share_without_letter": line.unparsed,
+            "share_of_prompts_cut": line.truncated,
             "difference": None if line.difference is None else asdict(line.difference),
             "p_adjusted": line.p_adjusted,
         }

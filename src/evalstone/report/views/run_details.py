@@ -1,7 +1,6 @@
-"""What `--details` adds to a run's table: calibration, baselines, and the smallest difference that it could detect.
+"""Additions of `--details` to a run's table: calibration, baselines and the minimum detectable effect (MDE).
 
-The last is the minimum detectable effect of a paired comparison with another model, so that nobody reads two close
-numbers as a winner and a loser.
+The MDE is that of a paired comparison with another model; it warns against ranking models by small differences.
 """
 
 from collections.abc import Sequence
@@ -21,25 +20,25 @@ from evalstone.statistics.power import mde_paired_binary
 __all__ = ["detail_tables", "foot_lines"]
 
 DISAGREEMENT = 0.2  # assumed share of samples on which two models differ; a comparison shows the measured one
-CALIBRATION_HEADERS = ("calibration\nerror", "expected\nby luck")
-FEWEST_CALIBRATED = 50  # fewer samples show little but luck
-MAX_NAMED = 4  # tasks whose detectable difference is spelled out
+CALIBRATION_HEADERS = ("calibration\nerror", "expected\nby chance")
+FEWEST_CALIBRATED = 50  # with fewer samples the error is mostly noise
+MAX_NAMED = 4  # tasks that are listed by name
 
 
 def detail_tables(rows: Sequence[Row], *, details: bool) -> list[RenderableType]:
-    """Return the tables of calibration and of baselines, those that have something to show.
+    """Return the tables of calibration and of baselines that are not empty.
 
-    Without `details` only baselines that the run was asked for: the question-blind model's.
+    Without `details` only the baselines are returned, and only if the run has a question-blind baseline.
     """
-    asked_for = any(row.any_cell is not None and BLIND in row.any_cell.details for row in rows)
-    tables = (_calibration(rows) if details else None, baselines_table(rows) if details or asked_for else None)
+    has_blind = any(row.any_cell is not None and BLIND in row.any_cell.details for row in rows)
+    tables = (_calibration(rows) if details else None, baselines_table(rows) if details or has_blind else None)
     return [table for table in tables if table is not None]
 
 
 def foot_lines(views: Sequence[RunView]) -> list[str]:
-    """Return the line under a table: which difference from another model these samples would show, best to worst.
+    """Return the line under a table with the range of minimum detectable effects over tasks.
 
-    Every task that a comparison tests counts, also where its group hides it in the table.
+    Every task that a comparison tests is included, even if its group hides it in the table.
     """
     sizes: dict[str, int] = {}
     for cell in [estimate for view in views for estimate in leaf_estimates(view)]:
@@ -60,7 +59,7 @@ def foot_lines(views: Sequence[RunView]) -> list[str]:
         hidden = f" and {len(few) - MAX_NAMED} more" if len(few) > MAX_NAMED else ""
         parts.append(f"none on {', '.join(few[:MAX_NAMED])}{hidden} (too few samples)")
     if_so = f"if the models disagree on {DISAGREEMENT:.0%} of the answers"
-    return [f"Minimum detectable difference (power 80%), {if_so}: {'; '.join(parts)}."]
+    return [f"Minimum detectable effect (power 80%), {if_so}: {'; '.join(parts)}."]
 
 
 def _calibrated(row: Row) -> bool:
@@ -68,7 +67,7 @@ def _calibrated(row: Row) -> bool:
 
 
 def _calibration_headers(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Return the columns after the Brier score's that would hold a number somewhere."""
+    """Return the headers after the Brier score's, if any row has a number in these columns."""
     return CALIBRATION_HEADERS if any(any(_calibration_cells(row)[1:]) for row in rows) else ()
 
 

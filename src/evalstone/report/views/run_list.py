@@ -1,4 +1,4 @@
-"""The list of stored runs, one line each, and its JSON twin."""
+"""The list of stored runs, one line each, as a table and as JSON."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ SHORTEST, GAP = 8, 2  # columns
 
 
 def run_list_table(rows: Sequence[RunRow]) -> RenderableType:
-    """Return the stored runs, one line each: names are shortened to the width it is printed in."""
+    """Return the stored runs, one line each; names are shortened to the terminal's width."""
     cells = [_cells(row) for row in rows]
     headers = [header for header in HEADERS if header != "limit" or any(cell["limit"] for cell in cells)]
     widest = {header: max(len(header), *(len(cell[header]) for cell in cells)) for header in headers}
@@ -48,7 +48,7 @@ def _cells(row: RunRow) -> dict[str, str]:
     return {
         "run": row.short_id,
         "model": short_model_name(row.model),
-        "tasks": ", ".join(_asked_for(row)),
+        "tasks": ", ".join(_outermost_names(row)),
         "n-shot": "–".join(str(each) for each in dict.fromkeys((*shots[:1], *shots[-1:]))),
         "n": f"{row.n_samples:,}",
         "limit": "" if limit is None else f"{limit:.0%}" if limit < 1 else f"{int(limit):,}",
@@ -95,8 +95,8 @@ def runs_to_json(rows: Sequence[RunRow]) -> list[dict[str, JsonValue]]:
     ]
 
 
-def _asked_for(row: RunRow) -> Sequence[str]:
-    """Return groups in place of their tasks: `mmlu`, not 57 names."""
+def _outermost_names(row: RunRow) -> Sequence[str]:
+    """Return the run's tasks, with groups in place of their tasks: `mmlu`, not 57 names."""
     groups = {group["name"]: tuple(group["members"]) for group in row.extra.get("groups", ())}
     inner = {member for members in groups.values() for member in members}
     names = [*(name for name in groups if name not in inner), *(task for task in row.tasks if task not in inner)]

@@ -1,6 +1,6 @@
-"""One stored sample for people: the end of its prompt, what was answered, what was right.
+"""One stored sample for display: the end of its prompt, the model's answer and the correct answer.
 
-Works from a `SampleRecord` alone, so it shows what was stored and not what a task file says today.
+It uses a `SampleRecord` alone, so it shows what was stored, whatever the task file contains now.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,14 +19,14 @@ from evalstone.store.rows import SampleRecord
 
 PROMPT_END = 600  # characters of the prompt that are shown
 ANSWER_END = 2000
-CONTEXT_BEFORE = 60  # characters shown before the place where the contexts of choices part
+CONTEXT_BEFORE = 60  # characters shown before the position where the choices' contexts begin to differ
 CONTEXT_SHOWN = 120  # characters shown from there
 
 
 def deciding_score(record: SampleRecord) -> Score | None:
-    """Return the score that says whether a sample was answered rightly: the metric that would stand for its task."""
-    place = _deciding([score.metric for score in record.scores])
-    return record.scores[place] if place is not None else None
+    """Return the score that decides whether a sample's answer is correct: that of the preferred metric."""
+    index = _deciding([score.metric for score in record.scores])
+    return record.scores[index] if index is not None else None
 
 
 def _deciding(metrics: Sequence[str]) -> int | None:
@@ -36,17 +36,18 @@ def _deciding(metrics: Sequence[str]) -> int | None:
 
 
 def wrong_samples(store: Store, run_id: str, task: str) -> Iterator[SampleRecord]:
-    """Yield a task's samples that were not answered rightly; of the others little is read, however many there are."""
+    """Yield a task's samples that were not answered correctly, without reading all samples of the task."""
     names = store.score_names(run_id, task)
-    place = _deciding([metric for _, metric in names])
-    some = store.samples(run_id, task) if place is None else store.samples_not_right(run_id, task, names[place])
+    index = _deciding([metric for _, metric in names])
+    some = store.samples(run_id, task) if index is None else store.samples_not_right(run_id, task, names[index])
     return (record for record in some if is_wrong(record))
 
 
 def is_wrong(record: SampleRecord) -> bool:
-    """Return whether a sample was not answered rightly: wrong, nothing to read in the answer, or no answer at all.
+    """Return whether a sample was not answered correctly: wrong, unparsed, or without an answer.
 
-    A metric that is no share (a perplexity) calls nothing wrong, and an answer without a score is not judged yet.
+    With a metric that is not a proportion (a perplexity) no sample is wrong; an answer without a score is not wrong
+    yet.
     """
     score = deciding_score(record)
     if score is None:
@@ -59,7 +60,7 @@ def is_wrong(record: SampleRecord) -> bool:
 
 
 def sample_view(record: SampleRecord) -> RenderableType:
-    """Return the sample as it is shown: prompt's end, choices with log-likelihoods, picked and gold, scores."""
+    """Return the sample for display: the prompt's end, choices with log-likelihoods, picked and gold, scores."""
     request = record.request
     parts: list[RenderableType] = [_title(record), _indented(_prompt_end(request.prompt), "dim")]
     if any(output.error for output in record.outputs):
@@ -69,7 +70,7 @@ def sample_view(record: SampleRecord) -> RenderableType:
     else:
         parts += [_indented(answer, "") for answer in _answers(record)]
         if request.target and request.queries and request.queries[0].kind is QueryKind.GENERATE:
-            parts.append(_indented(f"reference: {_cut(request.target)}", "green"))
+            parts.append(_indented(f"reference: {_shortened(request.target)}", "green"))
     return Padding(Group(*parts), (0, 0, 1, 0))
 
 
@@ -123,10 +124,10 @@ def _output_json(output: Output) -> dict[str, JsonValue]:
 
 
 def gold_indices(record: SampleRecord) -> frozenset[int]:
-    """Return which choices are right: as the score noted it, else read from the logged target.
+    """Return the indices of the correct choices: from the score's details, else from the logged target.
 
-    The target is an index, a list of them, or a choice's text. Where all choices share one continuation (WinoGrande),
-    it says nothing, and what the pick was worth says it.
+    The target is an index, a list of indices, or a choice's text. If choices share one continuation (WinoGrande), the
+    text does not identify a choice, and the pick and its credit are used.
     """
     choices = choice_queries(record)
     score = deciding_score(record)
@@ -143,7 +144,7 @@ def gold_indices(record: SampleRecord) -> frozenset[int]:
 
 
 def _gold_from_score(score: Score | None, n_choices: int) -> frozenset[int]:
-    """Return the right choice as far as an untied pick lets one know it: the pick itself, or the other of two."""
+    """Return the correct choice if an untied pick determines it: the pick itself, or the other one of two."""
     detail = score.detail if score is not None and isinstance(score.detail, dict) else {}
     picked, credit = detail.get("picked"), detail.get("credit")
     if not isinstance(picked, int) or detail.get("n_tied") != 1:
@@ -154,7 +155,7 @@ def _gold_from_score(score: Score | None, n_choices: int) -> frozenset[int]:
 
 
 def request_target(record: SampleRecord) -> Any:
-    """Return the logged target with its type: `2` is an index, `[0, 3]` several, anything else a text."""
+    """Return the logged target with its type: `2` is an index, `[0, 3]` a list of indices, anything else a text."""
     text = record.request.target.strip()
     if text.lstrip("-").isdigit():
         return int(text)
@@ -166,7 +167,7 @@ def request_target(record: SampleRecord) -> Any:
 
 
 def choice_queries(record: SampleRecord) -> list[LoglikelihoodQuery]:
-    """Return what was asked of each choice, in their order."""
+    """Return the queries of the choices, in their order."""
     return [
         query for query in record.request.queries if isinstance(query, LoglikelihoodQuery) and query.role == "choice"
     ]
@@ -186,9 +187,9 @@ def _title(record: SampleRecord) -> Text:
     scores = ", ".join(f"{s.metric} {s.value:g}" + (f" ({s.filter})" if s.filter != "none" else "") for s in shown)
     text.append(f"  {scores}", style="dim")
     notes = [f"{request.n_shots} shots"] if request.n_shots else []
-    cut = max((output.n_cut_tokens for output in record.outputs), default=0)
-    notes += [f"{cut:,} tokens cut from the left"] if cut else []
-    notes += ["itself or a near-duplicate among its shots"] if request.n_leaked_shots else []
+    truncated = max((output.n_cut_tokens for output in record.outputs), default=0)
+    notes += [f"{truncated:,} tokens truncated from the left"] if truncated else []
+    notes += ["the sample or a near-duplicate is among its shots"] if request.n_leaked_shots else []
     return text.append(f"  {', '.join(notes)}", style="yellow dim") if notes else text
 
 
@@ -215,17 +216,17 @@ def _choices(record: SampleRecord) -> RenderableType:
         )
     legend = "log-likelihood of each choice in nats"
     if score is not None and isinstance(picked, int):
-        legend += f"; picked: as {score.metric} picks"
+        legend += f"; picked: according to {score.metric}"
         row = find_metric(score.metric)
         legend += f", after division by the choice's length in {row.length}" if row is not None and row.length else ""
     return Padding(Group(Text(legend, style="dim"), table), (0, 1, 0, 2))
 
 
 def shown_choices(record: SampleRecord) -> list[str]:
-    """Return what each choice is shown as: its continuation, or, with contexts of their own, where those part.
+    """Return the text shown for each choice: its continuation, or the part in which its own context differs.
 
-    WinoGrande's two readings share their continuation and differ in a name before it: the line that holds the
-    difference is shown, from not too far before it, and the continuation after a bar.
+    WinoGrande's two choices share their continuation and differ in a name before it. For them the line with the
+    difference is shown, from at most `CONTEXT_BEFORE` characters before it, and the continuation after a bar.
     """
     queries = choice_queries(record)
     contexts = ["".join(query.segments or ()) for query in queries]
@@ -236,7 +237,7 @@ def shown_choices(record: SampleRecord) -> list[str]:
     start = max(line, contexts[0].rfind(" ", 0, max(shared - CONTEXT_BEFORE, 0)) + 1)
     before = "" if start == line else "… "
     return [
-        f"{before}{_cut(context[start:], CONTEXT_SHOWN)} |{query.continuation}"
+        f"{before}{_shortened(context[start:], CONTEXT_SHOWN)} |{query.continuation}"
         for context, query in zip(contexts, queries, strict=True)
     ]
 
@@ -245,7 +246,7 @@ def _answers(record: SampleRecord) -> Sequence[str]:
     return [
         f"log-likelihood {output.total_nats:,.2f} nats over {output.n_tokens:,} tokens"
         if output.text is None and output.total_nats is not None
-        else _cut(output.text or "")
+        else _shortened(output.text or "")
         for output in record.outputs
     ]
 
@@ -254,7 +255,7 @@ def _prompt_end(prompt: str) -> str:
     return prompt if len(prompt) <= PROMPT_END else "… " + prompt[-PROMPT_END:]
 
 
-def _cut(text: str, longest: int = ANSWER_END) -> str:
+def _shortened(text: str, longest: int = ANSWER_END) -> str:
     return text if len(text) <= longest else text[:longest] + " …"
 
 

@@ -1,4 +1,4 @@
-"""A run's tasks one by one, the best first, and which of them the model is reliably worse at than at the others."""
+"""A run's tasks sorted by score, and the tasks that are significantly below the others."""
 
 from collections.abc import Sequence
 
@@ -21,10 +21,10 @@ LEVEL = 0.05  # of the family of tests
 
 
 def weak_subjects(leaves: Sequence[Estimate]) -> list[tuple[Estimate, float]]:
-    """Return the tasks whose share of right answers is reliably below that of the run's other tasks, worst p first.
+    """Return the tasks whose accuracy is significantly below that of the run's other tasks, smallest p first.
 
-    Each task is compared with all others of the same metric together by a one-sided score test; p is Holm's, over all
-    of these tests. A tie for the best choice counts as its credit, rounded for the task as a whole.
+    Each task is compared with all others of the same metric together by a one-sided score test; p is corrected by
+    Holm's method over all of these tests. Tied choices count by their credit, rounded to whole answers per task.
     Source: Pearson 1900 (score test); Holm 1979.
     """
     shares = [leaf for leaf in leaves if is_proportion(leaf) and leaf.higher_is_better and leaf.value is not None]
@@ -47,15 +47,15 @@ def _n_right(leaf: Estimate) -> int:
 
 
 def subject_notes(view: RunView, group: str | None = None) -> list[str]:
-    """Return which subjects lie reliably below the others, or that there are none to look at."""
+    """Return a line with the subjects that are significantly below the others, or that there are none."""
     leaves = leaf_estimates(view, group)
     if not any(leaf.details.get("path") for leaf in leaves):
-        return ["no task of this run has subjects; its tasks are shown as they are"]
+        return ["no task of this run has subjects; its tasks are shown instead"]
     weak = weak_subjects(leaves)
     if not weak:
-        return ["no subject is reliably below the others (one-sided tests, Holm's correction)"]
+        return ["no subject is significantly below the others (one-sided tests, Holm's correction)"]
     shown = ", ".join(f"{_name(leaf)} (p {shown_p(p)})" for leaf, p in weak)
-    return [f"reliably below the other subjects, with Holm's correction: {shown}"]
+    return [f"significantly below the other subjects (one-sided tests, Holm's correction): {shown}"]
 
 
 def _name(leaf: Estimate) -> str:
@@ -63,7 +63,7 @@ def _name(leaf: Estimate) -> str:
 
 
 def subject_table(view: RunView, group: str | None = None) -> RenderableType:
-    """Return every task (of one group, or of the run), the best first, with its interval drawn to scale."""
+    """Return every task (of one group, or of the run), best first, with its interval drawn to scale."""
     leaves = sorted(
         (estimate for estimate in leaf_estimates(view, group) if estimate.value is not None),
         key=lambda estimate: (estimate.metric, -(estimate.value or 0.0) * (1 if estimate.higher_is_better else -1)),
@@ -83,12 +83,12 @@ def subject_table(view: RunView, group: str | None = None) -> RenderableType:
             table.add_row(name, *number_cells(estimate), chance_cell(estimate), strip)
         return Padding(table, (0, 1))
 
-    notes = [Padding(Text(note, style="dim"), (1 if place == 0 else 0, 1, 0, 1)) for place, note in enumerate(lines)]
+    notes = [Padding(Text(note, style="dim"), (1 if index == 0 else 0, 1, 0, 1)) for index, note in enumerate(lines)]
     return Group(heading(view), Sized(laid_out), *notes)
 
 
 def _strip(estimate: Estimate, cells: int) -> Text:
-    """Draw the interval as a bar on a scale from 0 to 100 per cent, its value as a point, chance as a mark."""
+    """Draw the interval as a bar on a scale from 0 to 100%, the value as a point, chance as a mark."""
     if estimate.value is None or estimate.low is None or estimate.high is None:
         return Text("")
 

@@ -1,8 +1,8 @@
-"""Tables of estimates for people, and their JSON twins.
+"""Tables of estimates for the terminal, and their JSON.
 
-One run is a list of tasks with shots, value, interval, n, chance and what a reader must know (failed requests, ties,
-shots that leak, truncated prompts); `run_details` adds calibration, baselines and detectable differences. Several runs
-stand side by side, one column each. Proportions are drawn as per cent with one decimal; JSON keeps them in [0, 1].
+One run is a list of tasks with shots, value, interval, n, chance and notes (failed requests, ties, leaked shots,
+truncated prompts); `run_details` adds calibration, baselines and minimum detectable effects. Several runs are shown
+side by side, one column each. Proportions are shown in percent with one decimal; in JSON they are in [0, 1].
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,26 +31,26 @@ from evalstone.report.views.layout import Row, table_rows
 from evalstone.report.views.many_runs import side_by_side
 from evalstone.report.views.run_details import detail_tables, foot_lines
 
-LONGEST_WORD, SHORTEST_TASK = 18, 12  # columns of a metric and a task where the terminal is narrow
+LONGEST_WORD, SHORTEST_TASK = 18, 12  # columns of a metric and a task in a narrow terminal
 NUMBERS = ("value", "95% interval", "n")
 GAP = 2  # between columns
 MAX_NAMED = 4  # tasks that share a note and are named
 
 
 def run_table(views: Sequence[RunView], *, unfold: bool = False, details: bool = False) -> RenderableType:
-    """Return what a user sees of one run, or of several runs side by side, laid out for the width it is printed in.
+    """Return the table of one run, or of several runs side by side, laid out for the terminal's width.
 
     Args:
         views: one run (all its metrics) or several (one metric per task, one column per run).
-        unfold: every task of every group.
-        details: of one run also calibration, baselines and the smallest difference that it could detect.
+        unfold: show every task of every group.
+        details: also show calibration, baselines and the minimum detectable effect of one run.
     """
     rows = table_rows(views, unfold=unfold, primary_only=len(views) > 1)
     composites = [Padding(Text(line, style="bold"), (0, 1)) for line in composite_lines(views)]
     above: list[RenderableType] = [*composites, Text("")] if composites else []
     below = [Text(line, style="yellow") for line in note_lines(rows, views)]
     if len(views) > 1:
-        details = True  # two values side by side invite a comparison: say which difference they could show
+        details = True  # values side by side invite a comparison: report the minimum detectable effect
     below += [Text(line, style="dim") for line in foot_lines(views)] if details else []
     notes = [Padding(line, (0 if index else 1, 1, 0, 1)) for index, line in enumerate(below)]
 
@@ -64,7 +64,7 @@ def run_table(views: Sequence[RunView], *, unfold: bool = False, details: bool =
 
 
 def to_json(views: Sequence[RunView]) -> dict[str, JsonValue]:
-    """Return the JSON twin of `run_table`: every estimate of every run, nothing folded, proportions in [0, 1]."""
+    """Return the content of `run_table` as JSON values: every estimate of every run, proportions in [0, 1]."""
     return {
         "runs": [
             {
@@ -101,29 +101,30 @@ def estimate_json(estimate: Estimate) -> dict[str, JsonValue]:
 
 
 def note_lines(rows: Sequence[Row], views: Sequence[RunView]) -> list[str]:
-    """Return what the reader must know before trusting a value: of each task's prompts once, then of each metric.
+    """Return the warnings about values: about each task's prompts once, then about each metric.
 
-    What is the same of several is said once, with the first of their names.
+    A note that several tasks share is reported once, with the first of their names.
     """
-    said: dict[str, list[str]] = {}  # note -> of whom
+    tasks_of: dict[str, list[str]] = {}  # note -> names of tasks
     for row in rows:
         found = []
-        if row.is_first and not (row.is_group and not row.n_hidden):  # a group's shown tasks say it themselves
-            found += _said(row.label, [_prompt_notes(cell) if cell else [] for cell in row.cells], views)
-        found += _said(f"{row.label} {metric_cell(row)}", [_notes(cell) if cell else [] for cell in row.cells], views)
+        if row.is_first and not (row.is_group and not row.n_hidden):  # a group's shown tasks have notes of their own
+            found += _named_notes(row.label, [_prompt_notes(cell) if cell else [] for cell in row.cells], views)
+        notes = [_notes(cell) if cell else [] for cell in row.cells]
+        found += _named_notes(f"{row.label} {metric_cell(row)}", notes, views)
         for name, note in found:
-            said.setdefault(note, []).append(name)
-    return [f"! {_named(names)}: {note}" for note, names in said.items()]
+            tasks_of.setdefault(note, []).append(name)
+    return [f"! {_named(names)}: {note}" for note, names in tasks_of.items()]
 
 
 def _named(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
+    """Return the first names and the number of the others."""
     more = len(names) - MAX_NAMED
     return ", ".join(names) if more <= 1 else f"{', '.join(names[:MAX_NAMED])} and {more} more"
 
 
-def _said(name: str, notes: Sequence[Sequence[str]], views: Sequence[RunView]) -> list[tuple[str, str]]:
-    """Return (of whom, note): one where all runs have the same notes, else one per run."""
+def _named_notes(name: str, notes: Sequence[Sequence[str]], views: Sequence[RunView]) -> list[tuple[str, str]]:
+    """Return (name, note) pairs: one if all runs have the same notes, else one per run."""
     joined = ["; ".join(each) for each in notes]
     if len(set(joined)) == 1:
         return [(name, joined[0])] if joined[0] else []
@@ -131,9 +132,9 @@ def _said(name: str, notes: Sequence[Sequence[str]], views: Sequence[RunView]) -
 
 
 def _one_run(rows: Sequence[Row], width: int) -> Padding:
-    """Return the table of one run; numbers keep their columns, names are wrapped where they do not fit beside them."""
+    """Return the table of one run; number columns keep their width, names are wrapped if they do not fit."""
     columns: dict[str, list[str | Text]] = {"n-shot": [shots_cell(row) for row in rows]}
-    columns |= {header: [number_cells(row.any_cell)[place] for row in rows] for place, header in enumerate(NUMBERS)}
+    columns |= {header: [number_cells(row.any_cell)[index] for row in rows] for index, header in enumerate(NUMBERS)}
     columns["chance"] = [chance_cell(row.any_cell) for row in rows]
     columns = {header: cells for header, cells in columns.items() if header in NUMBERS or any(cells)}
     left = width - 2 - sum(GAP + _widest([header, *cells]) for header, cells in columns.items())
@@ -169,16 +170,16 @@ def _prompt_notes(cell: Estimate) -> list[str]:
     details = cell.details
     notes = []
     if details.get("n_leaked"):
-        notes.append(f"{details['n_leaked']:,} with themselves or a near-duplicate among their shots")
+        notes.append(f"{details['n_leaked']:,} with the sample itself or a near-duplicate among its shots")
     if absent := details.get("n_gold_absent"):
         first = details["first_gold_absent"]
         notes.append(
-            f"{counted(absent, 'row')} whose right answer is none of the choices, counted wrong (first: {first})"
+            f"{counted(absent, 'row')} whose correct answer is none of the choices, counted wrong (first: {first})"
         )
     if details.get("n_cut"):
-        notes.append(f"{counted(details['n_cut'], 'prompt')} cut from the left")
+        notes.append(f"{counted(details['n_cut'], 'prompt')} truncated from the left")
     if most := details.get("n_mostly_cut"):
-        notes.append(f"more than half of the prompt was cut away in {most:,} of {cell.n:,}: this score says little")
+        notes.append(f"more than half of the prompt was truncated in {most:,} of {cell.n:,}: not a meaningful score")
     return notes
 
 
@@ -187,9 +188,9 @@ def _notes(cell: Estimate) -> list[str]:
     notes = []
     if cell.n_failed:
         cause = details.get("first_error")
-        notes.append(f"{cell.n_failed:,} failed, left out" + (f" (first: {cause})" if cause else ""))
+        notes.append(f"{cell.n_failed:,} failed, excluded" + (f" (first: {cause})" if cause else ""))
     if cell.n_unparsed:
-        notes.append(f"{cell.n_unparsed:,} without an answer that could be read, counted wrong")
+        notes.append(f"{cell.n_unparsed:,} without an answer that could be parsed, counted wrong")
     if details.get("n_tied"):
         notes.append(f"{counted(details['n_tied'], 'tie')} for the best choice, credit shared")
     return [*notes, *baseline_notes(cell)]

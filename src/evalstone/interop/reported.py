@@ -1,7 +1,7 @@
-"""Numbers that another tool's files state, as estimates: for tasks whose samples the files do not hold.
+"""Reported results of other tools' files as estimates, for tasks without samples in the files.
 
-They take the same place in tables as numbers computed from samples: under their groups, as per cent where they are
-shares, with an interval from their standard error or number of samples.
+In tables they are treated like values computed from samples: under their groups, as percentages if they are shares,
+with an interval from their standard error or number of samples.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,20 +13,20 @@ from evalstone.report.evidence.groups import group_estimates, leaves_of
 from evalstone.report.evidence.records import GroupSummaryInput, MetricInput, TaskSummaryInput
 from evalstone.scoring.metrics import aggregation_of, is_higher_better, may_be_share
 from evalstone.statistics.aggregate import traits_of
-from evalstone.statistics.stated import estimate_reported
+from evalstone.statistics.reported import estimate_reported
 
 __all__ = ["ReportedValue", "in_table_order", "reported_estimates"]
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedValue:
-    """One number as the file itself gives it."""
+    """One value as reported in a file."""
 
     task: str  # or a group
     metric: str
-    value: float | None  # None: the file says that it is undefined
+    value: float | None  # None: undefined according to the file
     stderr: float | None = None
-    n: int = 0  # samples; 0: the file does not say
+    n: int = 0  # samples; 0: not reported
     filter: str = "none"
 
 
@@ -37,13 +37,13 @@ def reported_estimates(
     *,
     shots_known: bool = True,
 ) -> tuple[Estimate, ...]:
-    """Return the estimates of stated numbers, in the order of the files.
+    """Return the estimates of reported values, in the order of the files.
 
     Args:
-        values: the numbers, of tasks and of groups.
-        tasks: what the files say of the tasks.
-        groups: the groups; a group's number of samples is its tasks' sum where all of theirs are known.
-        shots_known: whether the files say how many shots there were.
+        values: the values, of tasks and of groups.
+        tasks: the files' facts about the tasks.
+        groups: the groups; a group's number of samples is the sum over its tasks if all of these are known.
+        shots_known: whether the files state the number of shots.
     """
     found = list(values)
     shares = _shares(found, tasks)
@@ -63,7 +63,7 @@ def reported_estimates(
 
 
 def in_table_order(estimates: Sequence[Estimate], groups: Sequence[GroupSummaryInput]) -> tuple[Estimate, ...]:
-    """Return estimates with their place among the groups, each group's own before its members'."""
+    """Return estimates with their paths and in table order: each group's own estimates before its members'."""
     names = {group.name for group in groups}
     of_groups: dict[str, list[Estimate]] = {}
     of_tasks: dict[str, list[Estimate]] = {}
@@ -142,14 +142,14 @@ def _n_of_group(one: ReportedValue, groups: Mapping[str, GroupSummaryInput], siz
 
 
 def _direction(one: ReportedValue, tasks: Sequence[TaskSummaryInput]) -> bool:
-    """Return whether higher is better: as the task says, of a group as its first task with the metric does."""
+    """Return whether higher is better: according to the task, for a group to the first task with the metric."""
     known = [(task.name, metric) for task in tasks for metric in task.metrics if metric.name == one.metric]
     own = next((metric for name, metric in known if name == one.task), known[0][1] if known else None)
     return is_higher_better(one.metric) if own is None else own.higher_is_better
 
 
 def _shares(values: Sequence[ReportedValue], tasks: Sequence[TaskSummaryInput]) -> set[str]:
-    """Return the metrics that are shares of samples: means whose every stated value lies in [0, 1]."""
+    """Return the metrics that are shares of samples: means whose reported values are all in [0, 1]."""
     listed = {metric.name: metric for task in tasks for metric in task.metrics}
     return {
         name

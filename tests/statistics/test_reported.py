@@ -1,4 +1,4 @@
-"""Intervals of numbers whose samples are not known."""
+"""Intervals of reported results whose samples are not available."""
 
 import math
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalstone.statistics.estimate import estimate_mean
-from evalstone.statistics.stated import estimate_reported
+from evalstone.statistics.reported import estimate_reported
 
 
 @given(
@@ -16,7 +16,7 @@ from evalstone.statistics.stated import estimate_reported
     n=st.integers(0, 10_000),
 )
 def test_a_proportion_stays_within_its_bounds(value: float, stderr: float | None, n: int) -> None:
-    """Whatever a file states, the interval of a proportion lies in [0, 1] and holds its value, or there is none."""
+    """For any reported numbers, the interval of a proportion is in [0, 1] and contains its value, or there is none."""
     found = estimate_reported(value, stderr, n, is_proportion=True)
     if found.low is None or found.high is None:
         assert n == 0
@@ -27,7 +27,7 @@ def test_a_proportion_stays_within_its_bounds(value: float, stderr: float | None
 
 @pytest.mark.parametrize(("n", "right"), [(20, 13), (100, 1), (1319, 600)])
 def test_the_error_of_a_share_gives_nearly_the_interval_of_its_samples(n: int, right: int) -> None:
-    """From lm-eval's standard error alone come the ends that the samples give, within the difference of n and n-1."""
+    """lm-eval's standard error alone gives the ends that the samples give, up to the difference of n and n-1."""
     samples = estimate_mean([1.0] * right + [0.0] * (n - right))
     assert samples.low is not None
     assert samples.high is not None
@@ -38,7 +38,7 @@ def test_the_error_of_a_share_gives_nearly_the_interval_of_its_samples(n: int, r
 
 
 def test_at_the_ends_the_number_of_samples_counts() -> None:
-    """All right of 30 is no point: its interval is Wilson's of 30 samples, though the stated error is 0."""
+    """30 of 30 has Wilson's interval of 30 samples, although the reported error is 0."""
     found = estimate_reported(1.0, 0.0, 30, is_proportion=True)
     samples = estimate_mean([1.0] * 30)
     assert found.low == pytest.approx(samples.low)
@@ -47,7 +47,7 @@ def test_at_the_ends_the_number_of_samples_counts() -> None:
 
 
 def test_other_numbers_are_not_bounded() -> None:
-    """A perplexity keeps value ± 1.96 stderr."""
+    """A perplexity has the interval value ± 1.96 stderr."""
     found = estimate_reported(20.0, 0.5, 10, is_proportion=False)
     assert found.low == pytest.approx(19.02, abs=1e-3)
     assert found.high == pytest.approx(20.98, abs=1e-3)
