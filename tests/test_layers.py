@@ -99,6 +99,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "leaderboard": {
         "errors",
+        "drafts",
+        "limits",
         "settings",
         "records",
         "registry",
@@ -192,6 +194,9 @@ THIRD_PARTY_PLACES = {
     "sqlalchemy": {"store"},
     "alembic": {"store"},
     "fastapi": {"web"},
+    "starlette": {"web"},
+    "uvicorn": {"web"},
+    "nh3": {"web"},
 }
 
 

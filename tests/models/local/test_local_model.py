@@ -217,7 +217,7 @@ def test_the_identity_loads_nothing_heavy() -> None:
 
 def test_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trap 9: requests read in many small pieces get the outputs of one piece, within float32's noise."""
-    from evalstone.models.local.local_model import local_model as local
+    from evalstone.models.local import local_model as local
 
     whole = answers(opened("stories260K"), real_requests())
     monkeypatch.setattr(local, "chunks_of", lambda requests, **_: [[each] for each in requests])

@@ -1,7 +1,7 @@
 """A run on a cluster, for a test that runs it as a process of its own and ends it in the middle of its work.
 
-`python -m tests.models.workers.cluster_driver MODEL_FOLDER ADDRESS keep|lose`: with `lose` it
-answers again and again until one of its two workers is lost. What it has to say it prints as lines of JSON; at last it writes without end. One that
+`python -m tests.models.workers.cluster_driver MODEL_FOLDER ADDRESS keep|lose`: with `lose` it answers again and again until
+one of its two workers is lost. What it has to say it prints as lines of JSON; at last it writes without end. One that
 takes far too long says on standard error where it stands, and ends.
 """
 

@@ -25,10 +25,10 @@ from evalstone.models.checkpoint.arguments import LocalArguments
 from evalstone.models.create import create_model
 from evalstone.models.local.local_model import LocalModel
 from evalstone.models.text.tokenizer import TokenizerSource
+from evalstone.models.workers import cluster
 from evalstone.models.workers.cluster import Node, join, seats
 from evalstone.models.workers.cluster_links import SILENT_SECONDS
 from evalstone.models.workers.cluster_worker import PlacedModel
-from evalstone.models.workers.pool import cluster
 from tests.models.workers.cluster_driver import answers, requests
 from tests.models.workers.cluster_of_two import TOO_BUSY, TRIES, free_ports
 
