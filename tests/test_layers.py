@@ -116,6 +116,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "leaderboard": {
         "errors",
+        "drafts",
+        "limits",
         "settings",
         "records",
         "registry",
@@ -284,6 +286,9 @@ THIRD_PARTY_PLACES = {
     "sqlalchemy": {"store"},
     "alembic": {"store"},
     "fastapi": {"web"},
+    "starlette": {"web"},
+    "uvicorn": {"web"},
+    "nh3": {"web"},
 }
 
 

@@ -1,0 +1,66 @@
+"""`evalstone serve [BOARD.yaml ...]`: leaderboards in the browser, over the store."""
+
+from typing import Any
+
+import click
+
+from evalstone.cli.output import echo, store_option
+from evalstone.errors import MissingExtra
+
+EXTRA = ("fastapi", "uvicorn", "nh3", "markdown_it")  # what the extra `web` installs
+
+
+@click.command()
+@click.argument("boards", nargs=-1, metavar="[BOARD.yaml ...]")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
+@click.option("--port", default=7500, show_default=True, type=click.IntRange(0, 65535), help="0: any free one.")
+@click.option("--allow_host", multiple=True, metavar="NAME", help="Name by which browsers may reach it; repeatable.")
+@store_option
+def serve(boards: tuple[str, ...], host: str, port: int, allow_host: tuple[str, ...], store: str | None) -> None:
+    """Show leaderboards in the browser: those of the files named, else one for each suite with runs in the store.
+
+    Only this machine can reach it unless --host says otherwise.
+    """
+    _need_extra()
+    from evalstone.web.app import create_app
+    from evalstone.web.serve import hosts_for, listen
+    from evalstone.web.serve import serve as serve_app
+
+    hosts = hosts_for(host, allow_host)
+    site = open_site(boards, store)
+    app = create_app(site, hosts)
+    with listen(host, port) as listening:
+        serve_app(app, listening, lambda url: echo(f"{_shown(site)} at {url}  (stop with Ctrl-C)"))
+
+
+def _need_extra() -> None:
+    from importlib.util import find_spec
+
+    if any(find_spec(name) is None for name in EXTRA):
+        raise MissingExtra("evalstone serve", "web")
+
+
+def open_site(boards: tuple[str, ...], store: str | None) -> Any:
+    """Return the boards of files over a store; a store that is not there is none where files were named.
+
+    Raises: DataError or UsageError for a board's file; StoreError for a store that cannot be read.
+    """
+    from evalstone.leaderboard.board_files import read_board
+    from evalstone.leaderboard.site import Site
+    from evalstone.leaderboard.stored import StoredRuns
+    from evalstone.store import Store
+
+    read = [read_board(path) for path in boards]
+    names = [board.name for board in read]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        from evalstone.errors import UsageError
+
+        raise UsageError(f"two boards are called '{twice}'; give one of them another `name:`")
+    if boards and store is None and not Store.exists(None):
+        return Site(read)
+    return Site(read, StoredRuns(Store.open_to_read(store)))
+
+
+def _shown(site: Any) -> str:
+    boards = list(site.boards.values())
+    return boards[0].title if len(boards) == 1 else f"{len(boards)} leaderboards"

@@ -1,0 +1,101 @@
+"""Rows that are no models: guessing and the best constant answer, computed from the data; people, as cited.
+
+What guessing scores comes from the stored runs' own samples (the mean of one over the number of choices), the best
+constant answer from how often each choice is the right one. Where no run holds a benchmark, the suite's own number
+counts. The averages go through the same rule as every model's; none is ever typed.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from evalstone.leaderboard.averages import average_of
+from evalstone.leaderboard.board import Board, slug
+from evalstone.leaderboard.own_rows import estimates_of_member, number_of, scored_columns
+from evalstone.leaderboard.stored import StoredRun
+from evalstone.leaderboard.table import Average, Cell, Number, Row, ScoreColumn
+from evalstone.records import Estimate
+from evalstone.statistics.board_scores import Part
+from evalstone.tasks.suite_scores import MemberScore
+from evalstone.tasks.suites import Member, Suite
+
+__all__ = ["baseline_rows"]
+
+CONSTANT = "best_constant"  # in an estimate's details: what always picking one choice scores
+
+
+def baseline_rows(board: Board, columns: Sequence[ScoreColumn], runs: Sequence[StoredRun]) -> list[Row]:
+    """Return the rows that a board has beside its models'; columns that are not known stay empty."""
+    rows: list[Row | None] = []
+    if board.suite is not None:
+        rows.append(_computed(board.suite, columns, runs, "Random", _chance, "guessing: one over the number of "
+                              "choices, averaged over the samples"))  # fmt: skip
+        rows.append(_computed(board.suite, columns, runs, "Majority class", _constant,
+                              "always the choice that is right most often, counted on the samples"))  # fmt: skip
+    rows += [_cited(one.name, one.scores, one.source, columns) for one in board.baselines]
+    return [row for row in rows if row is not None]
+
+
+def _computed(
+    suite: Suite,
+    columns: Sequence[ScoreColumn],
+    runs: Sequence[StoredRun],
+    name: str,
+    of: Callable[[Member, Sequence[Estimate]], float | None],
+    citation: str,
+) -> Row | None:
+    members = [_member(member, runs, of) for member in suite.members]
+    if not any(members):
+        return None
+    counted, raw = scored_columns(suite, members)
+    raws = {} if raw is None else {slug(title): number_of(number) for title, number in raw.columns}
+    known = {column.key for column in columns}
+    cells = {slug(title): Cell(Number(number.value), raws.get(slug(title)))
+             for title, number in counted.columns if slug(title) in known}  # fmt: skip
+    whole = counted.value
+    if whole is not None:
+        average: Average | None = Average(Number(whole.value), len(columns))
+    else:
+        average = average_of(columns, cells, "geometric" if suite.aggregate == "geometric" else "weighted")
+    return Row(
+        id=f"baseline-{slug(name)}", model=name, origin="baseline", cells=cells, average=average,
+        facts={"origin": "baseline"}, citation=citation,
+    )  # fmt: skip
+
+
+def _member(
+    member: Member, runs: Sequence[StoredRun], of: Callable[[Member, Sequence[Estimate]], float | None]
+) -> MemberScore | None:
+    """Return what a baseline scores in a member, from the run with the most samples of it."""
+    known = [found for run in runs if (found := estimates_of_member(member, run))]
+    best = max(known, key=lambda found: sum(one.n for one in found), default=[])
+    value = of(member, best)
+    chance = member.chance if isinstance(member.chance, float) else _chance(member, best)
+    return None if value is None else MemberScore(Part(value), chance)
+
+
+def _chance(member: Member, estimates: Sequence[Estimate]) -> float | None:
+    """Return what guessing scores; the suite's number where no run says."""
+    found = _mean([one.chance for one in estimates])
+    if found is not None:
+        return found
+    return member.chance if isinstance(member.chance, float) else None
+
+
+def _constant(member: Member, estimates: Sequence[Estimate]) -> float | None:  # noqa: ARG001 - as `_chance`
+    return _mean([one.details.get(CONSTANT) for one in estimates])
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _cited(name: str, given: Mapping[str, float], source: str, columns: Sequence[ScoreColumn]) -> Row:
+    cells = {}
+    for column in columns:
+        if column.title in given:
+            value = float(given[column.title]) / (100.0 if column.is_share else 1.0)
+            cells[column.key] = Cell(Number(value))
+    return Row(
+        id=f"baseline-{slug(name)}", model=name, origin="baseline", cells=cells,
+        average=average_of(columns, cells, "weighted"), facts={"origin": "baseline"}, citation=source,
+    )  # fmt: skip

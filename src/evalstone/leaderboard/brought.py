@@ -1,0 +1,57 @@
+"""Results files that people bring to a board: what other tools wrote becomes rows that are marked self-reported."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from evalstone.errors import DataError
+from evalstone.interop.imported import ImportedRun
+from evalstone.interop.read_imported import read_imported
+from evalstone.leaderboard.stored import StoredRun
+from evalstone.store import RunRow
+
+__all__ = ["read_brought"]
+
+MOST_FILES = 10_000
+FIRST_STAGE = 10  # letters of an id that are shown
+
+
+def read_brought(paths: Sequence[Path]) -> list[StoredRun]:
+    """Return the runs in results files, and in all of those that lie in a folder, the latest first.
+
+    Raises: DataError for a file that no known tool wrote; it names the file.
+    """
+    files: list[Path] = []
+    for path in paths:
+        files += _files_in(path) if path.is_dir() else [path]
+    if len(files) > MOST_FILES:
+        raise DataError(f"{paths[0]} and others hold {len(files):,} results files; at most {MOST_FILES:,} are read")
+    runs = [_run(file, read_imported(file)) for file in files]
+    return sorted(runs, key=lambda run: run.row.updated_at, reverse=True)
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.rglob("*.json")) if path.is_file() and not path.name.startswith(".")]
+
+
+def _run(file: Path, run: ImportedRun) -> StoredRun:
+    plan = run.plan
+    run_id = plan.key.rpartition(":")[2][:32]
+    date = str(dict(plan.extra).get("date") or run.extra.get("date") or "")
+    row = RunRow(
+        run_id=run_id,
+        short_id=run_id[:FIRST_STAGE],
+        plan=plan,
+        status="finished",
+        created_at=date,
+        updated_at=date,
+        n_attempts=0,
+        n_samples=len(run.samples),
+        n_requests=len(run.requests),
+        n_outputs=len(run.outputs),
+        n_failed=sum(output.error is not None for output in run.outputs),
+        n_scores=len(run.scores),
+        command=None,
+        summary={},
+        extra=dict(run.extra),
+    )
+    return StoredRun(row, tuple(run.estimates), source=file.name)

@@ -1,0 +1,253 @@
+"""Stored runs as rows of a board: members found in the runs' estimates, columns and averages by the suite's rule.
+
+A row is one model put in one way (precision, prompt set, profile, limit); several runs of it fill the columns together,
+the latest run of each benchmark counting. A benchmark that was run with other shots than the board's is not taken, and
+the row says so. Where one run was asked for the whole suite, its stored composite counts: its intervals know which
+members share questions.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evalstone.errors import DataError
+from evalstone.leaderboard.averages import average_of
+from evalstone.leaderboard.board import ANY_METRIC, Board, slug
+from evalstone.leaderboard.run_facts import facts_of_run, identity_of
+from evalstone.leaderboard.stored import StoredRun
+from evalstone.leaderboard.table import Average, Cell, Number, Origin, Row, ScoreColumn, row_id
+from evalstone.records import Estimate
+from evalstone.statistics.board_scores import SHARES, Part, average
+from evalstone.statistics.estimate import IntervalEstimate
+from evalstone.tasks.suite_scores import MemberScore, SuiteScore, score_suite
+from evalstone.tasks.suites import Member, Suite
+
+__all__ = ["Found", "estimates_of_member", "number_of", "rows_of_runs", "scored_columns"]
+
+COMPOSITE = "composite"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a run holds of one member of a suite."""
+
+    score: MemberScore
+    estimates: tuple[Estimate, ...]
+    run: StoredRun
+
+    @property
+    def is_share(self) -> bool:
+        """Whether all of it lies in [0, 1]."""
+        return all(one.details.get("unit") == "proportion" for one in self.estimates)
+
+
+def rows_of_runs(board: Board, runs: Sequence[StoredRun]) -> list[Row]:
+    """Return the rows of a board's models, the latest runs first; none for a run that holds nothing of the board."""
+    if board.suite is None:
+        return []
+    ways: dict[str, list[StoredRun]] = {}
+    for run in runs:
+        if _counts(board, run):
+            ways.setdefault(row_id(identity_of(run.plan)), []).append(run)
+    rows = [_row(board, board.suite, name, of_row) for name, of_row in ways.items()]
+    return [row for row in rows if row is not None]
+
+
+def _counts(board: Board, run: StoredRun) -> bool:
+    """Return whether a run is one of the board's; what is still running or was never summed up has no estimates."""
+    if not run.estimates or any(run.run_id.startswith(beginning) for beginning in board.exclude):
+        return False
+    searched = " ".join([run.run_id, run.row.model, run.plan.profile, *run.row.tasks]).lower()
+    return all(word.lower() in searched for word in board.only)
+
+
+def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Row | None:
+    notes: list[str] = []
+    found = [_latest(member, runs, notes) for member in suite.members]
+    if not any(found):
+        return None
+    columns = board.score_columns
+    cells = _cells(suite, columns, found)
+    whole = _stored_composite(suite, runs)
+    if whole is not None:
+        cells |= _composite_cells(whole, cells)
+    used = {one.run.run_id: one.run for one in found if one is not None}
+    latest = next(run for run in runs if run.run_id in used)
+    facts = facts_of_run(latest, board)
+    origin: Origin = "self-reported" if latest.source or latest.plan.model.kind == "imported" else "measured"
+    return Row(
+        id=name,
+        model=latest.model,
+        origin=origin,
+        cells=cells,
+        average=_average(suite, columns, cells, found, whole),
+        facts={**facts, "origin": origin},
+        run_ids=tuple(run_id for run_id, run in used.items() if not run.source),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _latest(member: Member, runs: Sequence[StoredRun], notes: list[str]) -> Found | None:
+    for run in runs:
+        estimates = estimates_of_member(member, run)
+        if not estimates:
+            continue
+        shots = {e.details.get("n_shots") for e in estimates} - {None}
+        if member.shots is not None and shots and shots != {member.shots}:
+            notes.append(f"{member.task}: run {run.row.short_id} has {_list(shots)} shots, the board {member.shots}")
+            continue
+        score = _member_score(member, estimates)
+        if score is not None:
+            return Found(score, tuple(estimates), run)
+    return None
+
+
+def _list(values: set[Any]) -> str:
+    return ", ".join(map(str, sorted(values)))
+
+
+def estimates_of_member(member: Member, run: StoredRun) -> list[Estimate]:
+    """Return a member's estimates in a run: of its task, or of each task below the group that it names."""
+    if member.metrics == (ANY_METRIC,):
+        return _standing_for(member.task, run)
+    leaves = _leaves(member, run)
+    return [e for e in leaves if e.metric in member.metrics and e.filter == member.filter]
+
+
+def _standing_for(name: str, run: StoredRun) -> list[Estimate]:
+    """Return the estimate that stands for a task or a group: its primary metric, or that of its tasks."""
+    own = [e for e in run.estimates if e.task == name and e.value is not None and e.details.get("kind") != COMPOSITE]
+    metrics = {(e.metric, e.filter) for e in run.estimates if e.details.get("primary") and name in _path(e)}
+    primary = [e for e in own if e.details.get("primary")] or [e for e in own if (e.metric, e.filter) in metrics]
+    if primary:
+        return primary[:1]
+    return [e for e in run.estimates if e.details.get("primary") and name in _path(e) and e.value is not None]
+
+
+def _path(estimate: Estimate) -> tuple[str, ...]:
+    return tuple(estimate.details.get("path", ()))
+
+
+def _leaves(member: Member, run: StoredRun) -> list[Estimate]:
+    tasks = [e for e in run.estimates if e.details.get("kind", "task") == "task" and e.value is not None]
+    own = [e for e in tasks if e.task == member.task]
+    return own or [e for e in tasks if member.task in e.details.get("path", ())]
+
+
+def _member_score(member: Member, estimates: Sequence[Estimate]) -> MemberScore | None:
+    by_task: dict[str, list[Estimate]] = {}
+    for one in estimates:
+        by_task.setdefault(one.task, []).append(one)
+    wanted = 1 if member.metrics == (ANY_METRIC,) else len(member.metrics)
+    if any(len(of_task) != wanted for of_task in by_task.values()):
+        return None
+    parts = [average([_part(one) for one in of_task]) for of_task in by_task.values()]
+    weights = [float(part.n) for part in parts] if member.within == "weighted" else [1.0] * len(parts)
+    chances = [of_task[0].chance for of_task in by_task.values()]
+    chance = member.chance if isinstance(member.chance, float) else _mean(chances, weights)
+    return MemberScore(average(parts, weights), chance)
+
+
+def _part(estimate: Estimate) -> Part:
+    """Return an estimate with its error; metrics of the same task are taken to vary together."""
+    value, n, error = float(estimate.value or 0.0), estimate.n, estimate.stderr
+    bounds = SHARES if estimate.details.get("unit") == "proportion" else None
+    if error is None or n < 2:
+        return Part(value, n)
+    return Part(value, n, {estimate.task: error}, ((error * error, float(n - 1)),), bounds, 1.0 / n if bounds else 0.0)
+
+
+def _mean(values: Sequence[float | None], weights: Sequence[float]) -> float | None:
+    known = [value for value in values if value is not None]
+    if len(known) != len(values) or not sum(weights):
+        return None
+    return sum(weight * value for weight, value in zip(weights, known, strict=True)) / sum(weights)
+
+
+# ------------------------------------------------------------------------------------------ columns
+
+
+def scored_columns(suite: Suite, members: Sequence[MemberScore | None]) -> tuple[SuiteScore, SuiteScore | None]:
+    """Return a suite's columns as they count, and raw where the suite normalises."""
+    raw = replace(suite, normalise="none", clip=False)
+    try:
+        counted = score_suite(suite, members)
+    except DataError as error:  # what guessing scores is not known
+        counted = replace(score_suite(raw, members), value=None, why=str(error))
+    return counted, None if suite.normalise == "none" else score_suite(raw, members)
+
+
+def _cells(suite: Suite, columns: Sequence[ScoreColumn], found: Sequence[Found | None]) -> dict[str, Cell]:
+    counted, raw = scored_columns(suite, [None if one is None else one.score for one in found])
+    raws = {} if raw is None else {slug(name): number_of(number) for name, number in raw.columns}
+    cells: dict[str, Cell] = {}
+    for title, number in counted.columns:
+        of_column = [one for member, one in zip(suite.members, found, strict=True)
+                     if member.column == title and one is not None]  # fmt: skip
+        estimates = [estimate for one in of_column for estimate in one.estimates]
+        tasks = list(dict.fromkeys(estimate.task for estimate in estimates))
+        key = slug(title)
+        is_one = len(estimates) == 1 and suite.normalise == "none"
+        cells[key] = Cell(
+            _number_of_estimate(estimates[0]) if is_one else number_of(number),
+            raws.get(key),
+            n=sum({estimate.task: estimate.n for estimate in estimates}.values()),
+            n_failed=sum({estimate.task: estimate.n_failed for estimate in estimates}.values()),
+            run_id=None if of_column[0].run.source else of_column[0].run.run_id,
+            task=tasks[0] if len(tasks) == 1 else None,
+            is_share=all(one.is_share for one in of_column),
+            higher_is_better=all(estimate.higher_is_better for estimate in estimates),
+        )
+    known = {column.key for column in columns}
+    return {key: cell for key, cell in cells.items() if key in known}
+
+
+def _number_of_estimate(one: Estimate) -> Number:
+    return Number(float(one.value or 0.0), one.low, one.high, one.stderr, one.method)
+
+
+def number_of(found: IntervalEstimate) -> Number:
+    """Return an interval estimate as a board's number."""
+    return Number(found.value, found.low, found.high, found.stderr, found.method)
+
+
+def _stored_composite(suite: Suite, runs: Sequence[StoredRun]) -> Estimate | None:
+    """Return the latest run's composite of this very suite."""
+    return next((one for run in runs for one in _composites(suite, run)), None)
+
+
+def _composites(suite: Suite, run: StoredRun) -> Iterator[Estimate]:
+    for one in run.estimates:
+        is_this = one.details.get("kind") == COMPOSITE and one.task == suite.name
+        if is_this and one.value is not None and one.details.get("version") == suite.version:
+            yield one
+
+
+def _composite_cells(whole: Estimate, cells: Mapping[str, Cell]) -> dict[str, Cell]:
+    found: dict[str, Cell] = {}
+    for column in whole.details.get("columns", ()):
+        cell = cells.get(slug(column["name"]))
+        if cell is not None and column.get("value") is not None:
+            number = Number(column["value"], column["low"], column["high"], column["stderr"], column["method"])
+            found[slug(column["name"])] = replace(cell, number=number)
+    return found
+
+
+def _average(
+    suite: Suite,
+    columns: Sequence[ScoreColumn],
+    cells: Mapping[str, Cell],
+    found: Sequence[Found | None],
+    whole: Estimate | None,
+) -> Average | None:
+    if suite.aggregate == "winrate":
+        return None
+    if whole is not None:
+        number = Number(float(whole.value or 0.0), whole.low, whole.high, whole.stderr, whole.method)
+        return Average(number, len(columns))
+    if all(one is None or one.is_share for one in found):
+        counted, _ = scored_columns(suite, [None if one is None else one.score for one in found])
+        if counted.value is not None:
+            return Average(number_of(counted.value), len(columns))
+    shares = [column for column in columns if column.key not in cells or cells[column.key].is_share]
+    return average_of(shares, cells, "geometric" if suite.aggregate == "geometric" else "weighted")

@@ -1,0 +1,89 @@
+"""What a run says of its model and of how it was put: the facts of a row."""
+
+from typing import Any
+
+from evalstone.leaderboard.board import Board
+from evalstone.leaderboard.stored import StoredRun
+from evalstone.records import JsonValue, RunPlan
+from evalstone.report.evidence.from_store import limit_shown
+from evalstone.report.numbers import short_hash
+from evalstone.tasks.prompt_presets import system_prompts
+
+__all__ = ["PLAIN_TEXT", "facts_of_run", "identity_of", "prompt_set"]
+
+PLAIN_TEXT = "plain text"
+
+
+def identity_of(plan: RunPlan) -> dict[str, JsonValue]:
+    """Return what makes two runs the same row: the model, its numbers, the prompts' layout, rules and limit."""
+    model, extra = plan.model, dict(plan.extra)
+    return {
+        "model": model.content_hash or model.name,
+        "name": model.name,
+        "dtype": model.dtype,
+        "numerics": model.numerics,
+        "options": [list(option) for option in model.options],
+        "profile": plan.profile,
+        "limit": plan.limit,
+        "template": plan.apply_chat_template and (model.template_hash or str(plan.apply_chat_template)),
+        "turns": plan.fewshot_as_multiturn and bool(plan.apply_chat_template),
+        "system": plan.system_instruction,
+        "preset": extra.get("prompt_preset"),
+        "prompting": extra.get("prompting"),
+    }
+
+
+def prompt_set(plan: RunPlan) -> str:
+    """Return in words how prompts were put; rows that differ in it are ranked apart."""
+    extra = dict(plan.extra)
+    words = []
+    if preset := extra.get("prompt_preset"):
+        words.append(f"preset {preset['name']}")
+    elif plan.apply_chat_template:
+        words.append("chat template")
+    if prompting := extra.get("prompting"):
+        words.append(f"style {prompting}")
+    if plan.system_instruction is not None:
+        words.append(f"system prompt {_system_name(plan.system_instruction)}")
+    return ", ".join(words) or PLAIN_TEXT
+
+
+def _system_name(text: str) -> str:
+    named = next((name for name, known in system_prompts().items() if known == text), None)
+    return named if named is not None else " ".join(text.split())[:60]
+
+
+def _set_up(plan: RunPlan, board: Board) -> str:
+    """Return the prompt set, with the profile and the limit where they are not the board's: such rows rank apart."""
+    words = [prompt_set(plan)]
+    if board.suite is not None and plan.profile != board.suite.profile and plan.model.kind != "imported":
+        words.append(f"profile {plan.profile}")
+    if plan.limit is not None:
+        words.append(limit_shown(plan.limit))
+    return ", ".join(words)
+
+
+def facts_of_run(run: StoredRun, board: Board) -> dict[str, Any]:
+    """Return the facts of a row; what the board's file says of the model counts before what the run knows."""
+    plan = run.plan
+    model, extra = plan.model, dict(plan.extra)
+    preset = extra.get("prompt_preset")
+    sha = model.revision or (short_hash(model.content_hash) if model.content_hash else None)
+    is_known = "unknown" not in model.dtype
+    found = {
+        "type": "unknown",
+        "weight": "adapter" if "+" in model.name else None,
+        "precision": model.dtype if is_known else None,
+        "params": None if model.n_parameters is None else model.n_parameters / 1e9,
+        "sha": sha,
+        "chat_template": bool(plan.apply_chat_template) or bool(preset),
+        "preset": preset["name"] if preset else None,
+        "system": None if plan.system_instruction is None else _system_name(plan.system_instruction),
+        "prompts": _set_up(plan, board),
+        "limit": None if plan.limit is None else limit_shown(plan.limit),
+        "profile": plan.profile,
+        "date": run.row.updated_at[:10],
+        **board.models.get(run.model, {}),
+        **board.models.get(model.name, {}),
+    }
+    return {key: value for key, value in found.items() if value is not None}

@@ -1,0 +1,152 @@
+"""A board's table: one row type for the page, JSON, CSV, Parquet and the search.
+
+Values are as the metric gives them, shares in [0, 1]; what is drawn for people multiplies by 100. A cell that nobody
+measured is None and never 0. A row is one model put in one way: another precision, prompt set or limit is another row.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from evalstone.leaderboard.index import TableIndex
+from evalstone.records import JsonValue
+
+__all__ = ["Average", "Cell", "Issue", "Number", "Origin", "Row", "ScoreColumn", "Table", "averaged", "row_id"]
+
+Origin = Literal["measured", "self-reported", "published", "baseline"]
+Fact = str | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreColumn:
+    """One benchmark of a board."""
+
+    key: str  # in URLs and exports
+    title: str
+    category: str = ""
+    tasks: tuple[str, ...] = ()  # what it is made of, by name
+    shots: tuple[int, ...] = ()
+    metrics: tuple[str, ...] = ()
+    weight: float = 1.0  # in the average
+    is_share: bool = True  # in [0, 1], shown as per cent
+    normalised: bool = False  # there is a raw value beside the one that counts
+    higher_is_better: bool = True
+    n: int | None = None  # questions, where the board says it
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A value with its interval."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    stderr: float | None = None
+    method: str = ""  # how the interval was made
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One score of a row."""
+
+    number: Number  # as it counts on the board
+    raw: Number | None = None  # before normalisation, where that differs
+    n: int | None = None  # samples; None: not stated
+    n_failed: int = 0
+    is_share: bool = True
+    higher_is_better: bool = True
+    run_id: str | None = None  # the stored run it comes from
+    task: str | None = None  # its task or group there
+
+
+@dataclass(frozen=True, slots=True)
+class Average:
+    """A row's average; `n_columns` below `Table.n_averaged` makes it a partial one, which has no rank."""
+
+    number: Number
+    n_columns: int
+    stated: float | None = None  # what the published table says
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One model, put in one way."""
+
+    id: str
+    model: str
+    origin: Origin
+    cells: Mapping[str, Cell]
+    average: Average | None
+    facts: Mapping[str, Fact] = field(default_factory=dict)  # by the keys of `columns.FACTS`
+    run_ids: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    url: str = ""  # where the model can be found
+    citation: str = ""  # of a baseline: how its numbers came about
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether the row is no model: guessing, the best constant answer, people."""
+        return self.origin == "baseline"
+
+    def fact(self, key: str) -> Fact:
+        """Return what is known under a column's key; None where nothing is."""
+        return self.facts.get(key)
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """A row that disagrees with the rule of its own table."""
+
+    row: str  # id
+    model: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of one board, ready to be searched and ranked."""
+
+    columns: tuple[ScoreColumn, ...]
+    rows: tuple[Row, ...]
+    rank_apart: bool = True  # rows of different prompt sets have ranks of their own
+    issues: tuple[Issue, ...] = ()
+    version: str = ""  # changes when anything in it does
+    updated_at: str = ""
+    n_runs: int = 0
+
+    @cached_property
+    def index(self) -> TableIndex:
+        """The rows as arrays."""
+        return TableIndex(self.columns, self.rows, rank_apart=self.rank_apart)
+
+    @cached_property
+    def n_averaged(self) -> int:
+        """How many columns an average has: those that are shares."""
+        return len(averaged(self.columns))
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Row]:
+        """The rows by their id."""
+        return {row.id: row for row in self.rows}
+
+    def column(self, key: str) -> ScoreColumn | None:
+        """Return a score column by its key; None where there is none."""
+        return next((column for column in self.columns if column.key == key), None)
+
+    def rows_of(self, model: str) -> Sequence[Row]:
+        """Return all rows of one model."""
+        return [row for row in self.rows if row.model == model and not row.is_baseline]
+
+
+def averaged(columns: Sequence[ScoreColumn]) -> list[ScoreColumn]:
+    """Return the columns that an average is made of: shares, and only they, since others have units of their own."""
+    return [column for column in columns if column.is_share and column.weight > 0]
+
+
+def row_id(parts: Mapping[str, JsonValue]) -> str:
+    """Return a short id of what makes a row itself; the same parts have the same id on every machine."""
+    from evalstone.records import content_hash
+
+    return content_hash(dict(parts)).rpartition(":")[2][:12]

@@ -1,0 +1,189 @@
+"""The application's routes: which page answers which path. What a page shows is made in `pages`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import RedirectResponse
+from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
+
+from evalstone.errors import EvalstoneError, UnknownName, UsageError
+from evalstone.leaderboard.exports import rows_csv, rows_jsonl, rows_parquet
+from evalstone.leaderboard.shown import all_rows
+from evalstone.leaderboard.site import Site
+from evalstone.web.page_cache import PageCache
+from evalstone.web.pages.board import about_page, board_page, boards_page, view_of
+from evalstone.web.pages.compare import compare_page
+from evalstone.web.pages.failure import FailurePage
+from evalstone.web.pages.model import model_page
+from evalstone.web.pages.run import run_page, samples_page
+from evalstone.web.pages.sample import sample_page
+from evalstone.web.pages.task import task_page
+from evalstone.web.render import respond
+from evalstone.web.security import LOOPBACK, Guard, safe_path
+from evalstone.web.static_files import logo_response, static_response
+
+__all__ = ["create_app"]
+
+LONGEST_NAME = 300  # characters of anything in a path
+JSON = ".json"
+LARGEST_INDEX = 10**9  # of a sample
+
+
+def create_app(site: Site, hosts: Sequence[str] = LOOPBACK) -> Any:
+    """Return the application, as a server takes it.
+
+    Args:
+        site: the boards to show.
+        hosts: names, without port, that requests may be addressed to.
+    """
+    app = FastAPI(title="Evalstone", docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(GZipMiddleware, minimum_size=1000)
+    _add_boards(app, site)
+    _add_runs(app, site)
+    _add_rest(app, site)
+    _add_failures(app)
+    return Guard(app, hosts)
+
+
+def _pairs(request: Request) -> list[tuple[str, str]]:
+    return list(request.query_params.multi_items())
+
+
+def _wants_json(request: Request) -> bool:
+    return request.url.path.endswith(JSON)
+
+
+def _named(path: str) -> tuple[str, bool]:
+    """Return a name from a path, and whether its JSON twin is asked for."""
+    if len(path) > LONGEST_NAME:
+        raise HTTPException(404, f"a name has at most {LONGEST_NAME} characters")
+    return (path.removesuffix(JSON), True) if path.endswith(JSON) else (path, False)
+
+
+def _add_boards(app: FastAPI, site: Site) -> None:
+    cache = PageCache()
+
+    @app.get("/")
+    def boards(request: Request) -> Response:
+        page = boards_page(site)
+        if len(page.boards) == 1:
+            return RedirectResponse(f"/board/{page.boards[0][0].name}", 307)
+        return respond(request, "boards.html", page)
+
+    @app.get("/boards")
+    @app.get("/boards.json")
+    def all_boards(request: Request) -> Response:
+        return respond(request, "boards.html", boards_page(site), as_json=_wants_json(request))
+
+    @app.get("/board/{name}")
+    def board(request: Request, name: str) -> Response:
+        name, kind = _table_format(site, name)
+        if kind in {"csv", "jsonl", "parquet"}:
+            return _export(site, name, kind, _pairs(request))
+        version = site.table(site.board(name)).version
+
+        def made() -> Response:
+            page = board_page(site, name, _pairs(request))
+            response = respond(request, "board.html", page, as_json=kind == "json")
+            response.headers["HX-Push-Url"] = f"/board/{name}{page.view.query(page=page.view.page)}"
+            return response
+
+        return cache.respond(request, version, made)
+
+    @app.get("/board/{name}/logo")
+    def logo(name: str) -> Response:
+        return logo_response(site.board(name).logo)
+
+    @app.get("/board/{name}/about")
+    @app.get("/board/{name}/about.json")
+    def about(request: Request, name: str) -> Response:
+        return respond(request, "about.html", about_page(site, name), as_json=_wants_json(request))
+
+
+def _table_format(site: Site, path: str) -> tuple[str, str]:
+    """Return a board's name and the format of its table: the ending counts unless a board is called so."""
+    name, _, kind = path.rpartition(".")
+    is_format = kind in {"json", "jsonl", "csv", "parquet"} and path not in site.boards
+    return (name, kind) if is_format else (path, "html")
+
+
+def _export(site: Site, name: str, kind: str, pairs: Sequence[tuple[str, str]]) -> Response:
+    board = site.board(name)
+    table = site.table(board)
+    rows = all_rows(table, view_of(board, table, pairs), board.shown)
+    headers = {"content-disposition": f'attachment; filename="{name}.{kind}"'}
+    if kind == "csv":
+        return Response(rows_csv(rows, table.columns), media_type="text/csv; charset=utf-8", headers=headers)
+    if kind == "jsonl":
+        body = rows_jsonl(rows, table.columns).encode("utf-8", "backslashreplace")
+        return Response(body, media_type="application/x-ndjson", headers=headers)
+    return Response(rows_parquet(rows, table.columns), media_type="application/vnd.apache.parquet", headers=headers)
+
+
+def _add_runs(app: FastAPI, site: Site) -> None:
+    @app.get("/run/{name}")
+    def run(request: Request, name: str) -> Response:
+        name, as_json = _named(name)
+        return respond(request, "run.html", run_page(site, name), as_json=as_json)
+
+    @app.get("/run/{name}/samples/{task:path}/{index:int}")
+    @app.get("/run/{name}/samples/{task:path}/{index:int}.json")
+    def sample(request: Request, name: str, task: str, index: int) -> Response:
+        if index > LARGEST_INDEX:
+            raise HTTPException(404, "there is no such sample")
+        return respond(request, "sample.html", sample_page(site, name, task, index), as_json=_wants_json(request))
+
+    @app.get("/run/{name}/samples/{task:path}")
+    def samples(request: Request, name: str, task: str) -> Response:
+        task, as_json = _named(task)
+        return respond(request, "samples.html", samples_page(site, name, task, _pairs(request)), as_json=as_json)
+
+    @app.get("/compare")
+    @app.get("/compare.json")
+    def compare(request: Request) -> Response:
+        return respond(request, "compare.html", compare_page(site, _pairs(request)), as_json=_wants_json(request))
+
+
+def _add_rest(app: FastAPI, site: Site) -> None:
+    @app.get("/model/{path:path}")
+    def model(request: Request, path: str) -> Response:
+        path, as_json = _named(path)
+        return respond(request, "model.html", model_page(site, path), as_json=as_json)
+
+    @app.get("/task/{name:path}")
+    def task(request: Request, name: str) -> Response:
+        name, as_json = _named(name)
+        return respond(request, "task.html", task_page(site, name), as_json=as_json)
+
+    @app.get("/theme")
+    def theme(to: str = "auto", back: str = "/") -> Response:
+        response = RedirectResponse(safe_path(back), 303)
+        chosen = to if to in {"light", "dark"} else "auto"
+        response.set_cookie("theme", chosen, max_age=31_536_000, samesite="lax", httponly=True)
+        return response
+
+    @app.get("/static/{name}")
+    def static(name: str) -> Response:
+        return static_response(name)
+
+
+def _add_failures(app: FastAPI) -> None:
+    @app.exception_handler(EvalstoneError)
+    def of_ours(request: Request, error: EvalstoneError) -> Response:
+        status = 404 if isinstance(error, UnknownName) else 400 if isinstance(error, UsageError) else 500
+        return _failure(request, status, str(error))
+
+    @app.exception_handler(HTTPException)
+    def of_routes(request: Request, error: HTTPException) -> Response:
+        return _failure(request, error.status_code, str(error.detail or "there is no such page"))
+
+    @app.exception_handler(Exception)
+    def unexpected(request: Request, error: Exception) -> Response:  # noqa: ARG001 - the traceback goes to the log
+        return _failure(request, 500, "this page failed; the server's log has the reason")
+
+
+def _failure(request: Request, status: int, text: str) -> Response:
+    as_json = request.url.path.endswith(JSON)
+    return respond(request, "failure.html", FailurePage(status, text), as_json=as_json, status=status)

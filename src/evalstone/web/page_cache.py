@@ -1,0 +1,46 @@
+"""Pages that were made before, by what they depend on: the data's version, the address, the colours."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import sha256
+from threading import Lock
+
+from fastapi import Request, Response
+
+__all__ = ["PageCache"]
+
+MOST_BYTES = 64 << 20
+
+
+class PageCache:
+    """The latest pages, up to a number of bytes. May be used by several threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._pages: OrderedDict[tuple[str, ...], Response] = OrderedDict()
+        self._bytes = 0
+
+    def respond(self, request: Request, version: str, make: Callable[[], Response]) -> Response:
+        """Return the page at an address for this version of its data, or that the browser has it already (304)."""
+        key = (version, request.url.path, request.url.query, request.cookies.get("theme", "")[:8])
+        tag = f'W/"{sha256(repr(key).encode("utf-8", "surrogatepass")).hexdigest()[:20]}"'
+        headers = {"etag": tag, "cache-control": "no-cache", "vary": "Cookie"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        with self._lock:
+            known = self._pages.get(key)
+            if known is not None:
+                self._pages.move_to_end(key)
+        if known is None:
+            known = make()
+            known.headers.update(headers)
+            self._keep(key, known)
+        return known
+
+    def _keep(self, key: tuple[str, ...], page: Response) -> None:
+        with self._lock:
+            if key not in self._pages:
+                self._pages[key] = page
+                self._bytes += len(page.body)
+            while self._bytes > MOST_BYTES:
+                self._bytes -= len(self._pages.popitem(last=False)[1].body)

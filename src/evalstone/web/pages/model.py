@@ -1,0 +1,103 @@
+"""A model: its rows on every board, and its runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evalstone.errors import UnknownName
+from evalstone.leaderboard.board import Board
+from evalstone.leaderboard.exports import shown_json
+from evalstone.leaderboard.shown import ShownRow, all_rows
+from evalstone.leaderboard.site import Site
+from evalstone.leaderboard.stored import StoredRun
+from evalstone.leaderboard.table import Row, Table
+from evalstone.leaderboard.view import View
+from evalstone.records import JsonValue
+from evalstone.registry import nearest
+from evalstone.web.render import model_path
+
+__all__ = ["ModelPage", "model_page"]
+
+RELATED = 50  # models made from this one that are listed
+
+
+@dataclass(frozen=True)
+class OnBoard:
+    """A model's rows on one board."""
+
+    board: Board
+    table: Table
+    rows: tuple[ShownRow, ...]
+
+
+@dataclass(frozen=True)
+class ModelPage:
+    """One model."""
+
+    name: str
+    url: str
+    boards: tuple[OnBoard, ...]
+    runs: tuple[StoredRun, ...]
+    base: Row | None  # the model that this one was made from, where a board has it
+    base_name: str
+    made_from_it: tuple[Row, ...]
+
+    def to_json(self) -> JsonValue:
+        """Return what the page shows."""
+        return {
+            "model": self.name,
+            "url": self.url or None,
+            "boards": {
+                one.board.name: [shown_json(row, one.table.columns) for row in one.rows] for one in self.boards
+            },
+            "runs": [{"run": one.run_id, "status": one.row.status, "updated_at": one.row.updated_at,
+                      "tasks": list(one.row.tasks)} for one in self.runs],
+            "base": self.base_name or None,
+            "made_from_it": [row.model for row in self.made_from_it],
+        }  # fmt: skip
+
+
+def model_page(site: Site, path: str) -> ModelPage:
+    """Return the page at `/model/<path>`.
+
+    Raises: UnknownName for a model that is on no board and in no run.
+    """
+    tables = [(board, site.table(board)) for board in site.boards.values()]
+    runs = site.stored_runs()
+    names = {row.model for _, table in tables for row in table.rows if not row.is_baseline} | {
+        run.model for run in runs
+    }
+    wanted = f"/model/{path}"
+    name = path if path in names else next((one for one in names if model_path(one) == wanted), None)
+    if name is None:
+        raise UnknownName("model", path[:100], nearest(path[:100], names))
+    boards = []
+    for board, table in tables:
+        ids = {row.id for row in table.rows_of(name)}
+        if ids:
+            shown = [row for row in all_rows(table, View(), board.shown) if row.row.id in ids]
+            boards.append(OnBoard(board, table, tuple(shown)))
+    rows = [row for one in boards for shown in one.rows for row in [shown.row]]
+    base_name = next((str(row.facts["base"]) for row in rows if row.facts.get("base")), "")
+    base_name = "" if base_name == name else base_name
+    return ModelPage(
+        name,
+        next((row.url for row in rows if row.url), ""),
+        tuple(boards),
+        tuple(run for run in runs if run.model == name),
+        _row_of(tables, base_name) if base_name else None,
+        base_name,
+        tuple(_made_from(tables, name))[:RELATED],
+    )
+
+
+def _row_of(tables: Sequence[tuple[Board, Table]], name: str) -> Row | None:
+    return next((row for _, table in tables for row in table.rows_of(name)), None)
+
+
+def _made_from(tables: Sequence[tuple[Board, Table]], name: str) -> list[Row]:
+    found: dict[str, Row] = {}
+    for _, table in tables:
+        for row in table.rows:
+            if row.facts.get("base") == name and row.model != name:
+                found.setdefault(row.model, row)
+    return sorted(found.values(), key=lambda row: -(row.average.number.value if row.average else -1.0))

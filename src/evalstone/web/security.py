@@ -1,0 +1,128 @@
+"""What stands before every page: which hosts are answered, how large a request may be, what a browser may load.
+
+A page may load styles, scripts and images of this server only, and no script that stands in the page. A request that
+names another host than those served is refused (DNS rebinding). Markdown of board files is rendered without raw HTML
+and passes an allow-list afterwards; images from elsewhere are dropped, since loading them would tell others who reads.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from typing import Any
+
+import nh3
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+__all__ = ["LOOPBACK", "Guard", "markdown", "safe_path"]
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+LARGEST_BODY = 64 << 10
+LONGEST_QUERY = 16 << 10
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; font-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS: Mapping[str, str] = {
+    "content-security-policy": CSP,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+TAGS = {
+    "a", "abbr", "b", "blockquote", "br", "code", "dd", "del", "dl", "dt", "em", "h3", "h4", "h5", "h6", "hr", "i",
+    "li", "ol", "p", "pre", "strong", "sub", "sup", "table", "tbody", "td", "th", "thead", "tr", "ul",
+}  # fmt: skip
+_MARKDOWN = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable("table").disable("image")
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+class Guard:
+    """The outermost layer: refuses what may not come in, and adds the headers to what goes out."""
+
+    def __init__(self, app: Any, hosts: Sequence[str]) -> None:
+        """Args: app: the application; hosts: names, without port, that requests may be addressed to."""
+        self._app = app
+        self._hosts = frozenset(host.lower() for host in hosts)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refused = self._refusal(scope)
+        if refused is not None:
+            await _plain(send, *refused)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = {name.lower() for name, _ in message["headers"]}
+                extra = [
+                    (name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in given
+                ]
+                message["headers"] = [*message["headers"], *extra]
+            await send(message)
+
+        await self._app(scope, _bounded(receive), with_headers)
+
+    def _refusal(self, scope: Message) -> tuple[int, str] | None:
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        host = headers.get("host", "").lower()
+        name = re.sub(r":\d{1,5}$", "", host)
+        if name not in self._hosts:
+            return (
+                421,
+                f"this server does not answer for the host '{name[:100]}'; start it with --allow-host to add one",
+            )
+        if len(scope.get("query_string", b"")) > LONGEST_QUERY:
+            return 414, f"the query string is longer than {LONGEST_QUERY:,} bytes"
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > LARGEST_BODY:
+            return 413, f"the body is larger than {LARGEST_BODY:,} bytes"
+        return None
+
+
+def _bounded(receive: Receive) -> Receive:
+    """Return a `receive` that gives no more of a body than is allowed; a longer one ends as if its sender left."""
+    taken = 0
+
+    async def bounded() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        return {"type": "http.disconnect"} if taken > LARGEST_BODY else message
+
+    return bounded
+
+
+async def _plain(send: Send, status: int, text: str) -> None:
+    body = text.encode()
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+    headers += [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def markdown(text: str) -> Markup:
+    """Return Markdown as HTML: no raw HTML, no images, links to http, https and mailto only. Headings begin at h3."""
+    shifted = re.sub(r"<(/?)h([12])>", r"<\1h3>", _MARKDOWN.render(text))
+    clean = nh3.clean(
+        shifted,
+        tags=TAGS,
+        attributes={"a": {"href", "title"}, "abbr": {"title"}, "th": {"align"}, "td": {"align"}},
+        url_schemes={"http", "https", "mailto"},
+        link_rel="noopener noreferrer nofollow",
+    )
+    return Markup(clean)  # noqa: S704 - it has just passed the allow-list
+
+
+def safe_path(text: str) -> str:
+    """Return a path of this server that a visitor named, or `/` for anything that would lead elsewhere."""
+    is_local = re.fullmatch(r"/(?![/\\])[!-\[\]-~]{0,2000}", text) is not None
+    return text if is_local and "\\" not in text else "/"

@@ -1,0 +1,103 @@
+"""Running the application: on this machine only unless another address is named."""
+
+import ipaddress
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+
+from evalstone.errors import UsageError
+from evalstone.web.security import LOOPBACK
+
+__all__ = ["hosts_for", "listen", "serve"]
+
+SLOW_SECONDS = 20  # that a client may keep a connection open without sending
+
+
+class _Server(uvicorn.Server):
+    """A server that ends when a signal says so; uvicorn's own raises the signal again afterwards."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Handle the signals that end it, and put back what handled them before."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def hosts_for(address: str, also: Sequence[str]) -> list[str]:
+    """Return the names that requests may be addressed to: loopback's, the address's own, and those named.
+
+    Raises: UsageError for an address that others can reach, without a name to answer for.
+    """
+    bare = address.strip("[]")
+    own = f"[{bare}]" if ":" in bare else bare
+    if _is_loopback(bare):
+        return [*LOOPBACK, own, *also]
+    if not also:
+        raise UsageError(
+            f"--host {address} lets other machines reach this server; name what it is called there with --allow-host, "
+            "for example --allow-host leaderboard.example.org (without the port)"
+        )
+    return [*LOOPBACK, own, *also]
+
+
+def _is_loopback(address: str) -> bool:
+    if address == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """Return a socket that listens; port 0 takes any free one.
+
+    Raises: UsageError where the address or port cannot be had.
+    """
+    bare = address.strip("[]")
+    family = socket.AF_INET6 if ":" in bare else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((bare, port))
+    except (OSError, OverflowError) as error:
+        found.close()
+        raise UsageError(f"cannot listen on {address}, port {port}: {error}; choose another with --port") from error
+    return found
+
+
+def serve(app: Any, listening: socket.socket, ready: Callable[[str], None]) -> None:
+    """Serve until the process is told to stop.
+
+    Args:
+        app: from `create_app`.
+        listening: from `listen`.
+        ready: called with the address before the first request is taken.
+    """
+    host, port = listening.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="off",
+        timeout_keep_alive=SLOW_SECONDS,
+        limit_concurrency=200,
+        h11_max_incomplete_event_size=64 << 10,
+    )
+    ready(f"http://{shown}:{port}/")
+    _Server(config).run(sockets=[listening])

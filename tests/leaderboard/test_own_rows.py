@@ -1,0 +1,150 @@
+"""Stored runs become rows: columns, averages, baselines and set-ups, checked against the runs' own estimates."""
+
+from pathlib import Path
+
+import pytest
+
+from evalstone.cli.main import main
+from evalstone.leaderboard.board_files import read_board
+from evalstone.leaderboard.site import Site
+from evalstone.leaderboard.stored import StoredRuns
+from evalstone.leaderboard.table import Row, Table
+from evalstone.store import Store
+
+SUITE = """
+name: pair
+title: A pair
+members:
+  - {task: law, shots: 0, metric: acc, chance: 1/choices, column: Law}
+  - {task: books, shots: 0, metric: acc, chance: 1/2, column: Books}
+normalise: chance
+reproduced: true
+"""
+
+
+def write_task(folder: Path, name: str, n: int, choices: str = "AB") -> Path:
+    """Write n questions; the first choice is right in two of three."""
+    path = folder / f"{name}.csv"
+    head = ["question", *choices, "answer"]
+    rows = [
+        [f"{name} question {i}?", *(f"{c.lower()}{i}" for c in choices), choices[0 if i % 3 else 1]] for i in range(n)
+    ]
+    path.write_text("\n".join(",".join(row) for row in [head, *rows]) + "\n")
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with two tasks and a board of them."""
+    write_task(tmp_path, "law", 30)
+    write_task(tmp_path, "books", 20, "ABC")
+    (tmp_path / "board.yaml").write_text("tasks: [law.csv, books.csv]\n")
+    return tmp_path
+
+
+def run(folder: Path, *words: str, tasks: str = "law.csv,books.csv", seed: int = 1) -> None:
+    """Evaluate a fake model."""
+    paths = ",".join(str(folder / name) for name in tasks.split(","))
+    place = str(folder / "store.sqlite")
+    assert (
+        main(["run", "--model", "fake", "--model_args", f"seed={seed}", "--tasks", paths, "--store", place, *words])
+        == 0
+    )
+
+
+def table_of(folder: Path, board: str = "board.yaml") -> tuple[Table, StoredRuns]:
+    """Return a board's table over the store."""
+    runs = StoredRuns(Store.open_to_read(str(folder / "store.sqlite")))
+    site = Site([read_board(folder / board)], runs)
+    return site.table(next(iter(site.boards.values()))), runs
+
+
+def models(table: Table) -> list[Row]:
+    """Return the rows that are no baselines."""
+    return [row for row in table.rows if not row.is_baseline]
+
+
+def test_columns_and_average_are_the_runs_own_estimates(folder: Path) -> None:
+    """A column is its task's primary estimate; the average their mean, with the error of independent columns."""
+    run(folder)
+    table, runs = table_of(folder)
+    (row,) = models(table)
+    primary = {one.task: one for one in runs.runs()[0].estimates if one.details.get("primary")}
+    assert row.cells["law"].number.value == primary["law"].value
+    assert row.cells["law"].n == 30
+    assert row.average is not None
+    law, books = (primary[name].value or 0.0 for name in ("law", "books"))
+    assert row.average.number.value == pytest.approx((law + books) / 2, abs=1e-12)
+    errors = [primary[name].stderr or 0.0 for name in ("law", "books")]
+    assert row.average.number.stderr == pytest.approx((errors[0] ** 2 + errors[1] ** 2) ** 0.5 / 2, rel=1e-9)
+
+
+def test_runs_of_one_set_up_fill_a_row_together_and_a_missing_column_stays_empty(folder: Path) -> None:
+    """One task alone makes a labelled partial average without a rank; the other run completes the row."""
+    run(folder, tasks="law.csv")
+    table, _ = table_of(folder)
+    (row,) = models(table)
+    assert "books" not in row.cells
+    assert row.average is not None
+    assert row.average.n_columns == 1
+    assert table.index.ranks.rank.tolist()[0] == 0
+    run(folder, tasks="books.csv")
+    table, _ = table_of(folder)
+    (row,) = models(table)
+    assert set(row.cells) == {"law", "books"}
+    assert len(row.run_ids) == 2
+    assert table.index.ranks.rank.tolist()[0] == 1
+
+
+def test_baselines_are_counted_on_the_data(folder: Path) -> None:
+    """Random is the mean of 1/choices; the majority class is how often the commonest choice is right."""
+    run(folder)
+    table, _ = table_of(folder)
+    rows = {row.model: row for row in table.rows if row.is_baseline}
+    assert rows["Random"].cells["law"].number.value == pytest.approx(1 / 2)
+    assert rows["Random"].cells["books"].number.value == pytest.approx(1 / 3)
+    assert rows["Majority class"].cells["law"].number.value == pytest.approx(20 / 30)
+    assert rows["Majority class"].cells["books"].number.value == pytest.approx(13 / 20)
+    average = rows["Random"].average
+    assert average is not None
+    assert average.number.value == pytest.approx((1 / 2 + 1 / 3) / 2)
+
+
+def test_a_suites_rule_makes_the_number_that_the_run_has(folder: Path) -> None:
+    """A board of a suite shows the run's stored composite; a row made of two runs comes to the same value."""
+    (folder / "pair.yaml").write_text(SUITE)
+    (folder / "of_suite.yaml").write_text("suite: pair.yaml\n")
+    run(folder, tasks="law.csv,books.csv")
+    made, _ = table_of(folder, "of_suite.yaml")
+    (row,) = models(made)
+    assert row.average is not None
+    law, books = row.cells["law"].raw, row.cells["books"].raw
+    assert law is not None
+    assert books is not None
+    due = ((law.value - 1 / 2) / (1 / 2) + (books.value - 1 / 2) / (1 / 2)) / 2
+    assert row.average.number.value == pytest.approx(due, abs=1e-12)
+    random = next(one for one in made.rows if one.model == "Random")
+    assert random.cells["law"].number.value == pytest.approx(0.0)
+
+
+def test_other_shots_are_not_taken_and_the_row_says_so(folder: Path) -> None:
+    """A board of 0 shots does not show a run of 2 shots under the same name."""
+    (folder / "pair.yaml").write_text(SUITE)
+    (folder / "of_suite.yaml").write_text("suite: pair.yaml\n")
+    run(folder, "--num_fewshot", "2", tasks="law.csv")
+    run(folder, tasks="books.csv")
+    table, _ = table_of(folder, "of_suite.yaml")
+    (row,) = models(table)
+    assert "law" not in row.cells
+    assert any("law" in note and "2 shots" in note for note in row.notes)
+
+
+def test_set_ups_are_rows_of_their_own(folder: Path) -> None:
+    """A limit and a system prompt each make another row with a rank of its own."""
+    run(folder)
+    run(folder, "--limit", "5")
+    run(folder, "--system_instruction", "Answer well.", "--apply_chat_template")
+    table, _ = table_of(folder)
+    rows = models(table)
+    assert len({str(row.facts["prompts"]) for row in rows}) == len(rows) == 3
+    assert [int(rank) for rank in table.index.ranks.rank if rank] == [1, 1, 1]

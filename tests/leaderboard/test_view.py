@@ -1,0 +1,80 @@
+"""A reader's choices and the query string they stand in."""
+
+from urllib.parse import parse_qsl
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalstone.leaderboard.columns import FACTS_BY_KEY, MODEL_TYPES
+from evalstone.leaderboard.view import HIDDEN_BY, PAGE_SIZES, View, parse_view
+
+SCORES = ("arc", "gsm8k")
+NAMES = (*FACTS_BY_KEY, *SCORES, "average")
+sizes = st.none() | st.integers(0, 2000).map(float)
+views = st.builds(
+    View,
+    q=st.text(st.characters(codec="utf-8"), max_size=30).map(str.strip),
+    types=st.lists(st.sampled_from([one.key for one in MODEL_TYPES]), unique=True).map(
+        lambda keys: tuple(one.key for one in MODEL_TYPES if one.key in keys)
+    ),
+    precisions=st.lists(st.sampled_from(["bfloat16", "float16", "GPTQ"]), unique=True).map(tuple),
+    params=st.tuples(sizes, sizes),
+    hide=st.lists(st.sampled_from(list(HIDDEN_BY)), unique=True).map(tuple),
+    cols=st.none() | st.lists(st.sampled_from(NAMES), unique=True).map(tuple),
+    sort=st.sampled_from(["-average", "average", "-arc", "model", "-params"]),
+    scale=st.sampled_from(["norm", "raw"]),
+    rank=st.sampled_from(["static", "filtered"]),
+    average=st.sampled_from(["all", "visible"]),
+    pins=st.lists(st.from_regex(r"[a-f0-9]{12}", fullmatch=True), max_size=3, unique=True).map(tuple),
+    page=st.integers(1, 999),
+    per=st.sampled_from(PAGE_SIZES),
+)
+
+
+@given(views)
+def test_every_choice_is_in_the_url(view: View) -> None:
+    """A view's query string leads to the same view: a link shows what its sender saw."""
+    read = parse_view(parse_qsl(view.query(page=view.page).removeprefix("?"), keep_blank_values=True), SCORES)
+    assert read == view
+    assert read.problems == ()
+
+
+def test_the_default_view_has_no_parameters() -> None:
+    """The plain address is the board's own view."""
+    assert View().pairs() == []
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        ([("colour", "red")], "unknown parameter 'colour'"),
+        ([("types", "robot")], "unknown type 'robot'"),
+        ([("params", "7")], "is no range"),
+        ([("params", "1..x")], "is no number"),
+        ([("sort", "'; DROP TABLE runs; --")], "is not known"),
+        ([("page", "-1")], "is no page"),
+        ([("per", "100000")], "is not known"),
+        ([("pin", "<script>")], "expected at most"),
+        ([("q", "x" * 5000)], "at most 2,000 are read"),
+        ([("cols", "arc,nothing")], "is not known"),
+    ],
+)
+def test_what_cannot_be_read_is_reported_and_its_default_taken(pairs: list[tuple[str, str]], said: str) -> None:
+    """No parameter is dropped in silence."""
+    view = parse_view(pairs, SCORES)
+    assert said in " ".join(view.problems)
+    assert view.pairs() == []
+
+
+def test_the_two_fields_of_the_form_are_one_range() -> None:
+    """`min` and `max` come from a form without JavaScript; the canonical link has one parameter."""
+    view = parse_view([("min", "3"), ("max", ""), ("types", "chat"), ("types", "merge")], SCORES)
+    assert view.pairs() == [("types", "chat,merge"), ("params", "3..")]
+
+
+def test_another_choice_leads_to_the_first_page() -> None:
+    """Page 7 of one filter is not page 7 of another; a pin keeps the page."""
+    view = View(page=7)
+    assert view.query(types=("chat",)) == "?types=chat"
+    assert view.pinning("abc") == "?pin=abc&page=7"

@@ -1,0 +1,112 @@
+"""A store with real runs, and the application behind a real server on a free port of this machine."""
+
+import csv
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+import uvicorn
+
+from evalstone.cli.main import main
+from evalstone.leaderboard.board_files import read_board
+from evalstone.leaderboard.site import Site
+from evalstone.leaderboard.stored import StoredRuns
+from evalstone.store import Store
+from evalstone.web.app import create_app
+from evalstone.web.serve import listen
+from tests.cli.test_hostile_text import CORPUS
+
+N_PLAIN = 60  # questions of the plain task
+
+BOARD = """
+title: Exam <b>board</b>
+introduction: "Three task sets. <script>alert(1)</script> ![x](https://example.com/i.png) [bad](javascript:alert(1))"
+tasks:
+  - {file: plain.csv, column: Plain, category: General}
+  - {file: hostile.csv, column: Hostile, category: Odd}
+faq:
+  - {question: "Who <i>asks</i>?", answer: "**We** do."}
+models:
+  fake-random-1: {type: chat, licence: mit, params: 7}
+  fake-random-2: {type: chat, licence: mit, params: 7}
+baselines:
+  - {name: Human, source: "five people, 2026", scores: {Plain: 93.5, Hostile: 80}}
+"""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server and what it shows."""
+
+    url: str
+    store: str
+    run_ids: tuple[str, ...]  # the latest first
+
+
+def write_questions(folder: Path) -> None:
+    """Write a plain task with categories, and one whose every text is hostile."""
+    with (folder / "plain.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["question", "A", "B", "C", "answer", "category"])
+        rows.writerows([f"Which letter follows number {n}?", f"one {n}", f"two {n}", f"three {n}", "ABC"[n % 3],
+                        ("odd", "even")[n % 2 == 0]] for n in range(N_PLAIN))  # fmt: skip
+    with (folder / "hostile.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["question", "A", "B", "answer"])
+        texts = [text.replace("\x00", "") for text in CORPUS.values()]
+        rows.writerows([text, f"yes {text}", "no", "AB"[n % 2]] for n, text in enumerate([*texts, "long " * 20_000]))
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory, made_once: Path) -> Iterator[Served]:
+    """Serve one board over a store with runs of two models, one of them under two prompt sets."""
+    folder = tmp_path_factory.mktemp("web")
+    write_questions(folder)
+    (folder / "exam.yaml").write_text(BOARD)
+    place = str(folder / "runs.sqlite")
+    tasks = f"{folder}/plain.csv,{folder}/hostile.csv"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EVALSTONE_HOME", str(folder / "home"))
+        patch.setenv("EVALSTONE_CACHE", str(made_once))
+        for words in (["seed=1"], ["seed=2"], ["seed=1", "--limit", "10"]):
+            assert main(["run", "--model", "fake", "--model_args", *words, "--tasks", tasks, "--store", place]) == 0
+    runs = StoredRuns(Store.open_to_read(place))
+    app = create_app(Site([read_board(folder / "exam.yaml")], runs))
+    with running(app) as url:
+        yield Served(url, place, tuple(run.run_id for run in runs.runs()))
+
+
+class running:  # noqa: N801 - used as a function
+    """Run an application behind uvicorn in a thread; gives its address."""
+
+    def __init__(self, app: object) -> None:
+        self._socket = listen("127.0.0.1", 0)
+        config = uvicorn.Config(app, log_level="error", lifespan="off", proxy_headers=False)  # type: ignore[arg-type]
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
+
+    def __enter__(self) -> str:
+        """Start, and wait until it answers."""
+        self._thread.start()
+        deadline = time.monotonic() + 20
+        while not self._server.started:
+            assert time.monotonic() < deadline, "the server did not start"
+            time.sleep(0.02)
+        return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self._server.should_exit = True
+        self._thread.join(10)
+        self._socket.close()
+
+
+@pytest.fixture
+def client(served: Served) -> Iterator[httpx.Client]:
+    """Return a client of the server."""
+    with httpx.Client(base_url=served.url, timeout=20) as found:
+        yield found

@@ -1,0 +1,164 @@
+"""What must not work: hostile texts, foreign hosts, paths out of the folder, large and odd requests."""
+
+import socket
+import time
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from evalstone.errors import UsageError
+from evalstone.web.security import markdown
+from evalstone.web.serve import hosts_for
+from tests.cli.test_hostile_text import CORPUS, NOT_PRINTABLE
+from tests.web.conftest import Served
+from tests.web.test_pages import Page
+
+PAGES = ("/board/exam", "/board/exam/about", "/run/{0}", "/run/{0}/samples/hostile", "/compare?runs={1},{2}",
+         "/task/hostile", *(f"/run/{{0}}/samples/hostile/{n}" for n in range(len(CORPUS))))  # fmt: skip
+
+
+def test_no_page_holds_foreign_markup_or_steering_characters(client: httpx.Client, served: Served) -> None:
+    """Questions, choices, board texts and names are text: one script of ours, no handlers, no foreign images."""
+    for path in PAGES:
+        response = client.get(path.format(*served.run_ids))
+        if response.status_code == 404:
+            continue  # the latest run has the first ten samples only
+        assert response.status_code == 200, path
+        page = Page(response.text)
+        assert [script["src"] for script in page.scripts if str(script.get("src")).startswith("/static/htmx")] == [
+            script.get("src") for script in page.scripts
+        ]
+        assert not page.tags & {"iframe", "object", "embed", "img"}
+        assert not [name for name in page.attributes if name.startswith("on") or name == "style"]
+        assert not [link for link in page.links if link.lower().startswith(("javascript:", "data:"))]
+        assert not NOT_PRINTABLE.search(response.text)
+
+
+@pytest.mark.parametrize("text", CORPUS.values(), ids=list(CORPUS))
+def test_hostile_parameters_are_text(client: httpx.Client, text: str) -> None:
+    """In a search, a column, a model's or a run's name, a task: shown as text or refused, never a failure."""
+    for path in ("/board/exam", "/compare"):
+        for name in ("q", "cols", "sort", "pin", "runs", "prompts", "types"):
+            response = client.get(path, params={name: text})
+            assert response.status_code in {200, 404}, (path, name)
+            assert "<script>alert(1)" not in response.text
+    for path in ("/model/", "/run/", "/task/", "/board/", "/static/"):
+        response = client.get(path + quote(text, safe=""))
+        assert response.status_code in {404, 400}, path
+        assert "<script>alert(1)" not in response.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/static/../app.py", "/static/..%2f..%2fapp.py", "/static/%2e%2e/app.py", "/static//etc/passwd",
+     "/board/exam/../../x", "/run/..%2f..%2fetc/samples/plain", "/model/../../etc/passwd", "/static/.hidden"],
+)  # fmt: skip
+def test_no_path_leads_out(served: Served, path: str) -> None:
+    """Sent as it stands, without a client that tidies it."""
+    answer = raw(served, f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+    assert answer.split()[1] in {"404", "400"}
+    assert "root:" not in answer
+    assert "create_app" not in answer
+
+
+def raw(served: Served, request: str) -> str:
+    """Return the answer to bytes sent as they are."""
+    host, _, port = served.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(request.encode("latin-1"))
+        found = b""
+        while part := connection.recv(1 << 16):
+            found += part
+    return found.decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize(
+    "host", ["example.com", "127.0.0.1.example.com", "localhost:1@example.com", "", "169.254.169.254"]
+)
+def test_foreign_hosts_are_refused(client: httpx.Client, host: str) -> None:
+    """A page of another name cannot be this server (DNS rebinding)."""
+    assert client.get("/boards", headers={"Host": host}).status_code in {421, 400}
+
+
+def test_names_of_this_machine_are_served(client: httpx.Client, served: Served) -> None:
+    """With and without a port."""
+    port = served.url.rpartition(":")[2]
+    for host in ("localhost", f"localhost:{port}", "127.0.0.1", f"[::1]:{port}"):
+        assert client.get("/boards", headers={"Host": host}).status_code == 200
+
+
+def test_every_answer_has_the_headers(client: httpx.Client) -> None:
+    """Pages, files, failures and refusals alike; nothing may run that stands in a page."""
+    for response in (
+        client.get("/boards"),
+        client.get("/nothing"),
+        client.get("/static/none"),
+        client.get("/boards", headers={"Host": "example.com"}),
+        client.post("/boards", content=b"x"),
+    ):
+        policy = response.headers["content-security-policy"]
+        assert "script-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert response.headers["x-content-type-options"] == "nosniff"
+
+
+def test_large_requests_are_refused(client: httpx.Client, served: Served) -> None:
+    """A megabyte in a query, a body or a path ends in a plain refusal, and the server goes on."""
+    assert client.get("/board/exam", params={"q": "x" * 20_000}).status_code == 414
+    assert client.post("/boards", content=b"x" * (1 << 20)).status_code == 413
+    assert client.get("/run/" + "a" * 5000).status_code == 404
+    long = "x" * (1 << 20)
+    try:
+        answer = raw(served, f"GET /board/exam?q={long} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+    except OSError:
+        answer = "HTTP/1.1 400"  # closed while it was being sent
+    assert answer.split()[1] in {"400", "414", "431"}
+    assert client.get("/boards").status_code == 200
+
+
+def test_a_slow_client_keeps_nobody_waiting(served: Served, client: httpx.Client) -> None:
+    """While forty connections send nothing, a page comes at once."""
+    host, _, port = served.url.removeprefix("http://").partition(":")
+    waiting = [socket.create_connection((host, int(port))) for _ in range(40)]
+    for one in waiting:
+        one.sendall(b"GET /boards HTTP/1.1\r\nHost:")
+    start = time.monotonic()
+    assert client.get("/boards").status_code == 200
+    assert time.monotonic() - start < 5
+    for one in waiting:
+        one.close()
+
+
+def test_writing_methods_are_not_there(client: httpx.Client) -> None:
+    """Nothing can be changed through these pages."""
+    for method in ("POST", "PUT", "DELETE", "PATCH"):
+        assert client.request(method, "/board/exam").status_code == 405
+
+
+def test_other_machines_only_with_a_name() -> None:
+    """An address that others reach needs the name that they use."""
+    assert "127.0.0.1" in hosts_for("127.0.0.1", ())
+    with pytest.raises(UsageError, match="--allow-host"):
+        hosts_for("0.0.0.0", ())
+    assert hosts_for("0.0.0.0", ("board.example.org",))[-1] == "board.example.org"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *CORPUS.values(),
+        "[a](data:text/html,x)",
+        "<img src=x>",
+        "![i](http://x/y.png)",
+        "[ref]: javascript:alert(1)\n\n[x][ref]",
+        "<a href='javascript:x'>",
+        "# Title\n## Two",
+    ],
+)
+def test_markdown_gives_only_harmless_tags(text: str) -> None:
+    """No raw HTML, no images, no script addresses; headings begin below the page's own."""
+    page = Page(str(markdown(text)))
+    assert not page.tags & {"script", "img", "iframe", "h1", "h2", "style", "form", "input"}
+    assert not [name for name in page.attributes if name.startswith("on")]
+    assert not [link for link in page.links if not link.startswith(("http:", "https:", "mailto:", "/", "#"))]
