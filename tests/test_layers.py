@@ -121,6 +121,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "settings",
         "records",
         "registry",
+        "options",
+        "scoring",
         "statistics",
         "store",
         "report",

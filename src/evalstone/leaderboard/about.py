@@ -2,19 +2,20 @@
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from evalstone.errors import DataError
 from evalstone.leaderboard.board import ANY_METRIC, Board, slug
+from evalstone.scoring.metrics import find_metric
 from evalstone.settings import VERSION
 from evalstone.tasks.catalog import LIBRARY
-from evalstone.tasks.describe import FORMULAS, find_card_named
+from evalstone.tasks.describe import find_card_named
 from evalstone.tasks.suites import Member
 
-__all__ = ["TaskAbout", "bibtex", "command_of_board", "task_card", "tasks_about"]
+__all__ = ["TaskAbout", "bibtex", "command_of_board", "formulas_of", "task_card", "tasks_about"]
 
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,150}")
@@ -52,9 +53,15 @@ def tasks_about(board: Board) -> tuple[TaskAbout, ...]:
     return tuple(_about(board, member, files) for member in board.suite.members)
 
 
+def formulas_of(metrics: Iterable[str]) -> dict[str, str]:
+    """Return the formula of each metric that has one in the table of metrics, in the order given."""
+    rows = {name: find_metric(name) for name in metrics}
+    return {name: row.formula for name, row in rows.items() if row is not None and row.formula}
+
+
 def _about(board: Board, member: Member, files: Mapping[str, Path]) -> TaskAbout:
     named = [name for name in member.metrics if name != ANY_METRIC]
-    formulas = [FORMULAS[name] for name in named if name in FORMULAS]
+    formulas = list(formulas_of(named).values())
     words = ["--tasks", str(files.get(member.task, member.task))]
     words += [] if member.shots is None else ["--num_fewshot", str(member.shots)]
     return TaskAbout(

@@ -19,7 +19,8 @@ from evalstone.leaderboard.columns import FACTS_BY_KEY, canonical
 from evalstone.limits.yaml_documents import load_yaml
 from evalstone.registry import nearest
 from evalstone.tasks.catalog import LIBRARY
-from evalstone.tasks.suites import Suite, read_suite, suite_from
+from evalstone.tasks.suite_files import read_suite
+from evalstone.tasks.suites import Suite, suite_from
 
 __all__ = ["board_of_suite", "library_suites", "read_board"]
 

@@ -4,9 +4,8 @@ from typing import Any
 
 from evalstone.leaderboard.board import Board
 from evalstone.leaderboard.stored import StoredRun
+from evalstone.options.of_plans import limit_shown, short_hash
 from evalstone.records import JsonValue, RunPlan
-from evalstone.report.evidence.from_store import limit_shown
-from evalstone.report.numbers import short_hash
 from evalstone.tasks.prompt_presets import system_prompts
 
 __all__ = ["PLAIN_TEXT", "facts_of_run", "identity_of", "prompt_set"]
@@ -16,7 +15,7 @@ PLAIN_TEXT = "plain text"
 
 def identity_of(plan: RunPlan) -> dict[str, JsonValue]:
     """Return what makes two runs the same row: the model, its numbers, the prompts' layout, rules and limit."""
-    model, extra = plan.model, dict(plan.extra)
+    model = plan.model
     return {
         "model": model.content_hash or model.name,
         "name": model.name,
@@ -28,21 +27,20 @@ def identity_of(plan: RunPlan) -> dict[str, JsonValue]:
         "template": plan.apply_chat_template and (model.template_hash or str(plan.apply_chat_template)),
         "turns": plan.fewshot_as_multiturn and bool(plan.apply_chat_template),
         "system": plan.system_instruction,
-        "preset": extra.get("prompt_preset"),
-        "prompting": extra.get("prompting"),
+        "preset": None if plan.prompt_preset is None else plan.prompt_preset.content,
+        "prompting": plan.prompting,
     }
 
 
 def prompt_set(plan: RunPlan) -> str:
     """Return in words how prompts were put; rows that differ in it are ranked apart."""
-    extra = dict(plan.extra)
     words = []
-    if preset := extra.get("prompt_preset"):
-        words.append(f"preset {preset['name']}")
+    if plan.prompt_preset is not None:
+        words.append(f"preset {plan.prompt_preset.name}")
     elif plan.apply_chat_template:
         words.append("chat template")
-    if prompting := extra.get("prompting"):
-        words.append(f"style {prompting}")
+    if plan.prompting is not None:
+        words.append(f"style {plan.prompting}")
     if plan.system_instruction is not None:
         words.append(f"system prompt {_system_name(plan.system_instruction)}")
     return ", ".join(words) or PLAIN_TEXT
@@ -66,8 +64,7 @@ def _set_up(plan: RunPlan, board: Board) -> str:
 def facts_of_run(run: StoredRun, board: Board) -> dict[str, Any]:
     """Return the facts of a row; what the board's file says of the model counts before what the run knows."""
     plan = run.plan
-    model, extra = plan.model, dict(plan.extra)
-    preset = extra.get("prompt_preset")
+    model, preset = plan.model, plan.prompt_preset
     sha = model.revision or (short_hash(model.content_hash) if model.content_hash else None)
     is_known = "unknown" not in model.dtype
     found = {
@@ -76,8 +73,8 @@ def facts_of_run(run: StoredRun, board: Board) -> dict[str, Any]:
         "precision": model.dtype if is_known else None,
         "params": None if model.n_parameters is None else model.n_parameters / 1e9,
         "sha": sha,
-        "chat_template": bool(plan.apply_chat_template) or bool(preset),
-        "preset": preset["name"] if preset else None,
+        "chat_template": bool(plan.apply_chat_template) or preset is not None,
+        "preset": None if preset is None else preset.name,
         "system": None if plan.system_instruction is None else _system_name(plan.system_instruction),
         "prompts": _set_up(plan, board),
         "limit": None if plan.limit is None else limit_shown(plan.limit),

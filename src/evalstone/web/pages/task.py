@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalstone.errors import UnknownName
-from evalstone.leaderboard.about import task_card
+from evalstone.leaderboard.about import formulas_of, task_card
 from evalstone.leaderboard.board import Board
 from evalstone.leaderboard.site import Site
 from evalstone.leaderboard.stored import StoredRun
 from evalstone.records import Estimate, JsonValue
 from evalstone.registry import nearest
-from evalstone.tasks.describe import FORMULAS
 from evalstone.web.render import plain
 
 __all__ = ["TaskPage", "task_page"]
@@ -52,5 +51,5 @@ def task_page(site: Site, name: str) -> TaskPage:
         raise UnknownName("task", name[:100], nearest(name[:100], known))
     scores.sort(key=lambda each: -(each[1].value or 0.0) if each[1].higher_is_better else (each[1].value or 0.0))
     metrics = dict.fromkeys(one.metric for _, one in scores)
-    formulas = tuple((metric, FORMULAS[metric]) for metric in metrics if metric in FORMULAS)
+    formulas = tuple(formulas_of(metrics).items())
     return TaskPage(name, card, formulas, tuple(scores), tuple(boards))
