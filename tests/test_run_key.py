@@ -61,7 +61,7 @@ def test_the_first_fields_are_those_that_have_no_default_to_leave_out() -> None:
 
 SETTINGS: dict[str, tuple[Any, Any]] = {  # field -> its value, and what the first versions stored under `extra`
     "gen_kwargs": ({"temperature": 0.5, "until": ["\n"]}, {"temperature": 0.5, "until": ["\n"]}),
-    "prompting": ("cot", "cot"),
+    "prompt_style": ("cot", "cot"),
     "prompt_preset": (
         PresetPlan("chatml", "sha256:3", {"name": "chatml", "stop": ["<|im_end|>"]}),
         {"name": "chatml", "template_hash": "sha256:3", "content": {"name": "chatml", "stop": ["<|im_end|>"]}},

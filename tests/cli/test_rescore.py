@@ -1,4 +1,4 @@
-"""`rescore`, `run --prompting` and `run --prompt-preset` as they are typed."""
+"""`rescore`, `run --prompt_style` and `run --prompt-preset` as they are typed."""
 
 import json
 from pathlib import Path
@@ -51,21 +51,21 @@ def test_rescore_refuses_in_one_line(capsys: pytest.CaptureFixture[str], tmp_pat
 
 def test_ways_are_printed_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     """Two ways at two numbers of shots are four lines, in JSON too."""
-    words = [*FAKE, "demo_facts", "--prompting", "letter,cot", "--num-fewshot", "0,2"]
+    words = [*FAKE, "demo_facts", "--prompt_style", "letter,cot", "--num-fewshot", "0,2"]
     told = said(capsys, *words)
     assert [line.split()[:2] for line in told.splitlines() if line.lstrip().startswith(("letter  ", "cot  "))] == [
         ["letter", "0"], ["letter", "2"], ["cot", "0"], ["cot", "2"],
     ]  # fmt: skip
     lines = json.loads(said(capsys, *words, "--json"))["lines"]
-    assert [(line["prompting"], line["num_fewshot"]) for line in lines][::3] == [("letter", 0), ("cot", 2)]
+    assert [(line["prompt_style"], line["num_fewshot"]) for line in lines][::3] == [("letter", 0), ("cot", 2)]
 
 
 def test_ways_and_presets_refuse_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
-    """Several shots without --prompting, options of one run with it, and unknown names are refused."""
+    """Several shots without --prompt_style, options of one run with it, and unknown names are refused."""
     assert "asks for several runs" in failed(capsys, *FAKE, "demo_facts", "--num_fewshot", "0,5")
     assert "not a valid integer" in failed(capsys, *FAKE, "demo_facts", "--num_fewshot", "five")
-    told = failed(capsys, *FAKE, "demo_facts", "--prompting", "text", "--predict_only")
-    assert "--predict_only does not go with --prompting" in told
+    told = failed(capsys, *FAKE, "demo_facts", "--prompt_style", "text", "--predict_only")
+    assert "--predict_only does not go with --prompt_style" in told
     assert "nearest: llama-2" in failed(capsys, *FAKE, "demo_facts", "--prompt-preset", "lama-2")
     assert "nearest: helpful" in failed(capsys, *FAKE, "demo_facts", "--system-prompt", "helful")
 

@@ -135,7 +135,7 @@ def test_a_new_option_is_one_declaration() -> None:
         {},
         {"limit": 0.5, "seed": 7},
         {"samples": {"demo_yesno": [3, 5]}},
-        {"prompting": "letter"},
+        {"prompt_style": "letter"},
         {"prompt_preset": "zephyr", "system_prompt": "helpful", "fewshot_as_multiturn": False},
         {"apply_chat_template": True, "system_instruction": "Be brief."},
         {"gen_kwargs": {"temperature": 0.5, "do_sample": True}},

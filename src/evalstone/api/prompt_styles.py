@@ -12,7 +12,7 @@ from evalstone.models.lending import gives_back
 from evalstone.records import JsonValue
 from evalstone.runner.evaluate_options import EvaluateOptions
 from evalstone.runner.prepare import model_of
-from evalstone.tasks.prompting import find_prompting
+from evalstone.tasks.prompt_styles import find_prompt_style
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from evalstone.report.comparison.records import Comparison
     from evalstone.report.views.prompt_style_table import StyleLine
 
-__all__ = ["Promptings", "StyleRun", "evaluate_promptings"]
+__all__ = ["PromptStyles", "StyleRun", "evaluate_prompt_styles"]
 
 
 @dataclass(frozen=True, slots=True)
 class StyleRun:
     """One way, and its run."""
 
-    prompting: str
+    prompt_style: str
     num_fewshot: int
     run: Run
 
 
 @dataclass(frozen=True, slots=True)
-class Promptings:
+class PromptStyles:
     """The runs of all ways, the first of which the others are compared with."""
 
     runs: tuple[StyleRun, ...]
@@ -43,7 +43,7 @@ class Promptings:
         from evalstone.report.views.prompt_style_table import StyleEstimates, style_lines
 
         made = [
-            StyleEstimates(one.prompting, one.num_fewshot, one.run.short_id, one.run.estimates) for one in self.runs
+            StyleEstimates(one.prompt_style, one.num_fewshot, one.run.short_id, one.run.estimates) for one in self.runs
         ]
         return style_lines(made, self.comparison)
 
@@ -55,7 +55,7 @@ class Promptings:
 
     def remarks(self) -> list[str]:
         """Return the runs' names, to look at or compare further."""
-        named = [f"{one.prompting} {one.num_fewshot}-shot {one.run.short_id}" for one in self.runs]
+        named = [f"{one.prompt_style} {one.num_fewshot}-shot {one.run.short_id}" for one in self.runs]
         return [f"runs: {', '.join(named)}"]
 
     def to_json(self) -> dict[str, JsonValue]:
@@ -66,31 +66,33 @@ class Promptings:
 
 
 @gives_back
-def evaluate_promptings(
+def evaluate_prompt_styles(
     model: Any,
     tasks: str | Sequence[str],
-    promptings: Sequence[str],
+    prompt_styles: Sequence[str],
     shots: Sequence[int],
     **options: Unpack[EvaluateOptions],
-) -> Promptings:
+) -> PromptStyles:
     """Put multiple-choice tasks in every way at every number of shots, one run each, and compare with the first.
 
     Args:
         model: as for `evaluate`.
         tasks: names, groups, globs or files of multiple-choice tasks; no suites.
-        promptings: out of letter, text and cot.
+        prompt_styles: out of letter, text and cot.
         shots: numbers of shots; the same shots are drawn for every way.
-        options: as for `evaluate`, without `prompting` and `num_fewshot`.
+        options: as for `evaluate`, without `prompt_style` and `num_fewshot`.
 
     Raises: UsageError if nothing or something twice is asked for; whatever `evaluate` raises.
     """
-    ways = [(find_prompting(name), count) for name in promptings for count in shots]
+    ways = [(find_prompt_style(name), count) for name in prompt_styles for count in shots]
     if not ways or len(set(ways)) < len(ways):
-        raise UsageError(f"prompting {', '.join(promptings)} at {', '.join(map(str, shots))} shots: name each way once")
+        raise UsageError(
+            f"prompt_style {', '.join(prompt_styles)} at {', '.join(map(str, shots))} shots: name each way once"
+        )
     answering = model_of(model, options)  # one model for all: its weights are loaded once
     runs: list[StyleRun] = []
     for name, count in ways:
-        settled: EvaluateOptions = {**options, "prompting": name, "num_fewshot": count}
+        settled: EvaluateOptions = {**options, "prompt_style": name, "num_fewshot": count}
         runs.append(StyleRun(name, count, evaluate(answering, tasks, **settled)))
     comparison = compare_runs([one.run for one in runs]) if len(runs) > 1 else None
-    return Promptings(tuple(runs), comparison)
+    return PromptStyles(tuple(runs), comparison)

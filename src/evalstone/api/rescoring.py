@@ -15,7 +15,7 @@ from evalstone.runner.rescore import RescoredTask, rescore
 from evalstone.runner.score_responses import SCORING_HASH
 from evalstone.store import RunRow
 from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.prompting import find_prompting, put_task
+from evalstone.tasks.prompt_styles import find_prompt_style, styled_task
 from evalstone.tasks.rescoring import read_item, with_scoring
 from evalstone.tasks.task import Task
 
@@ -153,8 +153,8 @@ def _known_tasks(row: RunRow, options: RescoreOptions) -> dict[str, Task]:
             continue  # from a file that was named by its path
     found.update({task.name: task for task in _named_tasks(row, options)})
     known = [found[name] for name in row.tasks if name in found]
-    if prompting := row.plan.prompting:
-        known = [put_task(task, find_prompting(prompting)) for task in known]
+    if prompt_style := row.plan.prompt_style:
+        known = [styled_task(task, find_prompt_style(prompt_style)) for task in known]
     return {task.name: task for task in known}
 
 

@@ -60,7 +60,7 @@ def _config_path(args: list[str]) -> Path | None:
 @click.option("--show_config", is_flag=True, help="Print the whole configuration after the run.")
 @click.option("--predict_only", "-x", is_flag=True, help="Store answers and print no scores.")
 @declared_option("question_blind")
-@declared_option("prompting")
+@declared_option("prompt_style")
 @details_option
 @declared_option("wait")
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
@@ -82,8 +82,8 @@ def run(as_json: bool, quiet: bool, **given: Any) -> int:
         raise UsageError("--log_samples writes into --output_path; name that folder too")
     for line in notes_on(given):
         _note(line)
-    if given["prompting"]:
-        return _run_promptings(given, quiet=quiet, as_json=as_json)
+    if given["prompt_style"]:
+        return _run_prompt_styles(given, quiet=quiet, as_json=as_json)
     wandb = _checked_wandb(given)
     if given["output_path"] is not None:
         check_place(given["output_path"], "--output_path")
@@ -107,22 +107,22 @@ def _exit_code(runs: Sequence["Run"]) -> int:
     return ModelError.exit_code if failed else 0
 
 
-def _run_promptings(given: Mapping[str, Any], *, quiet: bool, as_json: bool) -> int:
+def _run_prompt_styles(given: Mapping[str, Any], *, quiet: bool, as_json: bool) -> int:
     """Put the tasks in every way at every number of shots, and print them side by side."""
-    from evalstone.api.prompt_styles import evaluate_promptings
+    from evalstone.api.prompt_styles import evaluate_prompt_styles
 
     refused = [name for name in OF_ONE_RUN if given[name]]
     if refused:
-        raise UsageError(f"--{refused[0]} does not go with --prompting, which makes several runs; leave one out")
+        raise UsageError(f"--{refused[0]} does not go with --prompt_style, which makes several runs; leave one out")
     shots = given["num_fewshot"]
     counts = shots if isinstance(shots, tuple) else (0 if shots is None else shots,)
     kind, arguments = model_arguments(given)
-    options = {**evaluate_options({**given, "num_fewshot": None, "prompting": None}), "model_args": arguments}
+    options = {**evaluate_options({**given, "num_fewshot": None, "prompt_style": None}), "model_args": arguments}
     wandb = _checked_wandb(given)
-    ways = [way.strip() for way in given["prompting"].split(",") if way.strip()]
+    ways = [way.strip() for way in given["prompt_style"].split(",") if way.strip()]
     command = typed_command()
     with ProgressLine(quiet=quiet or as_json) as progress:
-        done = evaluate_promptings(kind, given["tasks"], ways, counts, observe=progress, command=command, **options)
+        done = evaluate_prompt_styles(kind, given["tasks"], ways, counts, observe=progress, command=command, **options)
     if as_json:
         print_json(done.to_json())
     else:

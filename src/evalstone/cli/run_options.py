@@ -114,7 +114,7 @@ def evaluate_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     if isinstance(given.get("num_fewshot"), tuple):
         shown = ",".join(map(str, given["num_fewshot"]))
-        raise UsageError(f"--num_fewshot {shown} asks for several runs, as `run --prompting letter,text` does")
+        raise UsageError(f"--num_fewshot {shown} asks for several runs, as `run --prompt_style letter,text` does")
     declared = declared_options(SharedOptions).values()
     return {one.name: given[one.parameter] for one in declared if one.option.flags and one.parameter in given}
 

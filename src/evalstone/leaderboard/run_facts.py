@@ -28,7 +28,7 @@ def identity_of(plan: RunPlan) -> dict[str, JsonValue]:
         "turns": plan.fewshot_as_multiturn and bool(plan.apply_chat_template),
         "system": plan.system_instruction,
         "preset": None if plan.prompt_preset is None else plan.prompt_preset.content,
-        "prompting": plan.prompting,
+        "prompt_style": plan.prompt_style,
     }
 
 
@@ -39,8 +39,8 @@ def prompt_set(plan: RunPlan) -> str:
         words.append(f"preset {plan.prompt_preset.name}")
     elif plan.apply_chat_template:
         words.append("chat template")
-    if plan.prompting is not None:
-        words.append(f"style {plan.prompting}")
+    if plan.prompt_style is not None:
+        words.append(f"style {plan.prompt_style}")
     if plan.system_instruction is not None:
         words.append(f"system prompt {_system_name(plan.system_instruction)}")
     return ", ".join(words) or PLAIN_TEXT

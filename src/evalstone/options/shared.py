@@ -106,20 +106,20 @@ class SharedOptions(TypedDict, total=False):
             read_back=positions,
         ),
     ]
-    prompting: Annotated[
+    prompt_style: Annotated[
         str | None,
         Option(
             help="Put multiple choice as letter, text or cot; several, and several --num_fewshot 0,5, are compared.",
-            flags=("--prompting",),
+            flags=("--prompt_style",),
             metavar="WAYS",
             expected="letter, text or cot",
             is_shared=False,
             in_plan=InPlan(
-                field="prompting",
-                value=lambda given: given["prompting"] or None,
-                read_back=lambda plan: plan.prompting,
+                field="prompt_style",
+                value=lambda given: given["prompt_style"] or None,
+                read_back=lambda plan: plan.prompt_style,
                 label=PROMPT_STYLE,
-                heading=lambda plan: None if plan.prompting is None else ("put as", f"put as {plan.prompting}"),
+                heading=lambda plan: None if plan.prompt_style is None else ("put as", f"put as {plan.prompt_style}"),
             ),
         ),
     ]

@@ -14,7 +14,7 @@ FALSE = {"false", "0", "no", "none"}
 
 
 def read_shots(text: str) -> int | tuple[int, ...]:
-    """Return a number of shots, or several where there are commas between, for the ways of --prompting.
+    """Return a number of shots, or several where there are commas between, for the ways of --prompt_style.
 
     Raises: UsageError.
     """

@@ -130,7 +130,7 @@ class RunPlan:
     environment: JsonValue = None  # only with --strict-env
     # The first versions kept these as pairs under `extra`; they are stored there in this order, so that keys stay.
     gen_kwargs: Mapping[str, JsonValue] | None = field(default=None, metadata=_in_extra("gen_kwargs"))
-    prompting: str | None = field(
+    prompt_style: str | None = field(
         default=None, metadata=_in_extra("prompting")
     )  # letter | text | cot; None: as each task says
     prompt_preset: PresetPlan | None = field(default=None, metadata=_in_extra("prompt_preset"))

@@ -120,7 +120,7 @@ def refuse_unanswerable(selection: Selection, model: Model, leave: Container[str
     remedy = "leave those tasks out"
     if model.takes_messages:
         remedy += (
-            ", put their questions to be answered in writing (--prompting cot), or ask a completions endpoint "
+            ", put their questions to be answered in writing (--prompt_style cot), or ask a completions endpoint "
             "(--model local-completions): a chat endpoint gives no log-probabilities of a given text"
         )
     raise PlanError(

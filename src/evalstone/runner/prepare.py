@@ -25,7 +25,7 @@ from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
 from evalstone.tasks.profiles import DEFAULT_PROFILE, find_profile
 from evalstone.tasks.prompt_presets import find_system_prompt
-from evalstone.tasks.prompting import find_prompting, put_selection
+from evalstone.tasks.prompt_styles import find_prompt_style, styled_selection
 from evalstone.tasks.task import Selection
 
 __all__ = ["choose_tasks", "idle_gen_kwargs", "model_of", "open_store", "prepare_run", "run_options", "split_names"]
@@ -64,8 +64,8 @@ def choose_tasks(tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[
         if not folder.is_dir():
             raise UsageError(f"include_path '{folder}' is no folder; expected a folder with task files (*.yaml)")
     selection = Catalog.open(include).select(names, partial=bool(options.get("partial")))
-    if prompting := options.get("prompting"):
-        selection = put_selection(selection, find_prompting(prompting))
+    if prompt_style := options.get("prompt_style"):
+        selection = styled_selection(selection, find_prompt_style(prompt_style))
     profiles = sorted({chosen.suite.profile for chosen in selection.suites})
     wanted = options.get("profile")
     if wanted is None and len(profiles) > 1:

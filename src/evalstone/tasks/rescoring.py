@@ -13,7 +13,7 @@ from evalstone.limits.yaml_documents import load_yaml
 from evalstone.records import LoglikelihoodQuery, Output, Request, Sample, Score
 from evalstone.registry import nearest
 from evalstone.scoring.metrics import needs_unconditional
-from evalstone.tasks.prompting import with_spec
+from evalstone.tasks.prompt_styles import with_spec
 from evalstone.tasks.sample_scores import SampleScorer
 from evalstone.tasks.support import why_not_runnable
 from evalstone.tasks.task import KIND_OF_OUTPUT_TYPE, FunctionRef, Task

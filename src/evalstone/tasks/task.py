@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evalstone.datasets import DatasetSpec
-from evalstone.prompts.prompting import Prompting
+from evalstone.prompts.prompt_styles import PromptStyle
 from evalstone.records import JsonValue, QueryKind
 from evalstone.tasks.suites import ChosenSuite
 
@@ -143,7 +143,7 @@ class Task:
     tags: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()  # groups through which it was selected, outermost first
     trusted: tuple[Path, ...] = ()  # folders whose code this task may import
-    prompting: Prompting | None = None  # how its choices are put; None: as its file says
+    prompt_style: PromptStyle | None = None  # how its choices are put; None: as its file says
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from evalstone.prompts.fields import (
     resolve_text,
     resolve_turns,
 )
+from evalstone.prompts.prompt_styles import instructed, styled_layout
 from evalstone.prompts.prompter import ChatOptions, Layout, Prompt, Prompter
-from evalstone.prompts.prompting import instructed, put_layout
 from evalstone.records import (
     GenerateQuery,
     LoglikelihoodQuery,
@@ -278,7 +278,7 @@ class BoundYamlTask:
 
 def _description_of(task: Task) -> Callable[[Any], Any]:
     own = resolve_loose(loader_of(task)(task.description))
-    return instructed(own) if task.prompting == "cot" else own
+    return instructed(own) if task.prompt_style == "cot" else own
 
 
 def layout_of(task: Task, columns: frozenset[str], *, shot: bool) -> Layout:
@@ -296,7 +296,7 @@ def layout_of(task: Task, columns: frozenset[str], *, shot: bool) -> Layout:
         fewshot_delimiter=prompt.fewshot_delimiter,
         turns=turns,
     )
-    return layout if task.prompting is None else put_layout(layout, task.prompting, shot=shot)
+    return layout if task.prompt_style is None else styled_layout(layout, task.prompt_style, shot=shot)
 
 
 def _as_text(value: Any) -> str:

@@ -21,7 +21,7 @@ __all__ = ["StyleEstimates", "StyleLine", "style_lines", "style_lines_to_json", 
 class StyleEstimates:
     """One run's estimates with its prompt style."""
 
-    prompting: str
+    prompt_style: str
     n_shots: int
     run_id: str
     estimates: tuple[Estimate, ...]
@@ -32,7 +32,7 @@ class StyleLine:
     """A task or group of tasks in one prompt style, and its difference from the first prompt style."""
 
     name: str  # of the task or group
-    prompting: str
+    prompt_style: str
     n_shots: int
     run_id: str
     estimate: Estimate
@@ -65,7 +65,7 @@ def _lines_of(name: str, runs: Sequence[StyleEstimates], comparison: Comparison 
     adjusted = iter(holm(known)) if known else iter(())
     p_values = [None if one is None else float(next(adjusted)) for one in differences]
     return [
-        StyleLine(name, run.prompting, run.n_shots, run.run_id, estimate, *_shares(name, run), difference, p)
+        StyleLine(name, run.prompt_style, run.n_shots, run.run_id, estimate, *_shares(name, run), difference, p)
         for run, difference, p in zip(runs, differences, p_values, strict=True)
         if (estimate := _main(name, run.estimates)) is not None
     ]
@@ -84,7 +84,7 @@ def _shares(name: str, run: StyleEstimates) -> tuple[float | None, float | None]
     if not n:
         return None, None
     truncated = sum(int(leaf.details.get("n_cut", 0)) for leaf in leaves) / n
-    return sum(leaf.n_unparsed for leaf in leaves) / n if run.prompting == "cot" else None, truncated
+    return sum(leaf.n_unparsed for leaf in leaves) / n if run.prompt_style == "cot" else None, truncated
 
 
 def style_table(lines: Sequence[StyleLine]) -> RenderableType:
@@ -98,9 +98,9 @@ def style_table(lines: Sequence[StyleLine]) -> RenderableType:
 
 def _legend(lines: Sequence[StyleLine]) -> str:
     first = lines[0]
-    metrics = {f"{line.prompting} {line.estimate.metric}": None for line in lines}
+    metrics = {f"{line.prompt_style} {line.estimate.metric}": None for line in lines}
     legend = f"{', '.join(metrics)}; "
-    legend += f"diff.: from {first.prompting} with {first.n_shots} shots, on paired samples, points; p after Holm."
+    legend += f"diff.: from {first.prompt_style} with {first.n_shots} shots, on paired samples, points; p after Holm."
     if any(line.unparsed is not None for line in lines):
         legend += " no letter: generated answers without a choice letter, counted wrong."
     if any(line.truncated for line in lines):
@@ -119,7 +119,7 @@ def _table(lines: Sequence[StyleLine]) -> RenderableType:
     for line in lines:
         unparsed = [_share(line.unparsed)] if has_unparsed else []
         table.add_row(
-            line.prompting,
+            line.prompt_style,
             str(line.n_shots),
             value_text(line.estimate),
             interval_text(line.estimate),
@@ -147,7 +147,7 @@ def style_lines_to_json(lines: Sequence[StyleLine]) -> list[Mapping[str, JsonVal
     return [
         {
             "name": line.name,
-            "prompting": line.prompting,
+            "prompt_style": line.prompt_style,
             "num_fewshot": line.n_shots,
             "run_id": line.run_id,
             "metric": line.estimate.metric,

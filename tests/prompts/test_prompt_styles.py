@@ -3,8 +3,8 @@
 import pytest
 
 from evalstone.errors import MalformedSample, PlanError
+from evalstone.prompts.prompt_styles import COT_INSTRUCTION, PromptStyle, instructed, styled_layout
 from evalstone.prompts.prompter import Layout
-from evalstone.prompts.prompting import COT_INSTRUCTION, Prompting, instructed, put_layout
 from evalstone.prompts.questions import read_question
 from evalstone.prompts.templates import Row
 
@@ -19,10 +19,10 @@ def layout(text: object, choices: list[str], target: object) -> Layout:
 
 
 def styled(
-    text: object, choices: list[str], target: object, prompting: Prompting
+    text: object, choices: list[str], target: object, prompt_style: PromptStyle
 ) -> tuple[str, object, list[str] | None]:
     """Return text, target and choices of the question in a prompt style."""
-    made = put_layout(layout(text, choices, target), prompting, shot=False)
+    made = styled_layout(layout(text, choices, target), prompt_style, shot=False)
     return made.text({}), made.target({}), made.choices({}) if made.choices else None
 
 
@@ -41,7 +41,7 @@ def test_a_plain_question_gets_a_list() -> None:
 @pytest.mark.parametrize(("text", "choices"), [(LISTED, ["A", "B", "C"]), (PLAIN, TEXTS)])
 def test_the_own_style_keeps_the_text(text: str, choices: list[str]) -> None:
     """In the style of its file a task has the same text and choices."""
-    own: Prompting = "letter" if choices[0] == "A" else "text"
+    own: PromptStyle = "letter" if choices[0] == "A" else "text"
     assert styled(text, choices, 1, own) == (text, 1, choices)
 
 
@@ -51,7 +51,7 @@ def test_reasoning_comes_before_the_letter(text: str, choices: list[str]) -> Non
     expected = "Question: What barks?\nA. a cat\nB. a dog\nC. a fish\nAnswer: Let's think step by step."
     assert styled(text, choices, 1, "cot") == (expected, "B", None)
     assert styled(text, choices, [0, 2], "cot")[1] == ["A", "C"]
-    shot = put_layout(layout(text, choices, 1), "cot", shot=True)
+    shot = styled_layout(layout(text, choices, 1), "cot", shot=True)
     assert (shot.text({}), shot.target({})) == (expected, "The answer is (B).")
 
 
@@ -94,4 +94,4 @@ def test_questions_that_do_not_fit_a_style_are_refused() -> None:
     with pytest.raises(MalformedSample, match="11 choices; prompt style cot has letters for at most 10"):
         styled(PLAIN, [f"choice {n}" for n in range(11)], 0, "cot")
     with pytest.raises(PlanError, match="the task has no choices"):
-        put_layout(Layout(lambda _: "", lambda _: "", None, lambda _: None), "letter", shot=False)
+        styled_layout(Layout(lambda _: "", lambda _: "", None, lambda _: None), "letter", shot=False)

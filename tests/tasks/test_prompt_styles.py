@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.prompts.prompting import PROMPTINGS, Prompting
+from evalstone.prompts.prompt_styles import PROMPT_STYLES, PromptStyle
 from evalstone.tasks.bind import bind
 from evalstone.tasks.bound import BindOptions, BoundTask
 from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.prompting import put_selection, put_task
+from evalstone.tasks.prompt_styles import styled_selection, styled_task
 from evalstone.tasks.task import Task
 
 
@@ -23,12 +23,12 @@ def task_named(name: str) -> Task:
     return task
 
 
-@pytest.mark.parametrize(("name", "prompting"), [("mmlu_anatomy", "letter"), ("arc_challenge", "text")])
-def test_real_tasks_keep_their_prompts(shared_dir: Path, name: str, prompting: Prompting) -> None:
+@pytest.mark.parametrize(("name", "prompt_style"), [("mmlu_anatomy", "letter"), ("arc_challenge", "text")])
+def test_real_tasks_keep_their_prompts(shared_dir: Path, name: str, prompt_style: PromptStyle) -> None:
     """MMLU put as letters and ARC put as texts, with 5 shots, are the published prompts to the byte."""
     task = task_named(name)
     own = [request.prompt for request in bound(task, shared_dir / "data", 5, 40).requests()]
-    put = [request.prompt for request in bound(put_task(task, prompting), shared_dir / "data", 5, 40).requests()]
+    put = [request.prompt for request in bound(styled_task(task, prompt_style), shared_dir / "data", 5, 40).requests()]
     assert put == own
 
 
@@ -36,10 +36,10 @@ def test_real_tasks_keep_their_prompts(shared_dir: Path, name: str, prompting: P
 def test_every_row_of_real_tasks_can_be_put(shared_dir: Path, name: str) -> None:
     """No row resists in any way; where choices are listed, the same ones are listed for letters and for reasoning."""
     task = task_named(name)
-    ways = {way: bound(put_task(task, way), shared_dir / "data") for way in PROMPTINGS}
+    ways = {way: bound(styled_task(task, way), shared_dir / "data") for way in PROMPT_STYLES}
     prompts = {way: [request.prompt for request in one.requests()] for way, one in ways.items()}
     assert len({len(texts) for texts in prompts.values()}) == 1
-    for letter, text, cot in zip(*(prompts[way] for way in PROMPTINGS), strict=True):
+    for letter, text, cot in zip(*(prompts[way] for way in PROMPT_STYLES), strict=True):
         listed = letter[letter.rindex("\nA. ") : letter.rindex("\n")].split()
         assert " ".join(listed) in " ".join(cot.split())
         assert " ".join(listed) not in " ".join(text.split())
@@ -48,8 +48,8 @@ def test_every_row_of_real_tasks_can_be_put(shared_dir: Path, name: str) -> None
 def test_another_way_is_another_task_of_the_same_name() -> None:
     """Name and rows stay, the hash differs, and a group asks for the metrics that its tasks now have."""
     task = task_named("mmlu_anatomy")
-    made = [put_task(task, way) for way in PROMPTINGS]
+    made = [styled_task(task, way) for way in PROMPT_STYLES]
     assert {one.name for one in made} == {"mmlu_anatomy"}
     assert len({task.spec_hash, *(one.spec_hash for one in made)}) == 4
-    selection = put_selection(Catalog.open(lm_eval=False).select(["mmlu_stem"]), "cot")
+    selection = styled_selection(Catalog.open(lm_eval=False).select(["mmlu_stem"]), "cot")
     assert [metric.metric for metric in selection.groups[0].metrics] == ["exact_match"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from evalstone.errors import PlanError, UnknownName
-from evalstone.prompts.prompting import COT_STOPS, PROMPTINGS, Prompting
+from evalstone.prompts.prompt_styles import COT_STOPS, PROMPT_STYLES, PromptStyle
 from evalstone.prompts.questions import LETTERS
 from evalstone.records import content_hash
 from evalstone.registry import nearest
@@ -16,13 +16,13 @@ from evalstone.scoring.metrics import metric_item
 from evalstone.tasks.dialect import task_from_spec
 from evalstone.tasks.task import Group, GroupMetric, Selection, Task
 
-__all__ = ["find_prompting", "put_selection", "put_task", "with_spec"]
+__all__ = ["find_prompt_style", "styled_selection", "styled_task", "with_spec"]
 
-PROMPTING_VERSION = 1  # raise it when the same task would be put otherwise
+PROMPT_STYLE_VERSION = 1  # raise it when the same task would be put otherwise
 COT_TOKENS = 512
 
 _LETTER = {"name": "letter", "filter": [{"function": "choice_letter", "letters": LETTERS}, {"function": "take_first"}]}
-_CHANGES: Mapping[Prompting, Mapping[str, Any]] = {
+_CHANGES: Mapping[PromptStyle, Mapping[str, Any]] = {
     "letter": {"metric_list": [metric_item("acc")], "target_delimiter": " "},
     "text": {"metric_list": [metric_item("acc"), metric_item("acc_norm")]},
     "cot": {
@@ -41,57 +41,59 @@ _CHANGES: Mapping[Prompting, Mapping[str, Any]] = {
 }
 
 
-def find_prompting(name: str) -> Prompting:
+def find_prompt_style(name: str) -> PromptStyle:
     """Return the way of that name.
 
     Raises: UnknownName with the nearest ones.
     """
-    for known in PROMPTINGS:
+    for known in PROMPT_STYLES:
         if name == known:
             return known
-    raise UnknownName("way to put a question", name, nearest(name, PROMPTINGS), f"known: {', '.join(PROMPTINGS)}")
+    raise UnknownName("way to put a question", name, nearest(name, PROMPT_STYLES), f"known: {', '.join(PROMPT_STYLES)}")
 
 
-def put_selection(selection: Selection, prompting: Prompting) -> Selection:
+def styled_selection(selection: Selection, prompt_style: PromptStyle) -> Selection:
     """Return the selection with every task put in this way.
 
     Raises: PlanError for a suite, and for tasks that cannot be put so.
     """
     if selection.suites:
         raise PlanError(
-            f"suite {selection.suites[0].suite.name} fixes how its questions are put, and put as {prompting} it would "
-            "be another benchmark; name its tasks with --tasks"
+            f"suite {selection.suites[0].suite.name} fixes its prompt style; with prompt style {prompt_style} it would be "
+            "another benchmark; name its tasks with --tasks"
         )
-    tasks = tuple(put_task(task, prompting) for task in selection.tasks)
-    return replace(selection, tasks=tasks, groups=tuple(_put_group(group, prompting) for group in selection.groups))
+    tasks = tuple(styled_task(task, prompt_style) for task in selection.tasks)
+    return replace(
+        selection, tasks=tasks, groups=tuple(_styled_group(group, prompt_style) for group in selection.groups)
+    )
 
 
-def put_task(task: Task, prompting: Prompting) -> Task:
+def styled_task(task: Task, prompt_style: PromptStyle) -> Task:
     """Return the task put in this way.
 
     Raises: PlanError for a task that is no multiple choice, or scores in a way of its own.
     """
     if task.output_type != "multiple_choice" or task.python_class is not None:
-        raise PlanError(f"task {task.name} is {task.output_type}; only multiple_choice can be put as {prompting}")
+        raise PlanError(f"task {task.name} is {task.output_type}; only multiple_choice can be put as {prompt_style}")
     if task.process_results is not None:
         raise PlanError(f"task {task.name} is scored by a function of its own, which knows one way to put it only")
-    spec = {**task.spec, "filter_list": None, "num_fewshot": None, **_CHANGES[prompting]}
-    return with_spec(replace(task, prompting=prompting), spec)
+    spec = {**task.spec, "filter_list": None, "num_fewshot": None, **_CHANGES[prompt_style]}
+    return with_spec(replace(task, prompt_style=prompt_style), spec)
 
 
 def with_spec(task: Task, spec: Mapping[str, Any]) -> Task:
     """Return the task that `spec` describes, put as `task` is."""
     made = task_from_spec(spec, task.source, task.origin, task.trusted)
-    if task.prompting is None:
+    if task.prompt_style is None:
         return replace(made, groups=task.groups)
-    put = content_hash({"task": made.spec_hash, "put as": task.prompting, "version": PROMPTING_VERSION})
-    return replace(made, groups=task.groups, prompting=task.prompting, spec_hash=put)
+    put = content_hash({"task": made.spec_hash, "put as": task.prompt_style, "version": PROMPT_STYLE_VERSION})
+    return replace(made, groups=task.groups, prompt_style=task.prompt_style, spec_hash=put)
 
 
-def _put_group(group: Group, prompting: Prompting) -> Group:
+def _styled_group(group: Group, prompt_style: PromptStyle) -> Group:
     """Return the group with the metrics that its tasks now have, weighed as before."""
     if not group.metrics:
         return group
-    names = [item["metric"] for item in _CHANGES[prompting]["metric_list"]]
+    names = [item["metric"] for item in _CHANGES[prompt_style]["metric_list"]]
     by_size = group.metrics[0].weight_by_size
     return replace(group, metrics=tuple(GroupMetric(name, weight_by_size=by_size) for name in names))

@@ -18,11 +18,11 @@ from evalstone.prompts.questions import LETTERS, are_letters, read_question
 from evalstone.prompts.templates import Row
 
 __all__ = [
-    "COT_INSTRUCTION", "COT_STOPS", "PROMPTINGS", "Prompting", "instructed", "put_layout",
+    "COT_INSTRUCTION", "COT_STOPS", "PROMPT_STYLES", "PromptStyle", "instructed", "styled_layout",
 ]  # fmt: skip
 
-Prompting = Literal["letter", "text", "cot"]
-PROMPTINGS: tuple[Prompting, ...] = get_args(Prompting)
+PromptStyle = Literal["letter", "text", "cot"]
+PROMPT_STYLES: tuple[PromptStyle, ...] = get_args(PromptStyle)
 COT_HEAD = "The following are multiple choice questions (with answers)."
 COT_INSTRUCTION = (
     'Think step by step and then finish your answer with "the answer is (X)" where X is the correct letter choice.'
@@ -33,15 +33,15 @@ COT_STOPS = ("Question:", "</s>", "<|im_end|>", "<|eot_id|>")
 _REASONING = "Let's think step by step."
 
 
-def put_layout(layout: Layout, prompting: Prompting, *, shot: bool) -> Layout:
+def styled_layout(layout: Layout, prompt_style: PromptStyle, *, shot: bool) -> Layout:
     """Return the layout of the same rows in this prompt style, for the evaluated sample or for a shot.
 
     Its functions raise PlanError if the choices are contexts, and MalformedSample for a row that does not fit.
     """
     if layout.choices is None:
-        raise PlanError(f"prompt style {prompting}: the task has no choices (no doc_to_choice)")
-    styled = _Styled(layout, layout.choices, prompting)
-    if prompting != "cot":
+        raise PlanError(f"prompt style {prompt_style}: the task has no choices (no doc_to_choice)")
+    styled = _Styled(layout, layout.choices, prompt_style)
+    if prompt_style != "cot":
         return replace(layout, text=styled.text, target=styled.gold, choices=styled.choices)
     sentence = "The answer is ({}).".format if shot else str
     return replace(layout, text=styled.text, target=lambda row: _lettered(styled.gold(row), sentence), choices=None)
@@ -53,7 +53,7 @@ class _Styled:
 
     layout: Layout
     own_choices: Callable[[Row], Any]
-    prompting: Prompting
+    prompt_style: PromptStyle
 
     def own(self, row: Row) -> list[str]:
         """Return the choices of the task file."""
@@ -63,22 +63,22 @@ class _Styled:
         """Return the prompt's text of the task file."""
         text = self.layout.text(row)
         if not isinstance(text, str):
-            raise PlanError(f"prompt style {self.prompting}: the choices are contexts, which cannot be listed")
+            raise PlanError(f"prompt style {self.prompt_style}: the choices are contexts, which cannot be listed")
         return text
 
     def text(self, row: Row) -> str:
         """Return the prompt's text; the task's own if it has this style already."""
         text, own = self.own_text(row), self.own(row)
-        if self.prompting != "cot" and are_letters(own) == (self.prompting == "letter"):
+        if self.prompt_style != "cot" and are_letters(own) == (self.prompt_style == "letter"):
             return text
         question = read_question(text, own)
-        if self.prompting == "text":
+        if self.prompt_style == "text":
             return f"{question.lead}\n{question.cue}"
         if len(own) > len(LETTERS):
             raise MalformedSample(
-                f"{len(own)} choices; prompt style {self.prompting} has letters for at most {len(LETTERS)}"
+                f"{len(own)} choices; prompt style {self.prompt_style} has letters for at most {len(LETTERS)}"
             )
-        if self.prompting == "letter":
+        if self.prompt_style == "letter":
             return f"{question.lead}\n{question.listed}\n{question.cue}"
         lead = question.lead if question.lead.startswith("Question:") else f"Question: {question.lead}"
         return f"{lead}\n{question.listed}\nAnswer: {_REASONING}"
@@ -86,7 +86,7 @@ class _Styled:
     def choices(self, row: Row) -> list[str]:
         """Return the scored continuations: letters or texts."""
         own = self.own(row)
-        if self.prompting == "letter":
+        if self.prompt_style == "letter":
             return list(LETTERS[: len(own)])
         return list(read_question(self.own_text(row), own).choices) if are_letters(own) else own
 

@@ -7,7 +7,7 @@ import pytest
 
 import evalstone
 from evalstone.api.comparison import compare_runs
-from evalstone.api.prompt_styles import evaluate_promptings
+from evalstone.api.prompt_styles import evaluate_prompt_styles
 from evalstone.api.reproduce import reproduce
 from evalstone.api.rescoring import RescoreOptions, rescore_run
 from evalstone.errors import PlanError, UnknownName, UsageError
@@ -18,18 +18,18 @@ from evalstone.tasks.catalog import LIBRARY
 
 def test_each_way_and_number_of_shots_is_a_run() -> None:
     """Three ways at two numbers of shots are six runs of the same samples, and each says how it was put."""
-    done = evaluate_promptings(FakeModel(), "demo_facts", ["letter", "text", "cot"], [0, 2], limit=12)
+    done = evaluate_prompt_styles(FakeModel(), "demo_facts", ["letter", "text", "cot"], [0, 2], limit=12)
     assert len({one.run.id for one in done.runs}) == 6
     hashes = {tuple(sample.request.sample_sha256 for sample in one.run.samples("demo_facts")) for one in done.runs}
     assert len(hashes) == 1
-    assert [one.run.row.plan.prompting for one in done.runs[::2]] == ["letter", "text", "cot"]
+    assert [one.run.row.plan.prompt_style for one in done.runs[::2]] == ["letter", "text", "cot"]
     assert [one.run.row.plan.tasks[0].num_fewshot for one in done.runs] == [0, 2] * 3
     assert "put as cot" in str(done.runs[4].run)
 
 
 def test_the_table_has_intervals_unread_answers_and_differences() -> None:
     """A model that knows 8 of 10 answers writes its letter or a wrong word: the share without a letter is the rest."""
-    done = evaluate_promptings(FakeModel(mode="gold", accuracy=0.8), "demo_facts", ["cot", "text"], [1], limit=40)
+    done = evaluate_prompt_styles(FakeModel(mode="gold", accuracy=0.8), "demo_facts", ["cot", "text"], [1], limit=40)
     first, second = done.to_json()["lines"]
     assert (first["metric"], second["metric"]) == ("exact_match", "acc_norm")
     assert first["share_without_letter"] == pytest.approx(1 - first["value"])
@@ -44,17 +44,17 @@ def test_cut_prompts_have_a_column(tmp_path: Path) -> None:
     """Where prompts are longer than the model takes, their share stands in the table; else there is no such column."""
     arguments = {"pretrained": str(LIBRARY / "demo_models" / "small"), "max_length": 64}
     options: dict[str, Any] = {"model_args": arguments, "limit": 2, "store": str(tmp_path / "store.sqlite")}
-    done = evaluate_promptings("hf", "demo_facts", ["letter"], [0, 8], **options)
+    done = evaluate_prompt_styles("hf", "demo_facts", ["letter"], [0, 8], **options)
     first, second = done.to_json()["lines"]
     assert (first["share_of_prompts_cut"], second["share_of_prompts_cut"]) == (0.0, 1.0)
     assert "which lost tokens from the left" in " ".join(as_text(done.table()).split())
-    whole = evaluate_promptings(FakeModel(), "demo_facts", ["letter", "text"], [0], limit=2)
+    whole = evaluate_prompt_styles(FakeModel(), "demo_facts", ["letter", "text"], [0], limit=2)
     assert "truncated" not in as_text(whole.table())
 
 
 def test_what_is_shown_is_what_is_compared() -> None:
     """Letters by acc and texts by acc_norm: values, difference, and a note of `compare` speak of the same numbers."""
-    done = evaluate_promptings(FakeModel(), "demo_facts", ["letter", "text"], [0], limit=30)
+    done = evaluate_prompt_styles(FakeModel(), "demo_facts", ["letter", "text"], [0], limit=30)
     first, second = done.to_json()["lines"]
     assert second["difference"]["difference"] == pytest.approx(second["value"] - first["value"])
     notes = compare_runs([one.run for one in done.runs]).pairs[0].notes
@@ -63,7 +63,7 @@ def test_what_is_shown_is_what_is_compared() -> None:
 
 def test_a_group_is_one_line() -> None:
     """A group's members are put alike, and the group has its mean and its difference in every way."""
-    done = evaluate_promptings(FakeModel(), "demo_letters", ["letter", "text", "cot"], [0], limit=5)
+    done = evaluate_prompt_styles(FakeModel(), "demo_letters", ["letter", "text", "cot"], [0], limit=5)
     lines = done.to_json()["lines"]
     assert [(line["name"], line["n"]) for line in lines] == [("demo_letters", 20)] * 3
     assert all(line["difference"] is not None for line in lines[1:])
@@ -72,7 +72,7 @@ def test_a_group_is_one_line() -> None:
 def test_the_own_way_asks_nothing_new() -> None:
     """Put as its file has it, a task has the prompts it has, and the answers of that run are used."""
     own = evalstone.evaluate(FakeModel(), "demo_facts", limit=5)
-    put = evalstone.evaluate(FakeModel(), "demo_facts", limit=5, prompting="text")
+    put = evalstone.evaluate(FakeModel(), "demo_facts", limit=5, prompt_style="text")
     assert put.id != own.id
     assert [one.request for one in put.samples("demo_facts")] == [one.request for one in own.samples("demo_facts")]
     assert all(output.from_cache for sample in put.samples("demo_facts") for output in sample.outputs)
@@ -80,11 +80,11 @@ def test_the_own_way_asks_nothing_new() -> None:
 
 def test_a_written_run_is_rescored_and_reproduced() -> None:
     """A derived run is made again from its plan, and its answers can be scored by the same derived task."""
-    run = evalstone.evaluate(FakeModel(mode="gold"), "demo_facts", limit=5, prompting="cot")
+    run = evalstone.evaluate(FakeModel(mode="gold"), "demo_facts", limit=5, prompt_style="cot")
     assert run.estimate("demo_facts", "exact_match").value == 1.0
     rescore_run(run, RescoreOptions(metrics=["{metric: exact_match, ignore_case: true}"]))
     assert run.estimate("demo_facts", "exact_match").value == 1.0
-    letters = evalstone.evaluate(FakeModel(), "demo_facts", limit=5, prompting="letter")
+    letters = evalstone.evaluate(FakeModel(), "demo_facts", limit=5, prompt_style="letter")
     assert reproduce(letters).is_reproduced
 
 
@@ -102,4 +102,4 @@ def test_a_written_run_is_rescored_and_reproduced() -> None:
 def test_what_cannot_be_put_is_refused(tasks: str, ways: list[str], error: type[Exception], message: str) -> None:
     """Tasks of another kind, suites and mistyped ways are refused with what would do."""
     with pytest.raises(error, match=message):
-        evaluate_promptings(FakeModel(), tasks, ways, [0], limit=2)
+        evaluate_prompt_styles(FakeModel(), tasks, ways, [0], limit=2)
