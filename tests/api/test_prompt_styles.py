@@ -94,7 +94,7 @@ def test_a_written_run_is_rescored_and_reproduced() -> None:
         ("demo_stories", ["letter"], PlanError, "only multiple_choice can be put as letter"),
         ("demo_truth", ["text"], PlanError, "scored by a function of its own"),
         ("demo_who", ["letter"], PlanError, "the choices are contexts"),
-        ("suite:gpt4all", ["letter"], PlanError, "suite gpt4all fixes how its questions are put"),
+        ("suite:gpt4all", ["letter"], PlanError, "suite gpt4all fixes its prompt style"),
         ("demo_facts", ["leter"], UnknownName, "nearest: letter"),
         ("demo_facts", ["letter", "letter"], UsageError, "name each way once"),
     ],

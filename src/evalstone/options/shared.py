@@ -109,9 +109,9 @@ class SharedOptions(TypedDict, total=False):
     prompt_style: Annotated[
         str | None,
         Option(
-            help="Put multiple choice as letter, text or cot; several, and several --num_fewshot 0,5, are compared.",
+            help="Prompt style of multiple choice: letter, text or cot; several, and several --num_fewshot 0,5, are compared.",
             flags=("--prompt_style",),
-            metavar="WAYS",
+            metavar="STYLES",
             expected="letter, text or cot",
             is_shared=False,
             in_plan=InPlan(
@@ -119,7 +119,9 @@ class SharedOptions(TypedDict, total=False):
                 value=lambda given: given["prompt_style"] or None,
                 read_back=lambda plan: plan.prompt_style,
                 label=PROMPT_STYLE,
-                heading=lambda plan: None if plan.prompt_style is None else ("put as", f"put as {plan.prompt_style}"),
+                heading=lambda plan: (
+                    None if plan.prompt_style is None else ("prompt style", f"prompt style {plan.prompt_style}")
+                ),
             ),
         ),
     ]
