@@ -171,7 +171,7 @@ def test_min_k_of_workers_is_refused_before_any_request(task: str, tmp_path: Pat
 
     folder = str(demo_model("small"))
     store = tmp_path / "store.sqlite"
-    with pytest.raises(UsageError, match="Min-K needs them token by token: use a local model, without --workers"):
+    with pytest.raises(UsageError, match="Min-K needs them token by token: use a local model without --workers"):
         audit_contamination(folder, task, ContaminationSettings(("options", "min-k")), workers=2, store=str(store))
     assert not store.exists()
     found = audit_contamination(FakeModel(), task, ContaminationSettings(order=SETTINGS.order), store=str(store))
