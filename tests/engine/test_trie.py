@@ -86,4 +86,3 @@ def test_a_plan_counts_what_is_shared() -> None:
     plan = plan_trie(spans, window_tokens=64)
     assert (plan.n_tokens, plan.n_distinct, plan.n_rows, plan.n_windows) == (404, 101, 2, 2)
     assert plan.max_depth == 101
-    assert plan.share_saved == pytest.approx(1 - 101 / 404)

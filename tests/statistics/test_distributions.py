@@ -23,13 +23,12 @@ def test_beta_and_t_equal_scipy_over_a_wide_grid() -> None:
 
 
 def test_binomial_tails_equal_scipy() -> None:
-    """P(X >= k), P(X <= k) and P(X = k) agree with scipy, the ends included."""
+    """P(X >= k) and P(X = k) agree with scipy, the ends included."""
     st = pytest.importorskip("scipy.stats")
     for n in (1, 7, 100, 20_000):
         for k in sorted({-1, 0, 1, n // 2, n - 1, n, n + 1}):
             for p in (0.1, 0.5, 0.99):
                 assert d.binomial_sf(k, n, p) == pytest.approx(st.binom.sf(k - 1, n, p), rel=1e-9, abs=1e-280)
-                assert d.binomial_cdf(k, n, p) == pytest.approx(st.binom.cdf(k, n, p), rel=1e-9, abs=1e-280)
                 assert d.binomial_pmf(k, n, p) == pytest.approx(st.binom.pmf(k, n, p), rel=1e-9, abs=1e-280)
 
 

@@ -56,11 +56,6 @@ class TriePlan:
     n_windows: int
     memory_bytes: int | None
 
-    @property
-    def share_saved(self) -> float:
-        """The share of the requested tokens that need not be computed, in [0, 1]."""
-        return 1.0 - self.n_distinct / self.n_tokens if self.n_tokens else 0.0
-
 
 def sorted_order(spans: SpanBatch) -> IntArray:
     """Return the spans' indices in lexicographic order of their inputs (all tokens but the last).

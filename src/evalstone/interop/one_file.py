@@ -14,7 +14,6 @@ from evalstone.errors import DataError, StoreError
 from evalstone.records import JsonValue, content_hash
 from evalstone.store import SampleRecord, Store
 
-ENDING = ".evalstone"
 MAGIC = b"SQLite format 3\x00"
 AT_ONCE = 500  # samples per write
 ENDED = frozenset({"finished", "incomplete", "interrupted", "failed"})

@@ -109,15 +109,6 @@ def calibration_error(
     )
 
 
-def expected_error_if_calibrated(bin_sizes: Sequence[int], bin_confidences: Sequence[float]) -> float:
-    """Return √(2/π) Σ_b √(p_b (1 - p_b) n_b) / n: the null by normal approximation.
-
-    For example .067 for 300 samples in 10 bins at confidence .7.
-    """
-    total = sum(math.sqrt(p * (1 - p) * n) for n, p in zip(bin_sizes, bin_confidences, strict=True))
-    return math.sqrt(2.0 / math.pi) * total / sum(bin_sizes)
-
-
 def brier_split(confidences: Scores, credits_: Scores, *, n_bins: int | None = None) -> BrierSplit:
     """Decompose the mean (confidence - credit)², over distinct confidences or over equal-mass bins.
 

@@ -44,11 +44,6 @@ def beta_cdf(x: float, a: float, b: float) -> float:
     return 1.0 - front * _continued_fraction(1.0 - x, b, a) / b
 
 
-def beta_sf(x: float, a: float, b: float) -> float:
-    """Return 1 - I_x(a, b) without cancellation."""
-    return beta_cdf(1.0 - x, b, a)
-
-
 def _continued_fraction(x: float, a: float, b: float) -> float:
     c, d = 1.0, 1.0 - (a + b) * x / (a + 1.0)
     d = 1.0 / (d if abs(d) > _TINY else _TINY)
@@ -112,13 +107,6 @@ def binomial_sf(k: int, n: int, p: float) -> float:
     if k <= 0:
         return 1.0
     return 0.0 if k > n else beta_cdf(p, k, n - k + 1)
-
-
-def binomial_cdf(k: int, n: int, p: float) -> float:
-    """Return P(X <= k) of n trials."""
-    if k < 0:
-        return 0.0
-    return 1.0 if k >= n else beta_cdf(1.0 - p, n - k, k + 1)
 
 
 def bisect(function: Callable[[float], float], low: float, high: float, steps: int = 200) -> float:

@@ -11,7 +11,6 @@ from evalstone.statistics.distributions import (
     binomial_pmf,
     binomial_sf,
     bisect,
-    normal_quantile,
     two_sided_z,
 )
 from evalstone.statistics.intervals import Interval, check_confidence
@@ -68,19 +67,6 @@ def tango_interval(b: int, c: int, n: int, confidence: float = 0.95) -> Interval
     low = -1.0 if estimate <= -1 else bisect(lambda d: z - score_statistic(b, c, n, d), -1.0, estimate)
     high = 1.0 if estimate >= 1 else bisect(lambda d: -z - score_statistic(b, c, n, d), estimate, 1.0)
     return Interval(low, high)
-
-
-def bonett_price_interval(b: int, c: int, n: int, confidence: float = 0.95) -> Interval:
-    """Return the adjusted Wald interval, with 1 added to b and to c and 2 to n; simple, and nearly as accurate.
-
-    Source: Bonett and Price 2012, equation 3.
-    """
-    check_confidence(confidence)
-    _check(b, c, n)
-    first, second = (b + 1) / (n + 2), (c + 1) / (n + 2)
-    difference = first - second
-    half = normal_quantile(0.5 + confidence / 2) * math.sqrt((first + second - difference**2) / (n + 2))
-    return Interval(max(difference - half, -1.0), min(difference + half, 1.0))
 
 
 def _majority_tail(k: int, n: int) -> float:

@@ -23,26 +23,6 @@ def holm(p_values: Sequence[float] | Floats) -> Floats:
     return _unsorted(np.minimum(np.maximum.accumulate(p[order] * factors), 1.0), order)
 
 
-def benjamini_hochberg(p_values: Sequence[float] | Floats) -> Floats:
-    """Return adjusted p-values that control the false discovery rate under independence or positive dependence.
-
-    Source: Benjamini and Hochberg 1995.
-    """
-    p, order = _sorted(p_values)
-    steps = p[order] * len(p) / np.arange(1, len(p) + 1)
-    return _unsorted(np.minimum(np.minimum.accumulate(steps[::-1])[::-1], 1.0), order)
-
-
-def benjamini_yekutieli(p_values: Sequence[float] | Floats) -> Floats:
-    """Return adjusted p-values that control the false discovery rate under any dependence.
-
-    Source: Benjamini and Yekutieli 2001.
-    """
-    p = np.asarray(p_values, dtype=np.float64)
-    harmonic = float((1.0 / np.arange(1, len(p) + 1)).sum())
-    return np.minimum(_unadjusted_bh(p) * harmonic, 1.0)
-
-
 @dataclass(frozen=True, slots=True)
 class RankSet:
     """The possible ranks of a model, given which differences are significant; 1 is best."""
@@ -115,10 +95,3 @@ def _unsorted(values: Floats, order: NDArray[np.int64]) -> Floats:
     result = np.empty_like(values)
     result[order] = values
     return result
-
-
-def _unadjusted_bh(p: Floats) -> Floats:
-    """Return Benjamini and Hochberg's adjusted values before they are clipped at 1."""
-    _, order = _sorted(p)
-    steps = p[order] * len(p) / np.arange(1, len(p) + 1)
-    return _unsorted(np.minimum.accumulate(steps[::-1])[::-1], order)
