@@ -86,7 +86,7 @@ def test_options_that_the_page_promises_exist() -> None:
     """Each option of ours that the page names is one, but for what is about to be renamed."""
     ours = our_options()
     named = {with_underscores(option) for option in re.findall(r"`(--[\w-]+)", PAGE)}
-    elsewhere = {"--prompt_style", "--lm_eval"}  # the first replaces --prompt_style; the second is an option of `show`
+    elsewhere = {"--lm_eval"}  # an option of `show`
     assert named - elsewhere <= set(ours)
 
 

@@ -232,22 +232,50 @@ class Run:
 
     # --------------------------------------------------------------------------------------- samples
 
-    def sample_records(self, task: str, *, only_wrong: bool = False, limit: int | None = None) -> list[SampleRecord]:
-        """Return a task's samples, or only those answered wrongly or not at all; a sample has a record for each turn.
+    def sample_records(
+        self, task: str, *, only_wrong: bool = False, limit: int | None = None, search: str | None = None
+    ) -> list[SampleRecord]:
+        """Return a task's samples; a sample has a record for each turn.
+
+        Args:
+            task: of the run.
+            only_wrong: only those answered wrongly or not at all.
+            limit: how many samples at most.
+            search: only those in which all these words and "quoted phrases" occur (`Store.search_samples`).
 
         Raises: UnknownName for a task this run does not have.
         """
-        from evalstone.report.views.samples import wrong_samples
+        from evalstone.report.views.samples import is_wrong, wrong_samples
 
         self._check_task(task)
         found: list[SampleRecord] = []
         indices: set[int] = set()
-        for record in wrong_samples(self.store, self.id, task) if only_wrong else self.store.samples(self.id, task):
+        records = wrong_samples(self.store, self.id, task) if only_wrong else self.store.samples(self.id, task)
+        if search is not None:
+            records = (record for record in self._found(task, search) if not only_wrong or is_wrong(record))
+        for record in records:
             if limit is not None and len(indices | {record.request.sample_index}) > limit:
                 break
             found.append(record)
             indices.add(record.request.sample_index)
         return found
+
+    def _found(self, task: str, search: str) -> Iterator[SampleRecord]:
+        """Yield the samples that a search finds."""
+        at_once, offset = 500, 0
+        while (page := self.store.search_samples(self.id, search, task=task, offset=offset, limit=at_once)).samples:
+            places = {(one.sample_index, one.turn) for one in page.samples}
+            for record in self.store.samples(self.id, task, indices=[index for index, _ in places]):
+                if (record.request.sample_index, record.request.turn) in places:
+                    yield record
+            offset += at_once
+
+    def index_samples(self) -> int:
+        """Make the run's full-text index, so that a search looks through whole texts. Returns how many requests it has.
+
+        Raises: RunBusy while the run is being written; StoreError.
+        """
+        return self.store.index_samples(self.id)
 
     def sample_views(self, records: Sequence[SampleRecord]) -> "list[RenderableType]":
         """Return one panel per sample: its prompt's end, choices with log-likelihoods, picked, gold; or a dialogue."""

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 @click.argument("run", default="last")
 @click.option("--samples", "task", metavar="TASK", help="Show the samples of this task.")
 @click.option("--wrong", is_flag=True, help="With --samples: only those answered wrongly or not at all.")
+@click.option("--search", metavar="WORDS", help='With --samples: only those in which all WORDS and "phrases" occur.')
+@click.option(
+    "--index", is_flag=True, help="With --search: first make the run's index, to search whole texts by words."
+)
 @click.option("--limit", "-L", type=click.IntRange(1), default=10, show_default=True, help="With --samples: how many.")
 @click.option("--by", type=click.Choice(["subject", "task"]), help="Unfold groups; subjects sorted, with intervals.")
 @details_option
@@ -31,6 +35,10 @@ def show(run: str, store: str | None, as_json: bool, **given: Any) -> None:
 
     if given["wrong"] and given["task"] is None:
         raise UsageError("--wrong narrows samples; name the task: --samples TASK --wrong")
+    if given["search"] is not None and given["task"] is None:
+        raise UsageError("--search narrows samples; name the task: --samples TASK --search WORDS")
+    if given["index"] and given["search"] is None:
+        raise UsageError("--index is for --search; name what to look for: --samples TASK --index --search WORDS")
     if (audit := find_audit(store, run)) is not None:
         _show_audit(audit, given, as_json=as_json)
     else:
@@ -40,7 +48,9 @@ def show(run: str, store: str | None, as_json: bool, **given: Any) -> None:
 def _show_run(found: "Run", given: Mapping[str, Any], *, as_json: bool) -> None:
     task, wrong = given["task"], given["wrong"]
     if task is not None:
-        records = found.sample_records(task, only_wrong=wrong, limit=given["limit"])
+        if given["index"]:
+            found.index_samples()
+        records = found.sample_records(task, only_wrong=wrong, limit=given["limit"], search=given["search"])
         print_json(found.samples_to_json(records)) if as_json else print_rich(*found.sample_views(records))
         if not records:
             echo(found.why_nothing_is_shown(), err=True)

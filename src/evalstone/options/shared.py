@@ -109,7 +109,7 @@ class SharedOptions(TypedDict, total=False):
     prompt_style: Annotated[
         str | None,
         Option(
-            help="Prompt style of multiple choice: letter, text or cot; several, and several --num_fewshot 0,5, are compared.",
+            help="Prompt style of multiple choice: letter, text, cot; several, or several --num_fewshot, are compared.",
             flags=("--prompt_style",),
             metavar="STYLES",
             expected="letter, text or cot",

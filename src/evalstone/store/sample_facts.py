@@ -10,7 +10,6 @@ run without estimates (it was never summarised) has facts without a verdict.
 """
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -69,7 +68,6 @@ CATEGORY_FIELDS = ("category", "subject", "subcategory", "subfield", "topic", "d
 
 FACT_COLUMNS = tuple(column for column in sample_facts.columns if column.name not in {"run_task", "checksum"})
 
-_WHITE = re.compile(r"\s+")
 _score = (scores.c.value, scores.c.status, scores.c.detail)
 _after = tuple_(requests.c.sample_index, requests.c.turn) > tuple_(
     bindparam("index", type_=Integer), bindparam("turn", type_=Integer)
@@ -254,7 +252,7 @@ def snippet_of(text: str) -> str:
 
 
 def _one_line(text: str, length: int) -> str:
-    line = shown_text(_WHITE.sub(" ", text[: 4 * length]).strip())
+    line = shown_text(" ".join(text[: 4 * length].split()))
     return line if len(line) <= length else line[: length - 1] + "…"
 
 

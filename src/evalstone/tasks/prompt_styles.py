@@ -59,7 +59,7 @@ def styled_selection(selection: Selection, prompt_style: PromptStyle) -> Selecti
     """
     if selection.suites:
         raise PlanError(
-            f"suite {selection.suites[0].suite.name} fixes its prompt style; with prompt style {prompt_style} it would be "
+            f"suite {selection.suites[0].suite.name} fixes its prompt style; with {prompt_style} it would be "
             "another benchmark; name its tasks with --tasks"
         )
     tasks = tuple(styled_task(task, prompt_style) for task in selection.tasks)
