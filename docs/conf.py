@@ -25,7 +25,6 @@ myst_heading_anchors = 3
 default_role = "literal"  # docstrings quote code in single backticks
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_class_signature = "separated"
 python_use_unqualified_type_names = True
 napoleon_numpy_docstring = False
 copybutton_prompt_text = "$ "
