@@ -117,7 +117,7 @@ def boards_of_store(runs: Sequence[StoredRun]) -> list[Board]:
     """
     suites: dict[str, Suite] = {}
     for run in runs:
-        for fact in run.row.extra.get("suites", ()):  # type: ignore[union-attr]
+        for fact in run.row.extra.get("suites", ()):
             suite = suite_from(fact["spec"])
             suites.setdefault(suite.name, suite)
     for suite in library_suites().values():
