@@ -161,8 +161,25 @@ MAY_IMPORT["web"] = {
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 
 
-# being removed: no other may be added
-CIRCLES_TO_REMOVE = {("evalstone.api.reporting", "evalstone.api.run", "evalstone.api.stored")}
+# Inside the parts with packages: what each package may import of its own part. Modules beside the packages (protocols,
+# number formats) may be imported by all; `create` and `language_model`, which assemble a model, by none.
+MAY_IMPORT_INSIDE: dict[str, dict[str, set[str]]] = {
+    "models": {
+        "checkpoint": set(),
+        "text": set(),
+        "workers": {"checkpoint", "text"},
+        "local": {"checkpoint", "text", "workers"},
+        "server": {"checkpoint", "text", "local"},
+        "vllm": {"checkpoint", "text", "local"},
+    },
+    "report": {
+        "evidence": set(),
+        "comparison": {"evidence"},
+        "views": {"evidence", "comparison"},
+        "documents": {"evidence", "comparison", "views"},
+    },
+}
+ASSEMBLING = {"create", "language_model"}
 
 
 def unit_of(path: Path) -> str:
@@ -234,7 +251,33 @@ def _reached(start: str, graph: Mapping[str, set[str]]) -> set[str]:
 @pytest.mark.parametrize("part", sorted({unit_of(path) for path in SOURCE.rglob("*.py")} - FACADE))
 def test_no_circle_inside_a_part(part: str) -> None:
     """The modules of a part can be put in one order too; imports in functions and for types alone count."""
-    assert [circle for circle in circles(part) if circle not in CIRCLES_TO_REMOVE] == []
+    assert circles(part) == []
+
+
+@pytest.mark.parametrize("part", sorted(MAY_IMPORT_INSIDE))
+def test_imports_inside_a_part_follow_its_table(part: str) -> None:
+    """A package of a part imports only those that the part's own table names, and nothing that assembles them."""
+    table = MAY_IMPORT_INSIDE[part]
+    assert {folder.name for folder in (SOURCE / part).iterdir() if (folder / "__init__.py").exists()} == set(table)
+    wrong = []
+    for package, allowed in table.items():
+        for path in sorted((SOURCE / part / package).rglob("*.py")):
+            for name in sorted(imported_inside(path, part) - allowed - {package}):
+                if name in table or name in ASSEMBLING:
+                    wrong.append(f"{path.relative_to(SOURCE)} imports {part}.{name}")
+    assert wrong == []
+
+
+def imported_inside(path: Path, part: str) -> set[str]:
+    """Return the packages and modules of a part that a file imports, by the first name below the part."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        below = [name.split(".") for name in names if name.startswith(f"{PACKAGE}.{part}.")]
+        found |= {parts[2] for parts in below}
+    return found
 
 
 DEFINED_ONCE = {

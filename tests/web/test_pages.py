@@ -176,6 +176,17 @@ def test_a_comparison_has_the_paired_difference_of_the_command(
     assert page.index("Answers that changed") < page.index("Differences")
 
 
+def test_a_page_that_is_known_is_not_sent_again(client: httpx.Client) -> None:
+    """The same address gives the same bytes, compressed or not, and 304 to who has them; another theme is another."""
+    first, again = client.get("/board/exam?sort=plain"), client.get("/board/exam?sort=plain")
+    plain = client.get("/board/exam?sort=plain", headers={"Accept-Encoding": "identity"})
+    assert first.text == again.text == plain.text
+    assert (first.headers["content-encoding"], plain.headers.get("content-encoding")) == ("gzip", None)
+    tag = {"If-None-Match": first.headers["etag"]}
+    assert client.get("/board/exam?sort=plain", headers=tag).status_code == 304
+    assert client.get("/board/exam?sort=plain", headers={**tag, "Cookie": "theme=dark"}).status_code == 200
+
+
 def test_the_theme_is_kept_without_javascript(client: httpx.Client) -> None:
     """A link sets a cookie and leads back; a foreign address is not followed."""
     response = client.get("/theme?to=dark&back=/board/exam%3Fq%3Dx")

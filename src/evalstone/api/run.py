@@ -245,7 +245,7 @@ class Run:
 
         Raises: UnknownName for a task this run does not have.
         """
-        from evalstone.report.views.samples import is_wrong, wrong_samples
+        from evalstone.report.evidence.stored_samples import is_wrong, wrong_samples
 
         self._check_task(task)
         found: list[SampleRecord] = []

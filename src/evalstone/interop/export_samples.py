@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from evalstone.records import Estimate
+from evalstone.report.evidence.stored_samples import deciding_score, gold_indices, wrong_samples
 from evalstone.report.plain_text import csv_row
-from evalstone.report.views.samples import deciding_score, gold_indices, shown_choices, wrong_samples
+from evalstone.report.views.samples import shown_choices
 from evalstone.store import Store
 from evalstone.store.rows import SampleRecord
 

@@ -14,9 +14,10 @@ from evalstone.leaderboard.columns import FACTS
 from evalstone.leaderboard.table import ScoreColumn
 from evalstone.tasks.suites import Suite
 
-__all__ = ["ANY_METRIC", "Board", "CitedBaseline", "Question", "TableSource", "slug"]
+__all__ = ["ANY_METRIC", "SHOWN", "Board", "CitedBaseline", "Question", "TableSource", "slug"]
 
 ANY_METRIC = ""  # of a member: whatever metric stands for the task in the run
+SHOWN = tuple(column.key for column in FACTS if column.shown)  # columns that are no scores, unless a board says
 TableFormat = Literal["open-llm-v1", "open-llm-v2", "csv"]
 
 
@@ -63,7 +64,7 @@ class Board:
     task_files: tuple[Path, ...] = ()  # own task sets, as they are given to `evalstone run --tasks`
     table: TableSource | None = None
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # category -> column titles
-    shown: tuple[str, ...] = tuple(column.key for column in FACTS if column.shown)  # columns that are no scores
+    shown: tuple[str, ...] = SHOWN  # columns that are no scores
     rank_together: bool = False  # across prompt sets
     baselines: tuple[CitedBaseline, ...] = ()
     only: tuple[str, ...] = ()  # runs in which every one of these words occurs

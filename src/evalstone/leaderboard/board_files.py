@@ -8,6 +8,7 @@ from typing import Any, get_args
 from evalstone.errors import DataError, UnknownName, UsageError
 from evalstone.leaderboard.board import (
     ANY_METRIC,
+    SHOWN,
     Board,
     CitedBaseline,
     Question,
@@ -269,7 +270,7 @@ class _Reader:
 
     def shown(self) -> tuple[str, ...]:
         if "columns" not in self.spec:
-            return Board.__dataclass_fields__["shown"].default  # type: ignore[no-any-return]
+            return SHOWN
         wanted = self.words(self.spec, "columns")
         for name in wanted:
             if name not in FACTS_BY_KEY:

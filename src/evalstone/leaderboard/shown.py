@@ -210,8 +210,8 @@ class _Selection:
         if self.view.scale == "raw":
             cells = {key: replace(cell, number=cell.raw or cell.number) for key, cell in cells.items()}
         average = row.average if self.is_boards_average else self._average_at(at)
-        ends = (int(self.ranks.best[at]), int(self.ranks.worst[at])) if rank else (None, None)
-        return ShownRow(row, rank or None, *ends, average, cells, pinned, new_tier)
+        best, worst = int(self.ranks.best[at]), int(self.ranks.worst[at])  # 0 as the rank, where there is none
+        return ShownRow(row, rank or None, best or None, worst or None, average, cells, pinned, new_tier)
 
     def _average_at(self, at: int) -> Average | None:
         value, low, high, error = (float(part[at]) for part in (self.average.values, self.average.lows,

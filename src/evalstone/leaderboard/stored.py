@@ -14,7 +14,7 @@ from evalstone.records import Estimate, JsonValue, RunPlan
 from evalstone.report.comparison.compare import compare_runs
 from evalstone.report.comparison.records import Comparison
 from evalstone.report.evidence.from_store import run_evidence
-from evalstone.report.views.samples import deciding_score, is_wrong
+from evalstone.report.evidence.stored_samples import deciding_score, is_wrong
 from evalstone.store import AttemptRow, RunRow, SampleRecord, Store
 
 __all__ = ["SampleLine", "SamplePage", "StoredRun", "StoredRuns", "model_label"]

@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import sha256
 from threading import Lock
+from typing import NamedTuple
 
 from fastapi import Request, Response
 
@@ -12,12 +13,18 @@ __all__ = ["PageCache"]
 MOST_BYTES = 64 << 20
 
 
+class _Page(NamedTuple):
+    status: int
+    body: bytes
+    headers: dict[str, str]
+
+
 class PageCache:
     """The latest pages, up to a number of bytes. May be used by several threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._pages: OrderedDict[tuple[str, ...], Response] = OrderedDict()
+        self._pages: OrderedDict[tuple[str, ...], _Page] = OrderedDict()
         self._bytes = 0
 
     def respond(self, request: Request, version: str, make: Callable[[], Response]) -> Response:
@@ -32,12 +39,14 @@ class PageCache:
             if known is not None:
                 self._pages.move_to_end(key)
         if known is None:
-            known = make()
-            known.headers.update(headers)
+            page = make()
+            page.headers.update(headers)
+            known = _Page(page.status_code, bytes(page.body), dict(page.headers))
             self._keep(key, known)
-        return known
+        # a new response each time: what compresses it on the way out changes its headers
+        return Response(known.body, known.status, dict(known.headers))
 
-    def _keep(self, key: tuple[str, ...], page: Response) -> None:
+    def _keep(self, key: tuple[str, ...], page: _Page) -> None:
         with self._lock:
             if key not in self._pages:
                 self._pages[key] = page

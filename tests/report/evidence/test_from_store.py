@@ -11,8 +11,9 @@ from evalstone.models.fake import FakeModel
 from evalstone.report.comparison.compare import compare_runs
 from evalstone.report.console import as_text
 from evalstone.report.evidence.from_store import find_estimate, run_evidence, run_view, save_summary
+from evalstone.report.evidence.stored_samples import is_wrong, wrong_samples
 from evalstone.report.views.run_list import run_list_table, runs_to_json
-from evalstone.report.views.samples import is_wrong, sample_to_json, sample_view, wrong_samples
+from evalstone.report.views.samples import sample_to_json, sample_view
 from evalstone.report.views.tables import run_table
 from evalstone.runner.execute import execute
 from evalstone.runner.plan import RunOptions, prepare

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from evalstone.records import Estimate, ScoreStatus
 from evalstone.report.comparison.records import Flip, PairComparison
 from evalstone.report.documents.blocks import Choice, Example
+from evalstone.report.evidence.stored_samples import choice_queries, deciding_score, gold_indices, wrong_samples
 from evalstone.report.numbers import is_proportion
 from evalstone.report.views.comparison_tables import tasks_by_change
-from evalstone.report.views.samples import choice_queries, deciding_score, gold_indices, shown_choices, wrong_samples
+from evalstone.report.views.samples import shown_choices
 from evalstone.scoring.metrics import CONFIDENCE
 from evalstone.store import SampleRecord, Store
 

@@ -13,6 +13,7 @@ from evalstone.report.evidence.baselines import ConstantAnswers, with_baselines
 from evalstone.report.evidence.composites import SuiteRows, composite_estimates, suite_facts, suites_from
 from evalstone.report.evidence.records import MetricInput, RunEvidence, RunView, ScoreRow, TaskSummaryInput
 from evalstone.report.evidence.rescoring import scoring_of, with_rescored
+from evalstone.report.evidence.stored_samples import gold_indices
 from evalstone.report.evidence.summarise import BOOTSTRAP_ITERS, summarise
 from evalstone.report.evidence.task_facts import (
     facts_of,
@@ -22,7 +23,6 @@ from evalstone.report.evidence.task_facts import (
     tasks_from,
 )
 from evalstone.report.numbers import short_model_name
-from evalstone.report.views.samples import gold_indices
 from evalstone.scoring.metrics import aggregation_of, is_auxiliary, is_higher_better
 from evalstone.store import RunRow, Store
 from evalstone.store.rows import SampleRecord, StoredScore

@@ -7,14 +7,8 @@ from typing import Any
 from evalstone.leaderboard.site import Site
 from evalstone.leaderboard.stored import StoredRun, model_label
 from evalstone.records import JsonValue, Score
-from evalstone.report.views.samples import (
-    choice_queries,
-    deciding_score,
-    gold_indices,
-    is_wrong,
-    sample_to_json,
-    shown_choices,
-)
+from evalstone.report.evidence.stored_samples import choice_queries, deciding_score, gold_indices, is_wrong
+from evalstone.report.views.samples import sample_to_json, shown_choices
 from evalstone.store import RunRow, SampleRecord
 from evalstone.web.pages.run import runs_of
 

@@ -1,0 +1,82 @@
+"""`evalstone board` and `evalstone serve` as people type them."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from evalstone.cli.main import main
+
+SCORES = """model,params,license,type,Law,Books
+a/small,1.5,mit,chat,40,50
+b/large,70,apache-2.0,base,80,90
+c/mid,8,mit,merge,60,
+"""
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Path:
+    """Return a board file of a small table."""
+    (tmp_path / "scores.csv").write_text(SCORES)
+    place = tmp_path / "board.yaml"
+    assert main(["board", "init", str(place), "--table", str(tmp_path / "scores.csv"), "--title", "Ours"]) == 0
+    return place
+
+
+def test_init_check_and_query_work_together(board: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What init writes is checked and searched; the search is the page's."""
+    assert main(["board", "check", str(board)]) == 0
+    assert "Ours" in capsys.readouterr().out
+    assert main(["board", "query", str(board), "license:mit", "params:<5", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["model"] for row in rows] == ["a/small"]
+    assert rows[0]["average"]["value"] == pytest.approx(0.45)
+    assert main(["board", "query", str(board), "--sort", "-law"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.index("b/large") < printed.index("c/mid") < printed.index("a/small")
+    assert main(["board", "query", str(board), "--csv"]) == 0
+    assert capsys.readouterr().out.startswith("rank,rank_best,rank_worst,model,average")
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "code"),
+    [
+        (["board", "query", "{board}", "lisense:mit"], "unknown search key 'lisense'", 2),
+        (["board", "query", "{board}", "--sort", "nothing"], "sort: 'nothing' is not known", 2),
+        (["board", "init", "{board}"], "is there already", 2),
+        (["board", "init", "{board}.new", "--suite", "open-llm-v7"], "unknown suite 'open-llm-v7'; nearest:", 2),
+        (["board", "init", "{board}.new", "--tasks", "gone.csv"], "there is no file gone.csv", 2),
+        (["board", "check", "gone.yaml"], "there is no board file gone.yaml", 2),
+        (["serve", "gone.yaml"], "there is no board file gone.yaml", 2),
+        (["serve", "{board}", "--host", "0.0.0.0"], "name what it is called there with --allow-host", 2),
+        (["serve", "{board}", "{board}"], "two boards are called 'board'", 2),
+    ],
+)
+def test_each_fault_is_one_line(
+    board: Path, words: list[str], said: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What, where, and what to do."""
+    capsys.readouterr()
+    assert main([word.format(board=board) for word in words]) == code
+    error = capsys.readouterr().err.strip()
+    assert said in error
+    assert "\n" not in error
+
+
+def test_serve_answers_and_ends_with_control_c(board: Path) -> None:
+    """The real command on a free port: its address is printed, the board is there, Ctrl-C ends it with 0."""
+    command = [sys.executable, "-m", "evalstone", "serve", str(board), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r"Ours at (http://127\.0\.0\.1:\d+/)", line)
+        assert found, line
+        with urllib.request.urlopen(f"{found[1]}board/board", timeout=60) as response:
+            assert "b/large" in response.read().decode()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
