@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Scores", "TableIndex"]
 
-Floats = NDArray[np.float64]
+from evalstone.statistics.arrays import Floats
+
 Mask = NDArray[np.bool_]
 
 

@@ -19,7 +19,8 @@ from evalstone.statistics.distributions import two_sided_z
 
 __all__ = ["Ranks", "interval_ranks", "stretched", "tier_starts"]
 
-Floats = NDArray[np.float64]
+from evalstone.statistics.arrays import Floats
+
 Integers = NDArray[np.int64]
 CONFIDENCE = 0.95
 
