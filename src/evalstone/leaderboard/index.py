@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from evalstone.leaderboard.columns import FACTS
 from evalstone.leaderboard.conditions import NAME, Condition, Term
 from evalstone.leaderboard.ranks import Ranks, interval_ranks
+from evalstone.statistics.arrays import Floats
 
 if TYPE_CHECKING:
     from evalstone.leaderboard.table import Number, Row, ScoreColumn
 
 __all__ = ["Scores", "TableIndex"]
 
-from evalstone.statistics.arrays import Floats
 
 Mask = NDArray[np.bool_]
 

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstone.statistics.arrays import Floats
 from evalstone.statistics.distributions import two_sided_z
 
 __all__ = ["Ranks", "interval_ranks", "stretched", "tier_starts"]
 
-from evalstone.statistics.arrays import Floats
 
 Integers = NDArray[np.int64]
 CONFIDENCE = 0.95
