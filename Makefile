@@ -6,7 +6,6 @@ TORCH := torch==2.13.0
 STAMP := $(VENV)/.evalstone-demo
 DEV_STAMP := $(VENV)/.evalstone-dev
 SLOW_STAMP := $(VENV)/.evalstone-slow
-DOCS_STAMP := $(VENV)/.evalstone-docs
 # pytest-xdist workers; the engine's own threads are held to one in each
 JOBS ?= 2
 PYTEST = EVALSTONE_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
@@ -33,11 +32,11 @@ $(VENV)/.torch: | $(BIN)/python
 	@touch $@
 
 $(STAMP): pyproject.toml $(VENV)/.torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[hf]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[hf,web]"
 	@touch $@
 
 $(DEV_STAMP): pyproject.toml $(VENV)/.torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[hf,hub,metrics,charts,lm-eval,dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[hf,hub,metrics,charts,lm-eval,web,docs,dev]"
 	@touch $@ $(STAMP)
 
 demo: $(STAMP)
@@ -72,12 +71,8 @@ bench: $(DEV_STAMP)
 bench-gpu: $(DEV_STAMP)
 	$(BIN)/python benchmarks/gpu.py $(if $(QUICK),--quick)
 
-$(DOCS_STAMP): $(DEV_STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
-	@touch $@
-
 # warnings are errors; links to other sites are not followed
-docs: $(DOCS_STAMP)
+docs: $(DEV_STAMP)
 	$(BIN)/python tools/write_cli_page.py
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs docs/_build/html
 	$(BIN)/python tools/check_site.py docs/_build/html
