@@ -150,9 +150,9 @@ def test_broken_files_are_listed_with_their_fault(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("group", "message"),
     [
-        ({"group": "g", "task": ["absent"]}, "holds 'absent', and no task, group or tag is called so"),
+        ({"group": "g", "task": ["absent"]}, "has 'absent', and no task, group or tag has that name"),
         ({"group": "g", "task": [3]}, "has the member 3; expected a name"),
-        ({"group": "g", "task": ["g"]}, "group 'g' holds itself: g -> g"),
+        ({"group": "g", "task": ["g"]}, "group 'g' contains itself: g -> g"),
         (
             {"group": "g", "task": ["sums"], "aggregate_metric_list": [{"metric": "acc", "aggregation": "max"}]},
             "expected mean",

@@ -47,7 +47,7 @@ def test_a_card_of_the_family_is_found(tmp_path: Path) -> None:
     assert outline_task(task).card == {"title": "Sums", "hidden_shots": 4}
     assert work_sample(bind(task, BindOptions())).hidden_shots == 4
     (tmp_path / "sums_of_two.card.yaml").write_text("- no\n")
-    with pytest.raises(DataError, match="a card holds keys and values"):
+    with pytest.raises(DataError, match="the card contains list; expected keys and values"):
         outline_task(task)
 
 
@@ -75,7 +75,7 @@ def test_own_functions_are_named_as_the_formula(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("def score(doc, results): return {'acc': 1.0}\n")
     path = write_task(tmp_path, task_spec(process_results="!function own.score"))
     (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks
-    assert outline_task(task).metrics[0].formula == "as the task's function own.score computes it"
+    assert outline_task(task).metrics[0].formula == "computed by the task's function own.score"
     assert [score.value for score in work_sample(bind(task, BindOptions())).scores] == [1.0]
 
 

@@ -134,7 +134,7 @@ def test_a_conversation_has_turns_and_nothing_beside_them() -> None:
     task = read(doc_to_turns="said", **turns)
     assert (task.prompt.turns, task.prompt.text, task.num_fewshot, task.metrics) == ("said", None, 0, ())
     for key, value in (("num_fewshot", 2), ("repeats", 4), ("gen_prefix", "Well,"), ("doc_to_text", "said")):
-        with pytest.raises(DataError, match=f"{key} is .*beside doc_to_turns"):
+        with pytest.raises(DataError, match=f"{key} is .*with doc_to_turns"):
             read(doc_to_turns="said", **{**turns, key: value})
     with pytest.raises(DataError, match="output_type is 'multiple_choice'"):
         read(doc_to_turns="said", doc_to_text=...)

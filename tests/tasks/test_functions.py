@@ -28,7 +28,7 @@ def test_code_runs_late_and_only_where_it_may(tmp_path: Path) -> None:
         bind(task, BindOptions())
     path = write_task(folder, task_spec("other", include="../elsewhere/base_yaml"))
     (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks
-    with pytest.raises(UsageError, match=f"was not named.*--include_path {elsewhere}"):
+    with pytest.raises(UsageError, match=f"not a trusted folder.*--include_path {elsewhere}"):
         bind(task, BindOptions())
     write_task(elsewhere, task_spec("there"))
     (task,) = Catalog.open([tmp_path], lm_eval=False).select(["other"]).tasks
@@ -41,7 +41,7 @@ def test_code_runs_late_and_only_where_it_may(tmp_path: Path) -> None:
         (None, r"no file utils\.py beside the task file"),
         ("x = 1", r"utils\.py has no 'f'"),
         ("import surely_absent_module", r"imports 'surely_absent_module', which is not installed"),
-        ("def f(rows): return 3", r"process_docs gave int; expected rows"),
+        ("def f(rows): return 3", r"process_docs returned int; expected rows"),
         ("def f(rows): raise KeyError('k')", r"utils\.f of task sums failed on the rows.*KeyError"),
     ],
 )

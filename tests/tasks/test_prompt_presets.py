@@ -130,7 +130,7 @@ def test_a_system_prompt_file_that_does_not_do_is_told(tmp_path: Path, content: 
 
 def test_two_ways_to_put_a_prompt_exclude_each_other() -> None:
     """A preset beside the model's template, or a named system prompt beside a text, is refused."""
-    with pytest.raises(UsageError, match="both put the prompt"):
+    with pytest.raises(UsageError, match="both set the prompt's format"):
         evalstone.evaluate(FakeModel(), "demo_yesno", prompt_preset="chatml", apply_chat_template=True)
     with pytest.raises(UsageError, match="both give the system text"):
         evalstone.evaluate(FakeModel(), "demo_yesno", system_prompt="helpful", system_instruction="Be brief.")

@@ -128,7 +128,7 @@ def test_a_class_has_no_shots_to_show_and_no_second_turn(tmp_path: Path) -> None
     (request,) = task.requests()
     assert task.next(request, sample, []) is None
     assert (task.is_conversation, task.sandbox, task.shots_of(sample)) == (False, None, ())
-    with pytest.raises(PlanError, match="pool of shots has no row 0"):
+    with pytest.raises(PlanError, match="row 0 of its pool of shots is unknown"):
         task.shot(0)
-    with pytest.raises(PlanError, match="no prompt of a row alone"):
+    with pytest.raises(PlanError, match="no prompts for other rows"):
         task.alone(sample)

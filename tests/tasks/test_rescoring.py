@@ -59,7 +59,7 @@ def test_items_are_read_from_text_and_files(tmp_path: Path) -> None:
     assert read_item("{name: last, filter: [{function: take_first}]}", "--filter") == LAST
     assert read_item(str(path), "--filter") == LAST
     path.write_text("- name: last\n")
-    with pytest.raises(UsageError, match="holds no mapping"):
+    with pytest.raises(UsageError, match="is no mapping"):
         read_item(str(path), "--filter")
 
 
@@ -69,5 +69,5 @@ def test_the_stored_kind_of_answer_decides() -> None:
     with pytest.raises(PlanError, match=r"output_type multiple_choice, and .* the kind generate_until"):
         refuse_inapplicable(task_named("mmlu_anatomy"), request(WRITTEN))
     own = replace(task_named("gsm8k"), python_class=FunctionRef("task.Own", None))
-    with pytest.raises(PlanError, match="a Python class that scores in its own way"):
+    with pytest.raises(PlanError, match="a Python class that scores by itself"):
         refuse_inapplicable(own, request(WRITTEN))

@@ -60,7 +60,7 @@ def test_fractions_are_exact() -> None:
     [
         ({"members": []}, "at least one of `members`"),
         ({"members": 3}, "members is 3; expected a list"),
-        ({"missing": "drop"}, "expected refuse: no composite with holes"),
+        ({"missing": "drop"}, "expected refuse: the composite needs all members"),
         ({"normalise": "percent"}, "normalise is 'percent'; expected one of none, chance, minmax"),
         ({"aggregate": "median"}, "expected one of mean, weighted, winrate, geometric"),
         ({"clip": "maybe"}, "clip is 'maybe'; expected true or false"),
@@ -146,7 +146,7 @@ def test_missing_members_are_refused_with_a_list(folder: Path) -> None:
 def test_one_task_at_two_numbers_of_shots_is_refused() -> None:
     """Two suites that ask one task differently cannot be one run; an unknown suite offers the nearest."""
     catalog = Catalog.open(lm_eval=False)
-    with pytest.raises(UsageError, match="'hellaswag' is asked for at 10 and at 0 shots"):
+    with pytest.raises(UsageError, match="'hellaswag' is requested at 10 and at 0 shots"):
         catalog.select(["open-llm-v1", "gpt4all"])
     with pytest.raises(UnknownName, match="unknown suite 'open-llm-v3'; nearest: open-llm-v"):
         catalog.select(["suite:open-llm-v3"])

@@ -48,7 +48,7 @@ def test_functions_stay_names_and_know_their_folder(tmp_path: Path) -> None:
         ("a: !other x", r"line 1.*!other"),
         ("include: absent_yaml", r"include names 'absent_yaml', and there is no file"),
         ("include: 3", r"include is 3; expected a file name"),
-        ("include: t.yaml", r"include leads back to itself: t\.yaml -> t\.yaml"),
+        ("include: t.yaml", r"circular include: t\.yaml -> t\.yaml"),
     ],
 )
 def test_bad_files_are_named(tmp_path: Path, text: str, message: str) -> None:
@@ -70,8 +70,8 @@ def test_a_key_that_stands_twice_is_told(tmp_path: Path) -> None:
     path.write_text("task: a\nmetadata:\n  version: 1\n  version: 2\ntask: b\n")
     assert parse_yaml(path)["task"] == "b"
     assert sorted(repeated_keys(path)) == [
-        "twice.yaml: the key 'task' stands in line 1 and again in line 5; the last one counts",
-        "twice.yaml: the key 'version' stands in line 3 and again in line 4; the last one counts",
+        "twice.yaml: the key 'task' is in line 1 and again in line 5; the last one counts",
+        "twice.yaml: the key 'version' is in line 3 and again in line 4; the last one counts",
     ]
     path.write_text("task: a\nlist: [{x: 1}, {x: 2}]\nf: !function a.b\n")
     assert repeated_keys(path) == []
