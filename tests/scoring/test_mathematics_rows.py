@@ -36,7 +36,9 @@ def test_rows_get_their_answers() -> None:
         ("", (0.0, 0.0), (0.0, 0.0)),
     ],
 )
-def test_each_leaderboard_scores_by_its_rules(answer: str, minerva: tuple[float, float], board: tuple[float, float]) -> None:
+def test_each_leaderboard_scores_by_its_rules(
+    answer: str, minerva: tuple[float, float], board: tuple[float, float]
+) -> None:
     """An answer in the sentence is compared by normal form and by value; a boxed one only in the whole text."""
     pytest.importorskip("math_verify")
     (row,) = process_docs([ROW])
