@@ -62,7 +62,7 @@ def test_the_gauntlet_refuses_holes(tmp_path: Path) -> None:
             (tmp_path / "mosaicml" / "llm-foundry").mkdir(parents=True, exist_ok=True)
             (tmp_path / "mosaicml" / "llm-foundry" / benchmark.name).symlink_to(benchmark)
     options: dict[str, Any] = {"data_dir": tmp_path, "limit": 1}
-    with pytest.raises(PlanError, match=r"57 of its tasks cannot be asked(.|\n)*mmlu_anatomy: "):
+    with pytest.raises(PlanError, match=r"57 of its tasks cannot be evaluated(.|\n)*mmlu_anatomy: "):
         evalstone.evaluate(FakeModel(), suite="gauntlet-v0.3", **options)
     found = evalstone.evaluate(FakeModel(), suite="gauntlet-v0.3", partial=True, **options).estimate("gauntlet-v0.3")
     assert (found.value, found.details["why"]) == (None, "no score of gauntlet_mmlu")

@@ -47,8 +47,8 @@ def test_a_model_is_a_model(model: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tasks", "gen_kwargs", "said"),
     [
-        ("demo_yesno", {"temperature": 0.7}, ["temperature change nothing here: no task of this run writes an answer"]),
-        ("demo_sums", {"temperature": 0.7}, ["temperature change nothing in demo_sums, where the likeliest token is"]),
+        ("demo_yesno", {"temperature": 0.7}, ["temperature have no effect: no task of this run generates an answer"]),
+        ("demo_sums", {"temperature": 0.7}, ["temperature have no effect in demo_sums, where decoding is greedy"]),
         ("demo_sums", {"temperature": 0.7, "do_sample": True}, []),
         ("demo_sums", {"max_gen_toks": 4}, []),
         ("demo_yesno", {}, []),

@@ -91,7 +91,7 @@ def test_a_written_run_is_rescored_and_reproduced() -> None:
 @pytest.mark.parametrize(
     ("tasks", "ways", "error", "message"),
     [
-        ("demo_stories", ["letter"], PlanError, "only multiple_choice can be put as letter"),
+        ("demo_stories", ["letter"], PlanError, "only multiple_choice can have style letter"),
         ("demo_truth", ["text"], PlanError, "scored by a function of its own"),
         ("demo_who", ["letter"], PlanError, "the choices are contexts"),
         ("suite:gpt4all", ["letter"], PlanError, "suite gpt4all fixes its prompt style"),

@@ -142,7 +142,7 @@ def test_multiple_choice_gets_another_normalisation() -> None:
     assert run.estimate("demo_facts", "acc_bytes").value == run.estimate("demo_facts", "acc_norm").value  # all ASCII
     with pytest.raises(PlanError, match="acc_mutual_info needs each choice's log-likelihood after an empty context"):
         rescore_run(run, RescoreOptions(metrics=["acc_mutual_info"]))
-    with pytest.raises(PlanError, match="the step regex, which reads written answers"):
+    with pytest.raises(PlanError, match="the step regex, which reads generated answers"):
         rescore_run(run, RescoreOptions(filters=[LAST]))
 
 
@@ -161,7 +161,7 @@ def test_stored_programs_are_run_again() -> None:
 def test_failed_answers_stay_failed(tmp_path: Path) -> None:
     """An answer that never came is not wrong under the new filter either."""
     run = evalstone.evaluate(FakeModel(fail=1.0), str(sums(tmp_path)))
-    with pytest.raises(PlanError, match="holds no answer to task sums"):
+    with pytest.raises(PlanError, match="has no answers for task sums"):
         rescore_run(run, options(tmp_path, filters=[LAST]))
 
 

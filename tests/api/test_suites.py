@@ -98,7 +98,7 @@ def test_what_cannot_be_asked_is_refused_in_one_list(folder: Path) -> None:
     with pytest.raises(PlanError) as refused:
         evalstone.evaluate(model, suite="board", include_path=[folder])
     said = str(refused.value)
-    assert "2 of its tasks cannot be asked" in said
+    assert "2 of its tasks cannot be evaluated" in said
     assert "written: model" in said
     assert "cannot answer generate_until" in said
     assert "no_rows: " in said
@@ -107,7 +107,7 @@ def test_what_cannot_be_asked_is_refused_in_one_list(folder: Path) -> None:
     assert found.value is None
     assert found.details["why"] == "no score of written, no_rows"
     assert [task.name for task in run.row.plan.tasks] == ["sums", "letters"]
-    assert sum(note.startswith("left out of board: ") for note in run.notes) == 2
+    assert sum(note.startswith("omitted from board: ") for note in run.notes) == 2
     assert "board: no composite" in str(run)
 
 

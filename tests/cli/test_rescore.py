@@ -41,7 +41,7 @@ def test_rescore_refuses_in_one_line(capsys: pytest.CaptureFixture[str], tmp_pat
     """A run that is not there, a filter for texts on choices, and a half-typed item are told with what would do."""
     said(capsys, *FAKE, "demo_facts")
     assert "unknown run 'nope'" in failed(capsys, "rescore", "nope")
-    assert "reads written answers" in failed(capsys, "rescore", "last", "--filter", LOWER)
+    assert "reads generated answers" in failed(capsys, "rescore", "last", "--filter", LOWER)
     assert "cannot be read" in failed(capsys, "rescore", "last", "--metric", "{metric")
     assert "cannot be read" in failed(capsys, "rescore", "last", "--filter", 3000 * "{a: ")
     (tmp_path / "latin.yaml").write_bytes("name: größer".encode("latin-1"))

@@ -16,7 +16,7 @@ from evalstone.tasks.catalog import Catalog
 from evalstone.tasks.dialect import task_from_spec
 from evalstone.tasks.reading_metrics import best_score
 from tests.conftest import ROOT
-from tests.tasks.golden import asked_of
+from tests.tasks.golden import queries_of
 
 FIXTURES = ROOT / "tests" / "fixtures" / "data"
 
@@ -38,7 +38,7 @@ def test_prompts_are_those_of_lm_evals_class() -> None:
             [query.args[0], query.args[1]["until"] if isinstance(query.args[1], dict) else query.args[1]]
             for query in made
         ]
-        assert asked_of(request) == expected
+        assert queries_of(request) == expected
         assert theirs.doc_to_target(None, row) == f" {request.target}"
 
 

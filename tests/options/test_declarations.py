@@ -1,4 +1,4 @@
-"""One declaration of an option is all there is to it: keyword, flag, check, plan entry, display and reading back."""
+"""An option's declaration determines everything: keyword, flag, check, plan field, display and reading back."""
 
 import ast
 from collections import Counter
@@ -45,13 +45,13 @@ def declarations() -> Counter[str]:
 
 
 def test_every_option_is_declared_once() -> None:
-    """Each keyword of `evaluate` is declared in one place, and nothing is declared that is not a keyword."""
+    """Each keyword of `evaluate` is declared exactly once, and only keywords are declared."""
     assert declarations() == Counter(EvaluateOptions.__annotations__.keys())
     assert set(declared_options(EvaluateOptions)) == set(EvaluateOptions.__annotations__)
 
 
 def _flags(path: Path) -> set[str]:
-    """Return the flags of the options that a command's source declares by itself."""
+    """Return the flags of the options that a command's source declares itself."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {
         str(text.value)
@@ -63,7 +63,7 @@ def _flags(path: Path) -> set[str]:
 
 
 def test_no_command_that_evaluates_repeats_a_flag() -> None:
-    """`run` and `plan` have every flag that is declared, and their sources name none of them again."""
+    """`run` and `plan` have every declared flag, and their sources repeat none of them."""
     declared = [one for one in declared_options(SharedOptions).values() if one.option.flags]
     flags = {flag for one in declared for flag in one.option.flags}
     for name in ("run_options", "run", "plan"):
@@ -74,7 +74,7 @@ def test_no_command_that_evaluates_repeats_a_flag() -> None:
 
 
 def test_every_field_of_a_plan_has_its_option() -> None:
-    """What a plan holds is a declared option's, but for the model, the tasks and what follows from them."""
+    """Every field of a plan belongs to a declared option, except model, tasks and what follows from them."""
     declared = [one.option.in_plan.field for one in declared_options(EvaluateOptions).values() if one.option.in_plan]
     assert max(Counter(declared).values()) == 1
     others = {"model", "tasks", "code_runs_in", "audit_settings", "extra", "unknown"}
@@ -82,7 +82,7 @@ def test_every_field_of_a_plan_has_its_option() -> None:
 
 
 class LaterOptions(SharedOptions, total=False):
-    """The options of a later version: one declaration more."""
+    """The options of a later version: one more declaration."""
 
     temper: Annotated[
         int | None,
@@ -102,7 +102,7 @@ class LaterOptions(SharedOptions, total=False):
 
 
 def test_a_new_option_is_one_declaration() -> None:
-    """Check, default, plan entry, comparison, heading, reading back and flag follow from it."""
+    """Check, default, plan field, comparison, heading, reading back and flag follow from it."""
     check_options(LaterOptions, {"temper": 3})
     with pytest.raises(UsageError, match=r"temper is '3', of type str; expected a whole number"):
         check_options(LaterOptions, {"temper": "3"})
@@ -143,8 +143,8 @@ def test_a_new_option_is_one_declaration() -> None:
         {"strict_env": True},
     ],
 )
-def test_a_plan_leads_back_to_its_options(options: dict[str, Any]) -> None:
-    """The options read back from a plan make a plan with the same key, which is not the key without them."""
+def test_a_plan_recreates_its_options(options: dict[str, Any]) -> None:
+    """The options read back from a plan make a plan with the same key; without them the key is another."""
     small: dict[str, Any] = {"limit": 8} if "samples" not in options else {}
     wanted: Any = {**small, **options}
     _, first = prepare_run(FakeModel(), "demo_yesno", wanted)
@@ -167,14 +167,14 @@ def test_a_plan_leads_back_to_its_options(options: dict[str, Any]) -> None:
         ({"system_instruction": 5}, "system_instruction is 5, of type int; expected a text"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
-    """Type, range and choice are looked at before anything is loaded, in one line that says what was expected."""
+def test_an_invalid_value_is_refused(options: dict[str, Any], message: str) -> None:
+    """Type, range and choice are checked before anything is loaded; the error is one line with what was expected."""
     with pytest.raises(UsageError) as refused:
         check_options(EvaluateOptions, options)
     assert str(refused.value) == message
 
 
-def test_nothing_given_is_the_default() -> None:
-    """None stands for the default of an option that has one."""
+def test_none_is_the_default() -> None:
+    """None means the default of an option that has one."""
     assert with_defaults(EvaluateOptions, {"workers": None, "limit": 3})["workers"] == 1
     check_options(EvaluateOptions, dict.fromkeys(EvaluateOptions.__annotations__))

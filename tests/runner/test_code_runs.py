@@ -26,7 +26,7 @@ Writer = Callable[[Mapping[str, Any]], str]
 
 
 class Author(FakeModel):
-    """A model that has read the solutions: it writes what a function makes of the sample's row."""
+    """A model that knows the solutions: it generates what a function returns for the sample's row."""
 
     def __init__(self, write: Writer, rows: Mapping[str, Mapping[str, Any]]) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ def prepared(name: str, data: Path, **options: Any) -> PreparedRun:
 
 
 def scores(name: str, data: Path, write: Writer, **options: Any) -> list[StoredScore]:
-    """Run one task with a model that writes `write(row)`, and return the stored scores."""
+    """Run one task with a model that generates `write(row)`, and return the stored scores."""
     plan = prepared(name, data, **options)
     (bound,) = plan.bound
     rows = {bound.request(sample).id: sample.row for sample in bound.samples()}
@@ -56,7 +56,7 @@ def scores(name: str, data: Path, write: Writer, **options: Any) -> list[StoredS
 
 
 def form_of(form: str, code: str | None) -> Writer:
-    """Return a writer of this code, or of the row's own solution, in a form."""
+    """Return a writer of this code, or of the row's own solution, formatted by `form`."""
     return lambda row: form.format(code or row["code"])
 
 
@@ -69,7 +69,7 @@ def needs_sandbox() -> None:
 
 @pytest.mark.slow
 def test_the_canonical_solutions_of_humaneval_all_pass(shared_dir: Path) -> None:
-    """All 164 of the authors' solutions pass their tests in the sandbox: pass@1 is exactly 1."""
+    """All 164 reference solutions pass their tests in the sandbox: pass@1 is exactly 1."""
     needs_sandbox()
     found = scores("humaneval", shared_dir / "data", lambda row: str(row["canonical_solution"]))
     assert [score.metric for score in found] == ["pass@1"] * 164
@@ -78,7 +78,7 @@ def test_the_canonical_solutions_of_humaneval_all_pass(shared_dir: Path) -> None
 
 @pytest.mark.parametrize("broken", ["    pass\n", "    return undefined_name\n", "    import os; os._exit(0)\n"])
 def test_broken_solutions_all_fail(shared_dir: Path, broken: str) -> None:
-    """Bodies that do nothing, raise, or leave early pass none of the tests."""
+    """Bodies that do nothing, raise, or exit early pass none of the tests."""
     needs_sandbox()
     found = scores("humaneval", shared_dir / "data", lambda _: broken, limit=12)
     assert [score.value for score in found] == [0.0] * 12
@@ -86,7 +86,7 @@ def test_broken_solutions_all_fail(shared_dir: Path, broken: str) -> None:
 
 
 def test_sixty_four_answers_give_every_pass_at_k(shared_dir: Path) -> None:
-    """Two right answers among 64: pass@k is the chance that k of them hold one, and each program is run once."""
+    """Two right answers among 64: pass@k is the chance that k of them include one, and each program is run once."""
     needs_sandbox()
     bound = prepared("humaneval_64", shared_dir / "data", limit=1).bound[0]
     assert [metric.name for metric in bound.metrics] == [f"pass@{k}" for k in (2, 8, 16, 32, 64)]
@@ -99,7 +99,7 @@ def test_sixty_four_answers_give_every_pass_at_k(shared_dir: Path) -> None:
 
 
 def test_an_instructed_answer_ends_with_its_code_block(shared_dir: Path) -> None:
-    """What is written after the closing fence is no part of the program."""
+    """Text after the closing fence is no part of the program."""
     needs_sandbox()
 
     def chatty(row: Mapping[str, Any]) -> str:
@@ -110,7 +110,7 @@ def test_an_instructed_answer_ends_with_its_code_block(shared_dir: Path) -> None
 
 
 def test_mbpp_runs_the_answer_with_the_three_tests() -> None:
-    """The written solution passes, another function does not; both forms of the task say so."""
+    """The reference solution passes and another function does not, in both variants of the task."""
     needs_sandbox()
     fenced = "\n{}\n```\nDone."
     for name, form in (("mbpp", "{}"), ("mbpp_instruct", fenced)):
@@ -120,8 +120,8 @@ def test_mbpp_runs_the_answer_with_the_three_tests() -> None:
         assert {score.value for score in wrong} == {0.0}
 
 
-def test_the_plan_says_where_code_runs() -> None:
-    """The sandbox is part of the plan; a task that runs no code says nothing."""
+def test_the_plan_records_where_code_runs() -> None:
+    """The sandbox is part of the plan; a task that runs no code has none."""
     needs_sandbox()
     sandbox = find_sandbox()[0]
     assert sandbox is not None
@@ -130,7 +130,7 @@ def test_the_plan_says_where_code_runs() -> None:
 
 
 def test_without_a_sandbox_no_plan_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run is refused before anything is asked; allowed explicitly, the plan records that there is none."""
+    """The run is refused before any request; if allowed explicitly, the plan records that there is none."""
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.delenv("EVALSTONE_CODE_CONTAINER", raising=False)
     monkeypatch.setattr("os.getuid", lambda: 1000)

@@ -63,33 +63,34 @@ def prepared_run(model: FakeModel, task_file: Path) -> PreparedRun:
     return prepare(Catalog.open(lm_eval=False).select([str(task_file)]), model, RunOptions(bind=BindOptions()))
 
 
-def told(store: Store, run_id: str) -> list[tuple[int, int, str, str | None]]:
-    """Return what was asked and answered: sample, turn, prompt, text."""
+def exchanges(store: Store, run_id: str) -> list[tuple[int, int, str, str | None]]:
+    """Return the stored requests and answers: sample, turn, prompt, text."""
     return [
         (record.request.sample_index, record.request.turn, record.request.prompt, record.outputs[0].text)
         for record in store.samples(run_id, "talk")
     ]
 
 
-def said(role: str, text: str) -> Message:
+def message(role: str, text: str) -> Message:
     """Return a message."""
     return Message(role, (TextPart(text),))  # type: ignore[arg-type]
 
 
 def test_a_turn_sees_the_answer_before_it(task_file: Path) -> None:
-    """Each turn's prompt is the chat template's own rendering of all that was said, the model's answer included."""
+    """Each turn's prompt is the chat template's rendering of all messages so far, the model's answers included."""
     pytest.importorskip("torch")
-    place = str(demo_model("large"))
-    run = evaluate("hf", [str(task_file)], model_args={"pretrained": place, "device": "cpu"})
-    model = create_model("hf", {"pretrained": place, "device": "cpu"})
+    path = str(demo_model("large"))
+    run = evaluate("hf", [str(task_file)], model_args={"pretrained": path, "device": "cpu"})
+    model = create_model("hf", {"pretrained": path, "device": "cpu"})
     records = {(r.request.sample_index, r.request.turn): r for r in run.samples("talk")}
     assert len(records) == N_ANSWERS
     assert [records[5, turn].request.messages[-1].text for turn in range(3)] == ROWS[5]["turns"]
     for (index, turn), record in records.items():
         chat: list[Message] = []
         for k in range(turn):
-            chat += [said("user", ROWS[index]["turns"][k]), said("assistant", records[index, k].outputs[0].text or "")]
-        chat.append(said("user", ROWS[index]["turns"][turn]))
+            answer = records[index, k].outputs[0].text or ""
+            chat += [message("user", ROWS[index]["turns"][k]), message("assistant", answer)]
+        chat.append(message("user", ROWS[index]["turns"][turn]))
         assert record.request.prompt == model.render(chat)
     last = records[5, 2].request
     alone = Request("alone", 0, "sha", (last.prompt,), last.queries)
@@ -100,7 +101,7 @@ def test_a_turn_sees_the_answer_before_it(task_file: Path) -> None:
 
 @pytest.mark.parametrize("stop_after", [3, len(ROWS), len(ROWS) + 2, N_ANSWERS - 1])
 def test_interrupted_anywhere_it_ends_the_same(task_file: Path, stop_after: int) -> None:
-    """Stopped within a turn or between turns and run again, a run has what an uninterrupted one has, asked once."""
+    """A run stopped within or between turns and run again equals an uninterrupted one; each query is sent once."""
     whole, store = (Store.open(str(task_file.with_name(f"{name}.sqlite"))) for name in ("whole", "stopped"))
     model = CountingModel()
     expected = execute(prepared_run(model, task_file), model, whole)
@@ -109,8 +110,8 @@ def test_interrupted_anywhere_it_ends_the_same(task_file: Path, stop_after: int)
         execute(prepared_run(first, task_file), first, store)
     done = execute(prepared_run(second, task_file), second, store)
     assert done.status == expected.status == "finished"
-    assert told(store, done.run_id) == told(whole, expected.run_id)
-    assert len(told(store, done.run_id)) == N_ANSWERS
+    assert exchanges(store, done.run_id) == exchanges(whole, expected.run_id)
+    assert len(exchanges(store, done.run_id)) == N_ANSWERS
     assert len({*first.asked, *second.asked}) == len(first.asked) + len(second.asked) == N_ANSWERS
     again = CountingModel()
     assert execute(prepared_run(again, task_file), again, store).was_stored
@@ -118,7 +119,7 @@ def test_interrupted_anywhere_it_ends_the_same(task_file: Path, stop_after: int)
 
 
 def test_kill_nine_between_turns(task_file: Path) -> None:
-    """Killed with SIGKILL once some second turns are stored, the same command goes on and asks only the rest."""
+    """Killed with SIGKILL once some second turns are stored, the same command continues with only the rest."""
     store_file = task_file.with_name("store.sqlite")
     arguments = ["--model", "fake", "--model_args", "delay_ms=300", "--tasks", str(task_file)]
     command = [sys.executable, "-m", "evalstone", "run", *arguments, "--store", str(store_file)]
@@ -135,7 +136,7 @@ def test_kill_nine_between_turns(task_file: Path) -> None:
     done = evaluate("fake", [str(task_file)], model_args="delay_ms=1", store=str(store_file))
     assert done.result is not None
     assert done.result.n_answered_now == N_ANSWERS - n_before
-    assert len(told(done.store, done.id)) == N_ANSWERS
+    assert len(exchanges(done.store, done.id)) == N_ANSWERS
 
 
 def _stored_turns(store_file: Path) -> list[int]:
@@ -146,8 +147,8 @@ def _stored_turns(store_file: Path) -> list[int]:
         return [r.request.turn for r in store.samples(runs[0].run_id, "talk") if r.outputs] if runs else []
 
 
-def test_a_conversation_ends_where_no_answer_came(task_file: Path) -> None:
-    """A turn that failed is stored as failed, nothing follows it, and the other conversations go on."""
+def test_a_conversation_ends_at_a_failed_turn(task_file: Path) -> None:
+    """A turn that failed is stored as failed, nothing follows it, and the other conversations continue."""
 
     class Mute(FakeModel):
         """Fails at the first sample's first turn."""
@@ -159,12 +160,12 @@ def test_a_conversation_ends_where_no_answer_came(task_file: Path) -> None:
 
     model, store = Mute(), Store.open()
     done = execute(prepared_run(model, task_file), model, store)
-    assert [(index, turn) for index, turn, *_ in told(store, done.run_id)][:3] == [(0, 0), (1, 0), (1, 1)]
+    assert [(index, turn) for index, turn, *_ in exchanges(store, done.run_id)][:3] == [(0, 0), (1, 0), (1, 1)]
     assert done.n_failed == 1
 
 
-def test_what_a_run_without_scores_shows(task_file: Path) -> None:
-    """A conversation has no score; the run tells lengths and ends by turn, and its samples as dialogues."""
+def test_a_run_without_scores_shows_its_answers(task_file: Path) -> None:
+    """A conversation has no score; the run shows lengths and finish reasons by turn, and samples as dialogues."""
     run = evaluate("fake", [str(task_file)], model_args="mode=gold")
     assert run.estimates == ()
     lines = run.remarks()
@@ -187,12 +188,12 @@ def test_what_a_run_without_scores_shows(task_file: Path) -> None:
     assert json.loads(files[0].read_text())["configs"]["talk"]["doc_to_turns"] == "turns"
 
 
-def test_looking_at_a_conversation_needs_no_model(task_file: Path) -> None:
-    """Explain and task check show what the user says first; a plan says that it knows first turns only."""
-    told = explain_task(str(task_file))
-    assert told["prompt"] == ROWS[0]["turns"][0]
-    assert told["request_type"].startswith("a conversation")
-    assert "no metric" in as_text(Group(*explanation_view(told)))
+def test_explaining_a_conversation_needs_no_model(task_file: Path) -> None:
+    """Explain and task check show the user's first message; a plan states that it covers first turns only."""
+    explained = explain_task(str(task_file))
+    assert explained["prompt"] == ROWS[0]["turns"][0]
+    assert explained["request_type"].startswith("a conversation")
+    assert "no metric" in as_text(Group(*explanation_view(explained)))
     assert check_task(str(task_file)).findings == []
     planned = plan_run("fake", [str(task_file)])
     assert planned.notes[-1] == "talk: first turns only; later ones rest on the answers"
@@ -204,7 +205,7 @@ def _views(run: Run, limit: int) -> RenderableType:
 
 
 def test_a_model_without_a_chat_template_is_refused(task_file: Path, shared_dir: Path) -> None:
-    """A conversation needs a chat template; the refusal says what to do."""
+    """A conversation needs a chat template; the error states the remedy."""
     pytest.importorskip("torch")
     with pytest.raises(UsageError, match="no chat template; use a tokenizer that has one"):
         evaluate("hf", [str(task_file)], model_args={"pretrained": str(shared_dir / "models" / "stories260K")})

@@ -1,4 +1,4 @@
-"""Running, resuming, killing: what was answered stays answered."""
+"""Running, resuming, killing: no stored response is requested again."""
 
 import os
 import signal
@@ -28,13 +28,13 @@ LIMIT = 20
 
 
 class CountingModel(FakeModel):
-    """The fake, which notes what it was asked and can stop in the middle."""
+    """A fake model that records its queries and can stop in the middle."""
 
     def __init__(self, stop_after: int | None = None, fails_at: int | None = None, **options: Any) -> None:
         super().__init__(**options)
         self.asked: list[tuple[str, int]] = []
         self.stop_after = stop_after
-        self.fails_at = fails_at  # this ask of every request fails in a way that is worth another try
+        self.fails_at = fails_at  # this query of every request fails with an error that is retried
 
     def answer(self, requests: Sequence[Request], **watching: Any) -> Iterator[Output]:
         """Answer as the fake does."""
@@ -54,14 +54,14 @@ def prepared_run(model: FakeModel, tasks: Sequence[str] = TASKS, limit: float = 
 
 
 def stored_scores(store: Store, run_id: str) -> list[tuple[Any, ...]]:
-    """Return every score of a run, in an order of its own."""
+    """Return every score of a run, sorted."""
     return sorted(
         ((s.task, s.sample_index, s.filter, s.metric, s.value, str(s.status)) for s in store.scores(run_id)), key=str
     )
 
 
-def test_the_same_plan_is_asked_once() -> None:
-    """A finished run is answered from the store: the second time the model is asked nothing."""
+def test_the_same_plan_is_evaluated_once() -> None:
+    """A finished run is read from the store: the second time no request is sent."""
     store = Store.open()
     first = execute(prepared_run(CountingModel()), CountingModel(), store)
     model = CountingModel()
@@ -72,8 +72,8 @@ def test_the_same_plan_is_asked_once() -> None:
 
 
 @pytest.mark.parametrize("stop_after", [1, 37, 150])
-def test_an_interrupted_run_goes_on(stop_after: int) -> None:
-    """Stopped and resumed ends as never stopped, and nothing is asked twice."""
+def test_an_interrupted_run_is_resumed(stop_after: int) -> None:
+    """A run that was stopped and resumed equals an uninterrupted one, and no query is sent twice."""
     whole = Store.open(str(Path(os.environ["EVALSTONE_HOME"]) / "whole.sqlite"))
     uninterrupted = CountingModel()
     expected = execute(prepared_run(uninterrupted), uninterrupted, whole)
@@ -88,7 +88,7 @@ def test_an_interrupted_run_goes_on(stop_after: int) -> None:
 
 
 def test_a_failed_answer_is_not_a_wrong_one() -> None:
-    """A failed request has no score, and the run goes on."""
+    """A failed request has no score, and the run continues."""
     store = Store.open()
     failing = CountingModel(fail=0.2)
     first = execute(prepared_run(failing), failing, store)
@@ -98,8 +98,8 @@ def test_a_failed_answer_is_not_a_wrong_one() -> None:
     assert all(score.value is None for score in values)
 
 
-def test_what_failed_is_asked_again_and_scored() -> None:
-    """The same command asks only what had failed, and then every request has the score it would have had at once."""
+def test_failed_queries_are_retried_and_scored() -> None:
+    """The same command sends only the failed queries, and then every request has its usual score."""
     store, whole = Store.open(), Store.open(str(Path(os.environ["EVALSTONE_HOME"]) / "whole.sqlite"))
     model = CountingModel()
     expected = execute(prepared_run(model), model, whole)
@@ -115,7 +115,7 @@ def test_what_failed_is_asked_again_and_scored() -> None:
 
 
 def asked_of(folder: Path, store: Store) -> tuple[str, str, int, set[str]]:
-    """Run a small task; return run id, run key, how many asks were computed and the cache keys of its outputs."""
+    """Run a small task; return run id, run key, the number of computed queries and the cache keys of its outputs."""
     model = FakeModel()
     prepared = prepare(Catalog.open(lm_eval=False).select([str(folder / "sums.yaml")]), model, RunOptions())
     run_id = execute(prepared, model, store).run_id
@@ -123,8 +123,8 @@ def asked_of(folder: Path, store: Store) -> tuple[str, str, int, set[str]]:
     return run_id, prepared.plan.key, model.n_asked, keys
 
 
-def test_an_edited_prompt_function_is_asked_anew(tmp_path: Path) -> None:
-    """Trap 8: the body of a function that writes prompts is in the run key, what it writes in the cache's keys."""
+def test_an_edited_prompt_function_makes_a_new_run(tmp_path: Path) -> None:
+    """Trap 8: the body of a function that makes prompts is in the run key, its results are in the cache keys."""
     store = Store.open(str(tmp_path / "store.sqlite"))
     write_task(tmp_path, task_spec(doc_to_text="!function say.text"))
     code = tmp_path / "say.py"
@@ -140,11 +140,11 @@ def test_an_edited_prompt_function_is_asked_anew(tmp_path: Path) -> None:
     code.write_text("def text(row):  # the same words\n    return row['question']\n")
     same_words = asked_of(tmp_path, store)
     assert same_words[1] not in {first[1], edited[1]}
-    assert (same_words[2], same_words[3]) == (0, first[3])  # another run, answered by what was computed before
+    assert (same_words[2], same_words[3]) == (0, first[3])  # another run, answered from the cache
 
 
 def test_every_answer_has_an_id_of_its_own(tmp_path: Path) -> None:
-    """Trap 16: rows asked twice and rows of other tasks never share an id, and the stored plan names each data set."""
+    """Trap 16: repeated rows and rows of other tasks never share an id, and the stored plan names each data set."""
     write_rows(tmp_path, [*ROWS, *ROWS])
     paths = [str(write_task(tmp_path, task_spec(name))) for name in ("sums", "more")]
     prepared = prepare(Catalog.open(lm_eval=False).select([*paths, "demo_who"]), FakeModel(), RunOptions())
@@ -178,17 +178,17 @@ def test_anything_in_the_key_makes_a_new_run() -> None:
     assert len(set(keys)) == len(keys)
 
 
-def test_progress_is_told() -> None:
-    """Whoever watches is told of each chunk and ends with every answer counted."""
-    told: list[RunProgress] = []
+def test_progress_is_reported() -> None:
+    """The observer is called for each chunk, and at the end every output is counted."""
+    reported: list[RunProgress] = []
     model = FakeModel()
-    execute(prepared_run(model), model, Store.open(), observe=told.append)
-    assert told[-1].model.n_outputs_done == told[-1].model.n_outputs
-    assert told[-1].chunk == told[-1].n_chunks
+    execute(prepared_run(model), model, Store.open(), observe=reported.append)
+    assert reported[-1].model.n_outputs_done == reported[-1].model.n_outputs
+    assert reported[-1].chunk == reported[-1].n_chunks
 
 
 def test_tasks_on_the_same_data_stay_together() -> None:
-    """A chunk never parts tasks that ask the same questions, and small tasks are joined."""
+    """Tasks with the same questions are in one chunk, and small tasks are combined."""
     bound = prepared_run(FakeModel()).bound
     assert [len(chunk) for chunk in chunks_of(bound)] == [len(bound)]
 
@@ -215,7 +215,7 @@ def _n_outputs(store: str) -> int:
 
 
 def test_kill_nine_loses_at_most_a_batch(tmp_path: Path) -> None:
-    """Trap 10: killed with SIGKILL in the middle and run again, a run is to the bit one that was left alone."""
+    """Trap 10: a run killed with SIGKILL in the middle and run again equals an uninterrupted one to the bit."""
     killed, whole = str(tmp_path / "killed.sqlite"), str(tmp_path / "whole.sqlite")
     model = FakeModel()
     expected = execute(prepared_run(model, limit=100), model, Store.open(whole))

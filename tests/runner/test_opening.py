@@ -1,4 +1,4 @@
-"""Equal commands at once: one asks, the others follow it, and all end with the same result."""
+"""Equal commands at the same time: one evaluates, the others follow it, and all end with the same result."""
 
 import os
 import re
@@ -48,7 +48,7 @@ print("result", result.status, result.n_answered_now, scores, seen == sorted(see
 
 
 def start(store: Path, asked: Path, wait: str = "wait", delay_ms: int = 20) -> "subprocess.Popen[str]":
-    """Start a process that evaluates the fake model and logs each ask."""
+    """Start a process that evaluates the fake model and logs each query."""
     command = [sys.executable, "-c", PROGRAM, str(store), str(asked), wait, str(delay_ms)]
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     pipe = subprocess.PIPE
@@ -56,27 +56,27 @@ def start(store: Path, asked: Path, wait: str = "wait", delay_ms: int = 20) -> "
 
 
 def wait_for_lines(path: Path, n: int) -> None:
-    """Wait until so many asks were logged."""
+    """Wait until n queries were logged."""
     deadline = time.monotonic() + 60
     while not path.exists() or len(path.read_text().splitlines()) < n:
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
-def test_three_equal_commands_ask_each_sample_once(tmp_path: Path) -> None:
-    """Of three that are started at once one asks; the others name it, follow it and end with its result."""
+def test_three_equal_commands_evaluate_each_sample_once(tmp_path: Path) -> None:
+    """Of three that are started together one evaluates; the others name it, follow it and end with its result."""
     store, asked = tmp_path / "store.sqlite", tmp_path / "asked"
     processes = [start(store, asked, delay_ms=300) for _ in range(3)]
-    told = [process.communicate(timeout=120) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0], told
+    printed = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], printed
     counts = Counter(asked.read_text().splitlines())
     assert set(counts.values()) == {1}
     assert len({line.rpartition(" ")[0] for line in counts}) == LIMIT
-    results = [out.strip().splitlines()[-1].split() for out, _ in told]
+    results = [out.strip().splitlines()[-1].split() for out, _ in printed]
     assert {(words[1], words[3], words[4]) for words in results} == {("finished", results[0][3], "True")}
     assert sorted(int(words[2]) for words in results) == [0, 0, len(counts)]
     pids = {str(process.pid) for process in processes}
-    followed = [m[1] for out, _ in told for m in re.finditer(r"being written by process (\d+) on \S+ since 20", out)]
+    followed = [m[1] for out, _ in printed for m in re.finditer(r"being written by process (\d+) on \S+ since 20", out)]
     assert len(followed) >= 2
     assert set(followed) < pids
     with Store.open(str(store)) as opened:
@@ -84,7 +84,7 @@ def test_three_equal_commands_ask_each_sample_once(tmp_path: Path) -> None:
 
 
 def test_one_that_does_not_wait_is_refused(tmp_path: Path) -> None:
-    """Without waiting the second command ends at once with exit code 4 and the writer's name; the first goes on."""
+    """Without waiting the second command exits at once with code 4 and the writer's name; the first continues."""
     store, asked = tmp_path / "store.sqlite", tmp_path / "asked"
     first = start(store, asked, delay_ms=400)
     wait_for_lines(asked, 3)
@@ -95,8 +95,8 @@ def test_one_that_does_not_wait_is_refused(tmp_path: Path) -> None:
     assert first.communicate(timeout=60)[0].startswith("result finished")
 
 
-def test_a_follower_goes_on_where_a_killed_writer_was(tmp_path: Path) -> None:
-    """When the one that asks is killed, one that follows it asks what is left, and nothing is lost."""
+def test_a_follower_continues_where_a_killed_writer_was(tmp_path: Path) -> None:
+    """When the writer is killed, a follower evaluates the rest, and nothing is lost."""
     store, asked = tmp_path / "store.sqlite", tmp_path / "asked"
     first = start(store, asked, delay_ms=600)
     wait_for_lines(asked, 10)

@@ -1,4 +1,4 @@
-"""Letters read from written answers."""
+"""Letters extracted from generated answers."""
 
 import pytest
 
@@ -33,21 +33,21 @@ ANSWERS: list[tuple[str, str | None]] = [
 
 
 @pytest.mark.parametrize(("answer", "letter"), ANSWERS)
-def test_letters_are_read_where_they_are_said_and_nowhere_else(answer: str, letter: str | None) -> None:
-    """Stated answers, bare letters and brackets are read; articles, words and letters beyond the choices are not."""
+def test_only_stated_letters_are_extracted(answer: str, letter: str | None) -> None:
+    """Stated answers, bare letters and brackets count; articles, words and letters beyond the choices do not."""
     chosen = extract_choice_letter(answer, 4)
     assert (None if chosen is None else "ABCD"[chosen.index]) == letter
 
 
-def test_what_was_read_is_kept_with_its_rule() -> None:
-    """The passage and the rule are returned, so that `show --samples` can say why."""
+def test_the_passage_and_the_rule_are_returned() -> None:
+    """So `show --samples` can show why a letter was chosen."""
     chosen = extract_choice_letter("Hm. The answer is (B).", 4)
     assert chosen is not None
     assert (chosen.rule, chosen.index) == ("stated", 1)
     assert "answer is (B" in chosen.text
 
 
-def test_more_choices_reach_further_letters() -> None:
+def test_the_number_of_choices_limits_the_letters() -> None:
     """With ten choices J is a letter, with four it is none; letters cannot name thirty."""
     chosen = extract_choice_letter("The answer is (J)", 10)
     assert chosen is not None

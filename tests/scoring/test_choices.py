@@ -59,7 +59,7 @@ def test_several_gold_answers_any_of_them_is_right() -> None:
 
 
 def test_a_gold_text_is_looked_up_and_an_unknown_one_is_always_wrong() -> None:
-    """Gold may be a choice's text; a text or index outside the choices is lm-eval's -100, wrong under every metric."""
+    """Gold may be a choice's text; any other text or index is lm-eval's -100, scored as wrong by every metric."""
     assert score_choices([-1.0, -2.0, -3.0], [True] * 3, None, CHOICES, "cat")["acc"].value == 1.0
     for gold in ("cow", 3):
         scores = score_choices([-1.0, -2.0, -3.0], [True] * 3, None, CHOICES, gold, ["acc", "exact_match", "f1"])
@@ -69,7 +69,7 @@ def test_a_gold_text_is_looked_up_and_an_unknown_one_is_always_wrong() -> None:
 
 
 def test_an_empty_choice_is_never_picked_by_the_normalised_accuracies() -> None:
-    """Dividing by an empty choice's length gives minus infinity, which no other choice falls below."""
+    """Dividing by an empty choice's length gives minus infinity, so every other choice is better."""
     scores = score_choices([-0.5, -9.0], [False] * 2, None, ["", "word"], 1, ["acc", "acc_norm", "acc_bytes"])
     assert scores["acc"].value == 0.0
     assert (scores["acc_norm"].value, scores["acc_bytes"].value) == (1.0, 1.0)

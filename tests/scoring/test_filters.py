@@ -1,4 +1,4 @@
-"""Filters against worked examples and against lm-eval's own."""
+"""Filters against worked examples and lm-eval's own."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ FLEXIBLE: dict[str, Any] = {"regex_pattern": r"(-?[$0-9.,]{2,})|(-?[0-9]+)", "gr
 
 
 def run(name: str, texts: list[Any], row: dict[str, Any] | None = None, **options: Any) -> Any:
-    """One step on one sample."""
+    """Apply one step to one sample."""
     return next(iter(build_filter(name, options).apply([texts], [row or {}])))
 
 
@@ -38,12 +38,12 @@ def test_a_pipeline_runs_its_steps_in_order_and_take_first_ends_it() -> None:
 
 
 def test_majority_vote_breaks_ties_by_who_came_first() -> None:
-    """Of two equally frequent answers the one seen first wins."""
+    """Of two equally frequent answers the first one wins."""
     assert run("majority_vote", ["b", "a", "a", "b"]) == ["b"]
 
 
 def test_take_first_k_needs_k_answers() -> None:
-    """Fewer answers than k are refused with the remedy, not cut short silently."""
+    """Fewer answers than k are an error with the remedy, not truncated silently."""
     assert run("take_first_k", ["a", "b", "c"], k=2) == ["a", "b"]
     with pytest.raises(PlanError, match="repeats"):
         run("take_first_k", ["a"], k=2)
@@ -60,7 +60,7 @@ def test_multi_choice_regex_falls_back_from_pattern_to_text_to_letter() -> None:
 
 
 def test_custom_filters_and_classes_of_a_task_file_work() -> None:
-    """A task may bring a function over all answers, or a class with lm-eval's `apply`."""
+    """A task may have a function over all answers, or a class with lm-eval's `apply`."""
 
     class Reverse:
         def __init__(self, times: int = 1) -> None:
@@ -77,7 +77,7 @@ def test_custom_filters_and_classes_of_a_task_file_work() -> None:
 
 
 def test_mistakes_are_named() -> None:
-    """An unknown step names the nearest, an unknown option says which step, a lost sample is an error."""
+    """Errors name the nearest known step, the step of an unknown option, and a pipeline that loses a sample."""
     with pytest.raises(UnknownName, match="take_first"):
         build_filter("take_frist")
     with pytest.raises(PlanError, match="regex"):
@@ -124,7 +124,7 @@ PIECES = [
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", sorted(OPTIONS))
 def test_every_filter_equals_lm_eval(name: str) -> None:
-    """For 400 texts made of telling pieces each step returns what lm-eval's returns."""
+    """For 400 texts made of relevant pieces each step returns what lm-eval's returns."""
     pytest.importorskip("lm_eval.filters")
     registry = pytest.importorskip("lm_eval.api.registry")
     rng = np.random.default_rng(0)
@@ -136,15 +136,15 @@ def test_every_filter_equals_lm_eval(name: str) -> None:
 
 
 def test_every_lm_eval_filter_name_is_known() -> None:
-    """No filter that lm-eval registers is missing here, the unregistered decontamination stub aside."""
+    """No filter that lm-eval registers is missing here, except the unregistered decontamination stub."""
     pytest.importorskip("lm_eval.filters")
     registry = pytest.importorskip("lm_eval.api.registry")
     names = set(registry.filter_registry)
     assert names - {"decontaminate"} <= set(FILTERS)
 
 
-def test_a_choice_letter_is_read_from_a_written_answer() -> None:
-    """The stated letter is kept, and where none is named the fallback says so; the letters' number is the task's."""
+def test_a_choice_letter_is_extracted_from_a_generated_answer() -> None:
+    """The stated letter is returned, or the fallback where there is none; the task sets the letters."""
     pipeline = build_pipeline("letter", [{"function": "choice_letter", "letters": "ABCD"}, {"function": "take_first"}])
     assert pipeline.apply_one(["It barks, so the answer is (B)."], {}) == "B"
     assert pipeline.apply_one(["I cannot say."], {}) == "[invalid]"

@@ -13,7 +13,7 @@ from evalstone.scoring.generation import ExactMatchOptions, exact_match, is_unpa
 GSM8K = {"ignore_case": True, "regexes_to_ignore": [",", r"\$", r"(?s).*#### ", r"\.$"]}
 
 
-def test_gsm8k_options_forgive_what_its_authors_forgave_and_no_more() -> None:
+def test_gsm8k_options_ignore_what_the_authors_ignored() -> None:
     """1,234 equals 1234 and $5. equals 5, but 29.00 is not 29 (lm-eval issue 3214)."""
     options = ExactMatchOptions.from_mapping(GSM8K)
     assert exact_match("1,234", "x #### 1234", options) == 1.0
@@ -22,7 +22,7 @@ def test_gsm8k_options_forgive_what_its_authors_forgave_and_no_more() -> None:
 
 
 def test_white_space_counts() -> None:
-    """Exact match does not strip: that is a filter's work."""
+    """Exact match does not strip: filters do."""
     assert exact_match(" a", "a") == 0.0
 
 
@@ -39,14 +39,14 @@ def test_any_of_several_references_is_enough() -> None:
 
 
 def test_corpus_metrics_keep_the_pair() -> None:
-    """BLEU and its kind are defined over the corpus: a sample keeps (reference, prediction)."""
+    """BLEU and similar metrics are defined over the corpus: a sample's parts are (reference, prediction)."""
     scores = score_generation("answer", "reference", {"bleu": {}, "bypass": {}})
     assert (scores["bleu"].value, scores["bleu"].parts) == (None, ("reference", "answer"))
     assert scores["bypass"].value is None
 
 
 def test_a_metric_of_the_tasks_own_is_called_by_keyword_or_with_a_pair() -> None:
-    """lm-eval's two calling habits both work, and a returned mapping becomes several metrics."""
+    """Both of lm-eval's calling conventions work, and a returned mapping becomes several metrics."""
 
     def by_keyword(references: list[str], predictions: list[str], factor: float) -> dict[str, float]:
         return {"em": factor * float(references == predictions), "length": float(len(predictions[0]))}
@@ -68,7 +68,7 @@ def test_unknown_metrics_and_options_are_named() -> None:
 
 
 def test_trap_11_an_empty_or_fallback_answer_is_unparsed() -> None:
-    """Trap 11: nothing extracted is said as such, so that it is not silently counted as a wrong answer."""
+    """Trap 11: an answer from which nothing was extracted is not silently counted as a wrong answer."""
     assert all(is_unparsed(answer) for answer in ("", " \n", "[invalid]", None, ["[invalid]", ""]))
     assert not is_unparsed("no")
     assert is_unparsed("none", ("none",))

@@ -9,7 +9,7 @@ from evalstone.scoring.loglikelihood import score_loglikelihood
 
 
 def test_perplexity_holds_the_log_likelihood_and_acc_the_greedy_flag() -> None:
-    """lm-eval aggregates perplexity as exp(-mean) of what is kept here."""
+    """lm-eval aggregates perplexity as exp(-mean) of these values."""
     scores = score_loglikelihood(-2.5, greedy=True)
     assert (scores["perplexity"].value, scores["acc"].value) == (-2.5, 1.0)
     assert set(score_loglikelihood(-2.5, greedy=False, metrics=["acc"])) == {"acc"}

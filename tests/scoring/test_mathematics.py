@@ -17,7 +17,7 @@ from evalstone.scoring.mathematics import (
 
 
 def test_the_last_box_is_read_with_balanced_braces() -> None:
-    """Nested braces stay together; without a box there is nothing, with two the last counts."""
+    """Nested braces are balanced; without a box there is None, with two the last one counts."""
     assert last_boxed(r"\boxed{1} then \boxed{\frac{1}{\sqrt{2}}} end") == r"\frac{1}{\sqrt{2}}"
     assert last_boxed(r"so $\boxed 7$.") == "7"
     assert last_boxed(r"\fbox{x}") == "x"
@@ -25,8 +25,8 @@ def test_the_last_box_is_read_with_balanced_braces() -> None:
     assert last_boxed(r"\boxed{unclosed") is None
 
 
-def test_the_final_answer_is_what_was_announced() -> None:
-    """Minerva's sentence is read; without it the answer is invalid."""
+def test_the_final_answer_follows_minervas_sentence() -> None:
+    """The answer in Minerva's sentence is extracted; without the sentence it is invalid."""
     assert minerva_answer("... Final Answer: The final answer is $24$. I hope it is correct.") == "$24$"
     assert minerva_answer("It is 24.") == INVALID_ANSWER
 
@@ -41,7 +41,7 @@ ANSWERS = [
 
 
 def test_the_normal_form_by_hand() -> None:
-    """Units and markup go, fractions and roots get braces, thousands lose their commas and pairs keep theirs."""
+    """Units and markup are removed, fractions and roots get braces; commas go in thousands and stay in pairs."""
     assert normalise_minerva(r"x = \frac12") == r"\frac{1}{2}"
     assert normalise_minerva("100,000 dollars") == "100000"
     assert normalise_minerva("0,1") == "0,1"
@@ -51,7 +51,7 @@ def test_the_normal_form_by_hand() -> None:
 
 @pytest.mark.oracle
 def test_the_normal_form_equals_lm_evals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For answers that touch every rule, and their pairs, the normal form is lm-eval 0.4.13's."""
+    """For answers that exercise every rule, and their pairs, the normal form is lm-eval 0.4.13's."""
     pytest.importorskip("math_verify")
     real = importlib.metadata.version
     monkeypatch.setattr(
@@ -64,7 +64,7 @@ def test_the_normal_form_equals_lm_evals(monkeypatch: pytest.MonkeyPatch) -> Non
             assert normalise_minerva(text) == theirs.normalize_final_answer(text), text
 
 
-def test_equal_values_in_other_words_are_equal() -> None:
+def test_equal_values_in_other_notation_are_equal() -> None:
     """Fractions, decimals, intervals and orders of a set are compared by value, not by text."""
     pytest.importorskip("math_verify")
     assert is_equal_mathematics(r"$\frac{1}{2}$", "The result is 0.5")
@@ -82,7 +82,7 @@ def test_it_works_outside_the_main_thread() -> None:
 
 
 def test_a_minerva_solution_is_scored_both_ways() -> None:
-    """A right answer in other words scores on both metrics, a wrong or unannounced one does not."""
+    """A right answer in other notation scores on both metrics, a wrong one or one without the sentence does not."""
     pytest.importorskip("math_verify")
     solution = r"We find $\boxed{\frac{1}{2}}$."
 

@@ -1,4 +1,4 @@
-"""What MATH's task files name: rows, both boards' scores, and normal forms beside lm-eval's own."""
+"""The functions of MATH's task files: rows, both leaderboards' scores, and normal forms compared with lm-eval's."""
 
 import importlib.metadata
 from pathlib import Path
@@ -12,12 +12,12 @@ ROW = {"problem": "Half?", "level": "Level 5", "type": "Algebra", "solution": r"
 
 
 def announced(answer: str) -> str:
-    """Return an answer in the words that Minerva's prompt asks for."""
+    """Return an answer in the sentence that Minerva's prompt requests."""
     return f"So: Final Answer: The final answer is {answer}. I hope it is correct."
 
 
 def test_rows_get_their_answers() -> None:
-    """Minerva's rows hold the answer in normal form, the board's as written, of the fifth level alone."""
+    """Minerva's rows have the answer in normal form; the leaderboard's, only level 5, have it unchanged."""
     easy = ROW | {"level": "Level 1"}
     assert [row["answer"] for row in process_docs([ROW, easy])] == [r"\frac{1}{2}"] * 2
     assert process_docs_hard([ROW, easy]) == [{**ROW, "answer": r"\frac12"}]
@@ -36,20 +36,22 @@ def test_rows_get_their_answers() -> None:
         ("", (0.0, 0.0), (0.0, 0.0)),
     ],
 )
-def test_each_board_scores_by_its_rules(answer: str, minerva: tuple[float, float], board: tuple[float, float]) -> None:
-    """An announced answer counts by normal form and by value; a boxed one only where the whole text is read."""
+def test_each_leaderboard_scores_by_its_rules(
+    answer: str, minerva: tuple[float, float], board: tuple[float, float]
+) -> None:
+    """An answer in the sentence is compared by normal form and by value; a boxed one only in the whole text."""
     pytest.importorskip("math_verify")
     (row,) = process_docs([ROW])
     found = process_results(row, [answer])
     assert (found["exact_match"], found["math_verify"]) == minerva
     (hard,) = process_docs_hard([ROW])
-    told = process_results_hard(hard, [answer])
-    assert (told["exact_match"], told["exact_match_original"]) == board
+    found = process_results_hard(hard, [answer])
+    assert (found["exact_match"], found["exact_match_original"]) == board
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_normal_forms_are_lm_evals(shared_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both normal forms of all 500 answers of MATH-500 are lm-eval's, letter by letter."""
+    """Both normal forms of all 500 answers of MATH-500 equal lm-eval's."""
     for needed in ("lm_eval", "math_verify", "antlr4"):
         pytest.importorskip(needed)
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -1,4 +1,4 @@
-"""The one table of metrics: complete, computed as it says, and the only place that lists metrics."""
+"""The table of metrics is complete, its rows are computed, and no other file lists metrics."""
 
 import ast
 import re
@@ -43,7 +43,7 @@ TABLE = SOURCE / "scoring" / "metrics.py"
 LIBRARY = SOURCE / "library"
 OUTPUT_TYPES = (MULTIPLE_CHOICE, LOGLIKELIHOOD, ROLLING, GENERATE)
 NAMES = {metric.name for metric in METRICS}
-WORDS = {"accuracy", "brier", "confidence", "exact", "likelihood"}  # headings of tables and the like have them too
+WORDS = {"accuracy", "brier", "confidence", "exact", "likelihood"}  # also used in headings and the like
 
 
 def test_names_are_unique() -> None:
@@ -86,8 +86,8 @@ def test_every_row_is_computed(output_type: str, name: str) -> None:
         assert score.value in {0.0, 1.0}
 
 
-def test_what_stands_beside_every_choice_is_auxiliary() -> None:
-    """Scores that no task lists are those that the table calls auxiliary, and no others."""
+def test_unlisted_scores_of_choices_are_auxiliary() -> None:
+    """Exactly the scores that no task lists are auxiliary in the table."""
     beside = score_choices([-1.0, -2.0], [True, False], None, ["a", "b"], 0, [])
     assert set(beside) == {metric.name for metric in METRICS if metric.is_auxiliary}
 
@@ -178,7 +178,7 @@ def _is_metric(node: ast.expr) -> bool:
 
 
 def test_no_other_file_lists_metrics() -> None:
-    """No list, set or dict of metrics stands anywhere else in the source."""
+    """There is no list, set or dict of metrics anywhere else in the source."""
     found = {str(path.relative_to(SOURCE)): lists_of_metrics(path.read_text()) for path in source_files()}
     assert {path: lines for path, lines in found.items() if lines} == {}
 
@@ -193,18 +193,18 @@ def test_every_metric_that_is_compared_has_a_row() -> None:
 
 
 def test_the_search_finds_lists_and_comparisons() -> None:
-    """What the two tests above look for is found where it is."""
+    """The two searches above find lists and comparisons in an example."""
     listed = 'KNOWN = {"acc", "acc_norm"}\nHOW = {"acc": "mean", "f1": "f1"}\nMADE = {"acc": f(1), "f1": f(2)}\n'
     assert [line for line, _ in lists_of_metrics(listed)] == [1, 2]
     assert compared_literals('score.metric == "ac"\nmetric.name in {"x"}\n') == {"ac", "x"}
     assert compared_literals('match metric:\n    case "y" | "z":\n        pass\n') == {"y", "z"}
 
 
-# -------------------------------------------------------------------------------------------- what it answers
+# -------------------------------------------------------------------------------------------- look-ups
 
 
 def test_defaults_are_lm_evals() -> None:
-    """A task file without metrics has those of lm-eval 0.4.13."""
+    """A task file without metrics has the defaults of lm-eval 0.4.13."""
     assert {kind: defaults_for(kind) for kind in OUTPUT_TYPES} == {
         "multiple_choice": ("acc", "acc_norm"),
         "loglikelihood": ("perplexity", "acc"),
@@ -227,7 +227,7 @@ def test_aggregation_and_direction_are_lm_evals() -> None:
 
 
 def test_unknown_metrics_are_means_of_which_higher_is_better() -> None:
-    """Of a name without a row nothing is known but what its words say."""
+    """For a name without a row, only the words in it decide."""
     assert find_metric("made_up") is None
     assert (aggregation_of("made_up"), is_higher_better("made_up"), formula_of("made_up", GENERATE)) == (
         "mean",
@@ -246,7 +246,7 @@ def test_pass_at_k_has_one_row() -> None:
 
 
 def test_acc_tokens_is_an_accuracy_like_the_others() -> None:
-    """The metric that drifted: a right-or-wrong accuracy with a formula, comparable with the others."""
+    """It is a right-or-wrong accuracy with a formula, comparable with the others."""
     assert is_right_or_wrong("acc_tokens")
     assert formula_of("acc_tokens", MULTIPLE_CHOICE) == (
         "as acc, each log-likelihood divided by the number of tokens of its choice"
@@ -258,12 +258,12 @@ def test_acc_tokens_is_an_accuracy_like_the_others() -> None:
 
 
 def test_preference_is_an_order() -> None:
-    """Which metric stands for a task is decided by distinct numbers, acc_norm first."""
+    """The primary metric of a task is decided by distinct numbers, acc_norm first."""
     preferences = [metric.preference for metric in METRICS if metric.preference is not None]
     assert sorted(preferences) == list(range(1, len(preferences) + 1))
     assert preferred_names()[:3] == ("acc_norm", "exact_match", "acc")
 
 
-def test_an_item_is_as_task_files_write_it() -> None:
-    """`metric_item` gives what a task file's metric_list has."""
+def test_an_item_is_as_in_task_files() -> None:
+    """`metric_item` returns an item as in a task file's metric_list."""
     assert metric_item("acc") == {"metric": "acc", "aggregation": "mean", "higher_is_better": True}

@@ -1,4 +1,4 @@
-"""Scoring reads what a model wrote; it never runs it."""
+"""Scoring reads generated text; it never runs it."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""SQuAD's and DROP's scores against worked examples and the official definitions as others carry them."""
+"""SQuAD's and DROP's scores against worked examples and copies of the official scripts."""
 
 from itertools import permutations
 from typing import Any
@@ -26,8 +26,8 @@ def test_squad_by_hand() -> None:
     assert squad_f1("in northern France", "northern France") == pytest.approx(0.8)
 
 
-def test_a_question_without_an_answer_wants_none() -> None:
-    """With no reference an empty answer is right and any other wrong, and the two groups are kept apart."""
+def test_a_question_without_an_answer_requires_an_empty_one() -> None:
+    """Without a reference an empty answer is right and any other wrong; HasAns and NoAns scores are separate."""
     scores = score_squad("", [])
     assert (scores["exact"].value, scores["NoAns_exact"].value, scores["HasAns_exact"].value) == (1.0, 1.0, None)
     assert score_squad("Paris", [])["f1"].value == 0.0
@@ -38,14 +38,14 @@ WORDS = ["the", "a", "cat", "dog", "Dog.", "12", "12.0", "3,000", "well-known", 
 
 
 @pytest.mark.oracle
-def test_squad_equals_another_form_of_the_official_script() -> None:
-    """For random texts of awkward words F1 and exact match are those of the script's copy in lm-eval's tydiqa."""
+def test_squad_equals_a_copy_of_the_official_script() -> None:
+    """For random texts of difficult words F1 and exact match are those of the script's copy in lm-eval's tydiqa."""
     metrics = pytest.importorskip("lm_eval.tasks.tydiqa.utils")
     rng = np.random.default_rng(0)
     for _ in range(300):
         prediction, reference = (" ".join(rng.choice(WORDS, size=rng.integers(1, 6))) for _ in range(2))
         assert squad_exact(prediction, reference) == metrics.exact_match_score(prediction, reference, "en")
-        if normalise_squad(prediction) or normalise_squad(reference):  # both empty: version 2.0 says right
+        if normalise_squad(prediction) or normalise_squad(reference):  # both empty: right in version 2.0
             assert squad_f1(prediction, reference) == pytest.approx(metrics.f1_score(prediction, reference, "en"))
 
 
@@ -73,7 +73,7 @@ def test_a_drop_row_has_distinct_references() -> None:
 
 @pytest.mark.oracle
 def test_drop_equals_lm_eval() -> None:
-    """For random answers and references of awkward words, one span or several, em and F1 are lm-eval's."""
+    """For random answers and references of difficult words, one span or several, em and F1 are lm-eval's."""
     theirs = pytest.importorskip("lm_eval.tasks.drop.utils")
     pytest.importorskip("scipy")
     rng = np.random.default_rng(0)

@@ -9,7 +9,7 @@ from evalstone.scoring.rolling import count_bytes, count_words, score_rolling
 
 
 def test_words_are_counted_as_lm_eval_counts_them() -> None:
-    """White space at the ends makes an empty piece, and that counts."""
+    """White space at the ends makes an empty piece, which counts."""
     assert (count_words("two words"), count_words(" two\n\nwords "), count_words("é")) == (2, 4, 1)
     assert count_bytes("é a") == 4
 
@@ -24,7 +24,7 @@ def test_parts_are_nats_and_weight_and_the_value_is_the_documents_own() -> None:
 
 
 def test_the_counted_text_may_be_another_than_the_scored_one() -> None:
-    """WikiText scores the detokenised page and counts the words of the page as it was."""
+    """WikiText scores the detokenised page and counts the words of the original page."""
     assert score_rolling(-1.0, "a-b", counted_text="a @-@ b")["word_perplexity"].parts == (-1.0, 3)
 
 

@@ -1,4 +1,4 @@
-"""Hostile programs end as failed samples within their limits, and the machine is as it was."""
+"""Hostile programs fail within their limits and leave the machine unchanged."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ from evalstone.scoring.run_code import (
 
 MARK = f"guard-of-test-{uuid.uuid4().hex}"
 QUICK = Limits(cpu_seconds=1, wall_seconds=2.0)
-# a program asks this before it does what would harm the machine if the sandbox were broken
+# a program checks this before it does what would harm the machine if the sandbox were broken
 INSIDE = """
 import os
 inside = [name for name in os.listdir("/proc") if name.isdigit()]
@@ -47,21 +47,21 @@ def sandbox() -> Sandbox:
 
 
 def strays(mark: str) -> list[str]:
-    """Return the processes whose command line or environment holds a mark."""
+    """Return the processes whose command line or environment contains a mark."""
     found = []
-    for place in Path("/proc").glob("[0-9]*"):
+    for folder in Path("/proc").glob("[0-9]*"):
         try:
-            text = (place / "cmdline").read_bytes() + (place / "environ").read_bytes()
+            text = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
         except OSError:
             continue
-        if mark.encode() in text and int(place.name) != os.getpid():
-            found.append(place.name)
+        if mark.encode() in text and int(folder.name) != os.getpid():
+            found.append(folder.name)
     return found
 
 
 @pytest.fixture(autouse=True)
 def marked_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give this session's guards a mark, so that they are told from those of others on the machine."""
+    """Mark this session's guards, to distinguish them from others on the machine."""
     guard = tmp_path / "guard.py"
     guard.write_text(run_code.GUARD.read_text(encoding="utf-8") + f"# {MARK}\n", encoding="utf-8")
     monkeypatch.setattr(run_code, "GUARD", guard)
@@ -73,7 +73,7 @@ def guards() -> list[str]:
 
 
 def failed(sandbox: Sandbox, program: str, *, within: float = 20.0, limits: Limits | None = None) -> str:
-    """Run a program that must fail in time and leave nothing behind; return why it failed."""
+    """Run a program that must fail in time and leave nothing running; return why it failed."""
     started = time.monotonic()
     outcome = sandbox.run(program, limits or QUICK)
     assert not outcome.passed
@@ -102,15 +102,15 @@ def test_a_right_program_passes(sandbox: Sandbox) -> None:
     ],
 )
 def test_only_the_end_is_a_pass(sandbox: Sandbox, program: str, reason: str) -> None:
-    """Leaving early is no pass, whatever the status; the reason is the program's own error."""
+    """Exiting early is no pass, whatever the status; the reason is the program's own error."""
     outcome = sandbox.run(program)
     if reason:
         assert not outcome.passed
         assert reason in (outcome.reason or "")
 
 
-def test_a_fork_bomb_is_held_and_cleared_away(sandbox: Sandbox) -> None:
-    """Processes that multiply reach their number, then all are ended."""
+def test_a_fork_bomb_is_limited_and_killed(sandbox: Sandbox) -> None:
+    """Processes that multiply reach the limit, then all are killed."""
     bomb = INSIDE + "while True:\n    try:\n        os.fork()\n    except OSError:\n        pass\n"
     assert failed(sandbox, bomb) in {"limit: time", "limit: cpu time"}
 
@@ -121,7 +121,7 @@ def test_ten_gigabytes_are_refused(sandbox: Sandbox) -> None:
 
 
 def test_several_processes_share_one_memory_limit(sandbox: Sandbox) -> None:
-    """What one process may not hold, five together may not hold either."""
+    """Five processes together may not use more memory than one."""
     program = INSIDE + "import time\nfor _ in range(4):\n    os.fork()\nx = b'x' * (20 * 2**20)\ntime.sleep(60)\n"
     limits = Limits(cpu_seconds=10, wall_seconds=20.0, memory_bytes=100 * 2**20)
     assert failed(sandbox, program, limits=limits, within=40.0) in {"limit: memory", "MemoryError"}
@@ -178,11 +178,11 @@ with open("/dev/zero", "r+b") as file:
 }
 
 
-@pytest.mark.parametrize("way", UNCOUNTED)
-def test_memory_that_no_process_holds_is_refused(sandbox: Sandbox, way: str) -> None:
-    """Memory outside every process's own size cannot be had, so the memory limit bounds all of it."""
+@pytest.mark.parametrize("kind", UNCOUNTED)
+def test_memory_outside_processes_is_refused(sandbox: Sandbox, kind: str) -> None:
+    """Memory that is in no process's own size cannot be allocated, so the memory limit covers all of it."""
     limits = Limits(cpu_seconds=5, wall_seconds=10.0, memory_bytes=100 * 2**20)
-    reason = failed(sandbox, INSIDE + UNCOUNTED[way], limits=limits)
+    reason = failed(sandbox, INSIDE + UNCOUNTED[kind], limits=limits)
     assert not reason.startswith(("limit: time", "limit: cpu", "limit: output"))
 
 
@@ -198,8 +198,8 @@ def test_private_mappings_stay_allowed(sandbox: Sandbox) -> None:
     assert outcome.passed, outcome.reason
 
 
-def test_endless_output_is_cut(sandbox: Sandbox) -> None:
-    """Output beyond its limit ends the program; nothing of it is kept."""
+def test_endless_output_is_stopped(sandbox: Sandbox) -> None:
+    """Output beyond its limit ends the program; none of it is stored."""
     assert failed(sandbox, "while True: print('x' * 1000)", limits=Limits()) == "limit: output"
 
 
@@ -210,7 +210,7 @@ def test_sleeping_and_computing_for_ever_end_in_time(sandbox: Sandbox) -> None:
 
 
 def test_the_system_and_the_home_cannot_be_written(sandbox: Sandbox, tmp_path: Path) -> None:
-    """Neither home, nor repository, nor system folders can be changed or even seen; files stay as they were."""
+    """Neither home, nor repository, nor system folders can be changed or even seen; files are unchanged."""
     kept = tmp_path / "kept.txt"
     kept.write_text("kept")
     home = Path.home() / ".evalstone-test-of-the-sandbox"
@@ -225,7 +225,7 @@ def test_the_system_and_the_home_cannot_be_written(sandbox: Sandbox, tmp_path: P
 
 
 def test_deleting_everything_deletes_nothing(sandbox: Sandbox, tmp_path: Path) -> None:
-    """A program that removes all it can reach leaves the machine's files alone."""
+    """A program that removes all it can reach removes none of the machine's files."""
     kept = tmp_path / "kept.txt"
     kept.write_text("kept")
     program = INSIDE + f"import shutil\nshutil.rmtree('/', ignore_errors=True)\nos.remove({str(kept)!r})"
@@ -235,7 +235,7 @@ def test_deleting_everything_deletes_nothing(sandbox: Sandbox, tmp_path: Path) -
 
 
 def test_the_environment_is_empty(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither tokens nor anything else of our environment is there, nor in any process that can be seen."""
+    """Neither tokens nor anything else of our environment is visible, nor in any visible process."""
     monkeypatch.setenv("HF_TOKEN", "secret-of-the-test")
     program = """
 import os
@@ -252,8 +252,8 @@ assert "secret-of-the-test" not in seen
     assert sandbox.run(program) == Outcome(True)
 
 
-def test_no_socket_leads_out(sandbox: Sandbox) -> None:
-    """A server on this machine is not reached, nor is an address outside."""
+def test_there_is_no_network(sandbox: Sandbox) -> None:
+    """Neither a server on this machine nor an outside address can be reached."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.2)
         port = server.getsockname()[1]
@@ -266,7 +266,7 @@ def test_no_socket_leads_out(sandbox: Sandbox) -> None:
 
 @pytest.mark.parametrize("target", ["os.getppid()", "1", "-1", "-os.getpgid(os.getppid())"])
 def test_killing_the_parent_ends_nothing(sandbox: Sandbox, target: str) -> None:
-    """Signals to the guard, to everything and to groups are refused; a process of ours outside lives on."""
+    """Signals to the guard, to everything and to groups are refused; a process of ours outside survives."""
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as bystander:
         reason = failed(sandbox, INSIDE + f"import signal\nos.kill({target}, signal.SIGKILL)")
         assert "not permitted" in reason
@@ -275,7 +275,7 @@ def test_killing_the_parent_ends_nothing(sandbox: Sandbox, target: str) -> None:
 
 
 def test_links_lead_nowhere(sandbox: Sandbox, tmp_path: Path) -> None:
-    """Symbolic links, the guard's own descriptors and parent folders lead to nothing of the machine's."""
+    """Symbolic links, the guard's descriptors and parent folders lead to none of the machine's files."""
     secret = tmp_path / "secret.txt"
     secret.write_text("secret")
     links = f"import os\nos.symlink({str(secret)!r}, '/tmp/link')\nopen('/tmp/link').read()"
@@ -287,7 +287,7 @@ def test_links_lead_nowhere(sandbox: Sandbox, tmp_path: Path) -> None:
 
 
 def test_files_have_limits(sandbox: Sandbox) -> None:
-    """One file may not be large, nor many together, and no other place takes any."""
+    """Neither one file nor many together may be large, and no other folder is writable."""
     assert "File too large" in failed(sandbox, "open('/tmp/a', 'wb').write(bytes(2**26))", limits=Limits())
     many = "for i in range(100):\n    open(f'/tmp/{i}', 'wb').write(bytes(2**20))\n"
     assert "No space" in failed(sandbox, many, limits=Limits())
@@ -295,13 +295,13 @@ def test_files_have_limits(sandbox: Sandbox) -> None:
 
 
 def test_no_namespace_of_its_own(sandbox: Sandbox) -> None:
-    """A program cannot make itself root of a new namespace, where limits on disk would not hold."""
+    """A program cannot become root of a new namespace, where limits on disk would not apply."""
     program = "import ctypes\nassert ctypes.CDLL(None).unshare(0x10000000) == 0, 'refused'"
     assert "refused" in failed(sandbox, program)
 
 
-def test_what_a_program_leaves_running_is_ended(sandbox: Sandbox) -> None:
-    """A daemon in a session of its own is gone when the verdict is there."""
+def test_processes_left_running_are_killed(sandbox: Sandbox) -> None:
+    """A daemon in a session of its own is gone when the verdict is returned."""
     program = "import os\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        import time\n"
     assert sandbox.run(program + "        time.sleep(100)\n    os._exit(0)\n").passed
     assert guards() == []
@@ -317,7 +317,7 @@ def without_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_sandbox_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the command that provides a sandbox, and the option that does without."""
+    """The error names the command that installs a sandbox, and the option to run without one."""
     without_sandbox(monkeypatch)
     with pytest.raises(PlanError, match=r"task x runs code .* apt-get install bubblewrap .*--unsafe-code"):
         choose_sandbox("task x")
@@ -325,14 +325,14 @@ def test_without_a_sandbox_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         run_programs(["pass"])
 
 
-def test_without_rights_is_the_least(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Allowed to do without, a plain process is chosen; but never with root's rights."""
+def test_without_a_sandbox_root_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where running without one is allowed, a plain process is chosen, but never with root's privileges."""
     without_sandbox(monkeypatch)
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     assert choose_sandbox("task x", unsafe=True) == Unprotected()
     monkeypatch.setattr(os, "getuid", lambda: 0)
     monkeypatch.setattr(run_code, "_is_open_to_all", lambda folder: False)
-    with pytest.raises(PlanError, match="only root may read"):
+    with pytest.raises(PlanError, match="only root can read"):
         choose_sandbox("task x", unsafe=True)
 
 
@@ -359,7 +359,7 @@ def test_a_plain_process_has_limits_too(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_container_is_the_command_that_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """EVALSTONE_CODE_CONTAINER wins over bubblewrap; its places for limits are filled, and the guard is appended."""
+    """EVALSTONE_CODE_CONTAINER wins over bubblewrap; its limits are filled in, and the guard is appended."""
     runtime = tmp_path / "runtime"
     runtime.write_text(
         f'#!/bin/sh\necho "$@" | head -n 1 > {tmp_path}/asked\nshift 2\necho \'{{"passed": true, "reason": null}}\'\n'
@@ -376,8 +376,8 @@ def test_a_container_is_the_command_that_was_named(tmp_path: Path, monkeypatch: 
     assert "cannot be started" in (Container("/no/such/runtime").run("pass").reason or "")
 
 
-def test_outcomes_are_noted_where_they_are_asked_for(sandbox: Sandbox) -> None:
-    """`running_in` decides where programs run and keeps how they ended; the same program is run once."""
+def test_outcomes_are_collected(sandbox: Sandbox) -> None:
+    """`running_in` sets the sandbox and collects outcomes; the same program is run once."""
     with running_in(sandbox) as outcomes:
         assert [outcome.passed for outcome in run_programs(["pass", "assert 0", "pass"])] == [True, False, True]
         first = outcomes["pass"]

@@ -1,4 +1,4 @@
-"""What the tests of tasks share."""
+"""Fixtures of the tests of tasks."""
 
 from pathlib import Path
 
@@ -17,6 +17,6 @@ def catalog(made_once: Path) -> Catalog:
 
 @pytest.fixture(scope="session")
 def lm_files(catalog: Catalog) -> Catalog:
-    """Return the catalogue, with lm_eval's own files in it."""
+    """Return the catalogue, including lm_eval's own files."""
     pytest.importorskip("lm_eval")
     return catalog

@@ -1,4 +1,4 @@
-"""Small task folders that tests write."""
+"""Small task folders for tests."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ SHOTS = [
 
 
 def task_spec(name: str = "sums", **changes: Any) -> dict[str, Any]:
-    """Return the mapping of a small multiple-choice task on `rows/`; a change to `...` takes a key out."""
+    """Return the mapping of a small multiple-choice task on `rows/`; a change to `...` removes a key."""
     spec = {
         "task": name,
         "dataset_path": "json",

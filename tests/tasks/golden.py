@@ -1,8 +1,8 @@
-"""Golden prompts: what is kept of lm-eval's prompts, and how ours are brought into the same form.
+"""Golden prompts: digests of lm-eval's prompts, and the conversion of ours for comparison.
 
-Per task and way of asking (shots, chat) two digests are kept: of the prompts as lm-eval hashes them (`prompt_hash`, the
-first request's context), and of everything asked (contexts, continuations, stop texts). The first twelve digits of each
-prompt's hash tell which sample differs.
+For each task and setup (shots, chat) two digests are stored: of the prompts as lm-eval hashes them (`prompt_hash`, the
+first request's context), and of complete requests (contexts, continuations, stop texts). The first twelve digits of
+each prompt's hash show which sample differs.
 """
 
 import hashlib
@@ -19,8 +19,8 @@ N_SAMPLES = 100
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way of asking a task."""
+class Setup:
+    """Number of shots and chat options of a task's prompts."""
 
     name: str
     num_fewshot: int
@@ -29,12 +29,12 @@ class Way:
     system_instruction: str | None = None
 
 
-WAYS = (
-    Way("0-shot", 0),
-    Way("5-shot", 5),
-    Way("chat-0-shot", 0, chat=True, multiturn=True),
-    Way("chat-5-shot-turns", 5, chat=True, multiturn=True, system_instruction="Answer briefly."),
-    Way("chat-5-shot-one-message", 5, chat=True),
+SETUPS = (
+    Setup("0-shot", 0),
+    Setup("5-shot", 5),
+    Setup("chat-0-shot", 0, chat=True, multiturn=True),
+    Setup("chat-5-shot-turns", 5, chat=True, multiturn=True, system_instruction="Answer briefly."),
+    Setup("chat-5-shot-one-message", 5, chat=True),
 )
 
 FAMILIES: dict[str, tuple[str, ...]] = {
@@ -62,7 +62,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "bbh": ("leaderboard_bbh",),
 }
 
-Asked = Sequence[Sequence[Any]]  # per sample its requests, each (context, continuation), (text,) or (context, stops)
+Requests = Sequence[Sequence[Any]]  # per sample its requests, each (context, continuation), (text,) or (context, stops)
 
 
 def sha(text: str) -> str:
@@ -70,34 +70,36 @@ def sha(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def digest(samples: Iterable[Asked], *, short: bool) -> dict[str, Any]:
-    """Return what is kept of the requests of a task's first samples."""
-    asked = [
+def digest(samples: Iterable[Requests], *, short: bool) -> dict[str, Any]:
+    """Return the digests of the requests of a task's first samples."""
+    plain = [
         [[str(part) if isinstance(part, str) else part for part in query] for query in queries] for queries in samples
     ]
-    prompts = [sha(queries[0][0]) for queries in asked]
+    prompts = [sha(queries[0][0]) for queries in plain]
     return {
-        "n": len(asked),
+        "n": len(plain),
         "prompts": sha("\n".join(prompts)),
-        "asked": sha(json.dumps(asked, ensure_ascii=False)),
+        "asked": sha(json.dumps(plain, ensure_ascii=False)),  # a key of the golden files
         "each": "".join(prompt[:12] for prompt in (prompts[:1] if short else prompts)),
     }
 
 
-def asked_of(request: Request) -> list[list[Any]]:
-    """Return one of our requests in lm-eval's form."""
-    asked: list[list[Any]] = []
+def queries_of(request: Request) -> list[list[Any]]:
+    """Return the queries of one of our requests as lm-eval's request arguments."""
+    found: list[list[Any]] = []
     for query in request.queries:
         if isinstance(query, LoglikelihoodQuery):
-            asked.append(["".join(request.segments if query.segments is None else query.segments), query.continuation])
+            found.append(["".join(request.segments if query.segments is None else query.segments), query.continuation])
         elif isinstance(query, RollingQuery):
-            asked.append([query.text])
+            found.append([query.text])
         elif isinstance(query, GenerateQuery):
-            asked.append(["".join(request.segments), list(query.settings.stop)])
-    return asked
+            found.append(["".join(request.segments), list(query.settings.stop)])
+    return found
 
 
-def differing(each: str, mine: Sequence[Asked]) -> list[int]:
-    """Return the samples whose prompt differs from the kept digits."""
-    kept = [each[i : i + 12] for i in range(0, len(each), 12)]
-    return [i for i, (digits, queries) in enumerate(zip(kept, mine, strict=False)) if sha(queries[0][0])[:12] != digits]
+def differing(each: str, mine: Sequence[Requests]) -> list[int]:
+    """Return the samples whose prompt differs from the stored digits."""
+    stored = [each[i : i + 12] for i in range(0, len(each), 12)]
+    return [
+        i for i, (digits, queries) in enumerate(zip(stored, mine, strict=False)) if sha(queries[0][0])[:12] != digits
+    ]

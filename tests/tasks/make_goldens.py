@@ -1,9 +1,9 @@
-"""Write the golden prompts anew: run lm-eval 0.4.13 on local data and keep the hashes of what it would ask.
+"""Regenerate the golden prompts: run lm-eval 0.4.13 on local data and store the hashes of its requests.
 
     python -m tests.tasks.make_goldens [family ...]
 
 Needs lm_eval, transformers, `../shared/data` and `../shared/models`; where a data set is not in `../shared/data`,
-the project's own fixture rows (`tests/fixtures`) stand in, and the golden says so.
+the project's own fixture rows (`tests/fixtures`) are used, and the golden records it.
 """
 
 import json
@@ -24,22 +24,22 @@ FIXTURES = ROOT / "tests" / "fixtures" / "data"
 
 
 def lm_eval_tasks(catalog: Catalog, names: tuple[str, ...]) -> list[Task]:
-    """Return lm-eval's own version of the tasks that our names stand for."""
+    """Return lm-eval's own versions of our tasks of these names."""
     ours = catalog.select(names).tasks
     return [catalog.select([f"lm-eval:{task.name}"]).tasks[0] for task in ours]
 
 
 def data_of(task: Task) -> tuple[str, Path]:
     """Return where the task's rows are: `shared`, or `fixtures` where they are not in the shared data."""
-    place = Path(task.dataset.path, task.dataset.name or "default")
+    folder = Path(task.dataset.path, task.dataset.name or "default")
     for label, root in (("shared", SHARED / "data"), ("fixtures", FIXTURES)):
-        if (root / place).is_dir() or (task.dataset.name is None and (root / task.dataset.path).is_dir()):
+        if (root / folder).is_dir() or (task.dataset.name is None and (root / task.dataset.path).is_dir()):
             return label, root
-    raise FileNotFoundError(f"no rows for {task.name}: {place}")
+    raise FileNotFoundError(f"no rows for {task.name}: {folder}")
 
 
 def made(task: Task, render: Any) -> dict[str, Any]:
-    """Return the golden of one task: per way of asking the digests, or why lm-eval refuses it."""
+    """Return the golden of one task: for each setup the digests, or why lm-eval refuses it."""
     label, root = data_of(task)
     theirs = oracle.make_task(task.source, root)
     if shuffler := sys.modules.get("lm_eval.tasks.gpqa.n_shot.utils"):
@@ -48,22 +48,24 @@ def made(task: Task, render: Any) -> dict[str, Any]:
         oracle.prompts_of(theirs, 5, golden.N_SAMPLES)
         shuffler.__dict__["rng"].seed(42)
         theirs = oracle.make_task(task.source, root)
-    ways: dict[str, Any] = {}
-    for way in golden.WAYS:
+    by_setup: dict[str, Any] = {}
+    for setup in golden.SETUPS:
         try:
             samples = oracle.prompts_of(
                 theirs,
-                way.num_fewshot,
+                setup.num_fewshot,
                 golden.N_SAMPLES,
-                chat=render if way.chat else None,
-                multiturn=way.multiturn,
-                system_instruction=way.system_instruction,
+                chat=render if setup.chat else None,
+                multiturn=setup.multiturn,
+                system_instruction=setup.system_instruction,
             )
         except (AssertionError, ValueError, KeyError, TypeError) as error:
-            ways[way.name] = {"refused": f"{type(error).__name__}: {error}"[:200]}
+            by_setup[setup.name] = {"refused": f"{type(error).__name__}: {error}"[:200]}
             continue
-        ways[way.name] = golden.digest([[_plain(query) for query in queries] for queries in samples], short=way.chat)
-    return {"rows": label, "data": oracle.digests_of(task, root), "ways": ways}
+        by_setup[setup.name] = golden.digest(
+            [[_plain(query) for query in queries] for queries in samples], short=setup.chat
+        )
+    return {"rows": label, "data": oracle.digests_of(task, root), "ways": by_setup}
 
 
 def _plain(query: tuple[Any, ...]) -> list[Any]:
@@ -75,7 +77,7 @@ def _plain(query: tuple[Any, ...]) -> list[Any]:
 
 def main(families: list[str]) -> None:
     """Write one file per family of tasks."""
-    # what lm-eval shuffles with the global generator it keeps in this cache: a warm one would give an older order
+    # lm-eval caches here what it shuffles with the global generator: a warm cache would give an older order
     os.environ["HF_DATASETS_CACHE"] = tempfile.mkdtemp(prefix="goldens-")
     catalog = Catalog.open()
     render = oracle.chat_template_of(SHARED / "models" / "craftgpt-5m")

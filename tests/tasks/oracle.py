@@ -1,7 +1,7 @@
-"""lm-evaluation-harness itself, on local data: its prompts are what ours must equal.
+"""lm-evaluation-harness itself, on local data: our prompts must equal its prompts.
 
-It is run in-process without a model: a task is made from the installed package's own YAML, and the requests it would
-send are read off. `datasets.load_dataset` is answered from local Parquet files, as the harness would see the Hub.
+It is run in-process without a model: a task is made from the installed package's own YAML, and its requests are
+collected. `datasets.load_dataset` is replaced by one that reads local Parquet files.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-Asked = list[tuple[Any, ...]]  # one sample's requests: (context, continuation), (text,) or (context, settings)
+Requests = list[tuple[Any, ...]]  # one sample's requests: (context, continuation), (text,) or (context, settings)
 
 
 def local_load_dataset(data_dir: Path) -> Callable[..., Any]:
@@ -69,8 +69,8 @@ def prompts_of(
     chat: Callable[..., str] | None = None,
     multiturn: bool = False,
     system_instruction: str | None = None,
-) -> list[Asked]:
-    """Return what lm_eval would ask about the first samples, on one process with seed 1234."""
+) -> list[Requests]:
+    """Return lm_eval's requests for the first samples, on one process with seed 1234."""
     own = task.own_num_fewshot
     shots = own or 0 if num_fewshot is None or own == 0 else num_fewshot
     task.set_config(key="num_fewshot", value=shots)
@@ -83,10 +83,10 @@ def prompts_of(
             fewshot_as_multiturn=multiturn,
             system_instruction=system_instruction,
         )
-    asked: dict[int, Asked] = {}
+    requests: dict[int, Requests] = {}
     for instance in sorted(task.instances, key=lambda instance: instance.idx):
-        asked.setdefault(instance.doc_id, []).append(tuple(instance.arguments))
-    return [asked[i] for i in sorted(asked)]
+        requests.setdefault(instance.doc_id, []).append(tuple(instance.arguments))
+    return [requests[i] for i in sorted(requests)]
 
 
 def chat_template_of(folder: Path) -> Callable[..., str]:
@@ -114,6 +114,6 @@ def digests_of(task: Any, data_dir: Path) -> dict[str, str]:
     folders = [folder] if folder.is_dir() else [path for path in root.glob("[!_]*") if path.is_dir()]
     return {
         path.relative_to(data_dir).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for place in folders
-        for path in sorted(place.glob("*.parquet"))
+        for folder in folders
+        for path in sorted(folder.glob("*.parquet"))
     }

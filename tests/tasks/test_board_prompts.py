@@ -1,8 +1,8 @@
-"""The boards' own prompts: the first hundred that the pinned harness of each board put, byte for byte.
+"""The leaderboards' own prompts: the first hundred of each leaderboard's pinned harness, byte for byte.
 
-The goldens were made by running the boards' code as it was, or are the inputs that a board's authors stored (source
-and commit are in each file), on the rows of `../shared/data`, or on fixture rows where those are not there; `rows`
-says which. A sample's requests are compared in any order: one harness asked "yes" before "no".
+The goldens were made by running the leaderboards' original code, or are inputs that their authors published (source
+and commit are in each file), on the rows of `../shared/data`, or on fixture rows where those are absent; `rows`
+records which. A sample's requests are compared in any order: one harness sent "yes" before "no".
 """
 
 import json
@@ -21,15 +21,15 @@ from tests.library.test_with_own_reader import NOUS
 from tests.tasks import golden
 from tests.tasks.test_golden_prompts import FIXTURES, rows_of
 
-BOARDS = {  # a file holds a profile's tasks and is named after it, or says the profile of its suite
+BOARDS = {  # a file has a profile's tasks and its name, or names the profile of its suite
     path.stem: json.loads(path.read_text(encoding="utf-8"))
     for path in sorted((golden.FOLDER / "boards").glob("*.json"))
 }
 SUITES = Path(__file__).resolve().parents[2] / "src" / "evalstone" / "library" / "suites"
 
 
-def asked(catalog: Catalog, name: str, profile: str, kept: dict[str, Any], shared_dir: Path) -> list[golden.Asked]:
-    """Return what we ask about a task's first samples under a board's rules."""
+def asked(catalog: Catalog, name: str, profile: str, kept: dict[str, Any], shared_dir: Path) -> list[golden.Requests]:
+    """Return our requests for a task's first samples under a leaderboard's rules."""
     (task,) = catalog.select([f"evalstone:{name}"]).tasks
     options = BindOptions(
         num_fewshot=kept["shots"],
@@ -37,17 +37,17 @@ def asked(catalog: Catalog, name: str, profile: str, kept: dict[str, Any], share
         data_dir=rows_of(kept, shared_dir),
         profile=find_profile(profile),
     )
-    return [sorted(golden.asked_of(request), key=str) for request in bind(task, options).requests()]
+    return [sorted(golden.queries_of(request), key=str) for request in bind(task, options).requests()]
 
 
 def profile_of(board: str) -> str:
-    """Return the profile under which a golden file's tasks are asked."""
+    """Return the profile under which a golden file's tasks are evaluated."""
     return str(BOARDS[board].get("profile", board))
 
 
 @pytest.mark.parametrize("board", BOARDS)
-def test_prompts_equal_the_boards(board: str, shared_dir: Path, catalog: Catalog) -> None:
-    """Samples in the board's order, with its shots, choices and stop texts: all as its harness put them."""
+def test_prompts_equal_the_leaderboards(board: str, shared_dir: Path, catalog: Catalog) -> None:
+    """Samples in the leaderboard's order, with its shots, choices and stop texts, equal those of its harness."""
     wrong, profile = [], profile_of(board)
     for name, kept in BOARDS[board]["tasks"].items():
         got = golden.digest(asked(catalog, name, profile, kept, shared_dir), short=True)
@@ -56,8 +56,8 @@ def test_prompts_equal_the_boards(board: str, shared_dir: Path, catalog: Catalog
     assert wrong == []
 
 
-def test_only_suites_whose_prompts_are_shown_are_called_reproduced() -> None:
-    """A suite is `reproduced` exactly if each of its tasks is in its profile's golden file, at the suite's shots."""
+def test_only_suites_with_verified_prompts_are_reproduced() -> None:
+    """A suite is `reproduced` if and only if its tasks are all in its profile's golden file, at the suite's shots."""
     catalog = Catalog.open(lm_eval=False)
     for path in SUITES.glob("*.yaml"):
         suite = read_suite(path)
@@ -82,8 +82,8 @@ MBPP_FORM = re.compile(  # google-research/google-research 30adf0ec, mbpp/README
 )
 
 
-def test_each_example_of_mbpp_has_its_authors_form(catalog: Catalog) -> None:
-    """Three worked examples that end in [DONE] and a question that ends in [BEGIN]; what is between is not known."""
+def test_each_example_of_mbpp_has_its_authors_format(catalog: Catalog) -> None:
+    """Three worked examples end in [DONE] and the question in [BEGIN]; the text between them is not published."""
     (task,) = catalog.select(["mbpp"]).tasks
     options = BindOptions(limit=3, data_dir=FIXTURES, profile=find_profile("lm-eval-0.4.13"))
     for request in bind(task, options).requests():

@@ -20,7 +20,7 @@ def template(messages: Any, continue_final: bool) -> str:
 
 
 def test_zero_shot_multiple_choice(tmp_path: Path) -> None:
-    """One ask per choice, the delimiter before each, the context in common."""
+    """There is one query per choice, with the delimiter before each and a common context."""
     task = bound(tmp_path)
     request = next(task.requests())
     assert request.prompt == "What is 1 plus 1?\nAnswer:"
@@ -39,10 +39,10 @@ def test_shots_are_joined_by_delimiters_and_shared(tmp_path: Path) -> None:
     assert all(shot.startswith(("What is 2", "What is 3")) for shot in first.segments[1:-1])
     assert all(shot.endswith("\n\n") for shot in first.segments[1:-1])
     assert first.n_shots == 3
-    places: dict[str, int] = {}
+    ids: dict[str, int] = {}
     for request in requests:
         for segment in request.segments[:-1]:
-            assert places.setdefault(segment, id(segment)) == id(segment)
+            assert ids.setdefault(segment, id(segment)) == id(segment)
 
 
 def test_a_request_alone_is_the_same(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_request_alone_is_the_same(tmp_path: Path) -> None:
 
 
 def test_numbers_of_shots(tmp_path: Path) -> None:
-    """The run's wish wins over the task's number, but a task that says 0 keeps it."""
+    """The run's option wins over the task's number, but a task that sets 0 keeps it."""
     assert bound(tmp_path, num_fewshot=2).plan.num_fewshot == 2
     assert bound(tmp_path, BindOptions(num_fewshot=1), num_fewshot=2).plan.num_fewshot == 1
     assert bound(tmp_path, BindOptions(num_fewshot=5), num_fewshot=0).plan.num_fewshot == 0
@@ -71,10 +71,10 @@ def test_limits(tmp_path: Path, limit: float, n: int) -> None:
 
 
 def test_chosen_samples(tmp_path: Path) -> None:
-    """Samples by position are asked in document order under their own numbers; an absent one is refused."""
+    """Samples given by position are in document order with their own indices; an absent one is refused."""
     task = bound(tmp_path, BindOptions(sample_indices=(5, 2, 5)))
     assert [request.sample_index for request in task.requests()] == [2, 5]
-    with pytest.raises(PlanError, match="samples 0 to 7; asked for 8"):
+    with pytest.raises(PlanError, match="samples 0 to 7; sample 8 was requested"):
         bound(tmp_path, BindOptions(sample_indices=(8,)))
     with pytest.raises(PlanError, match="exclude each other"):
         bound(tmp_path, BindOptions(sample_indices=(1,), limit=2))
@@ -83,7 +83,7 @@ def test_chosen_samples(tmp_path: Path) -> None:
 
 
 def test_leaks_are_counted_or_forbidden(tmp_path: Path) -> None:
-    """Trap 7: where shots come from the asked rows, lm-eval's profile counts leaks and ours has none."""
+    """Trap 7: where shots are drawn from the evaluated rows, lm-eval's profile counts leaks and ours has none."""
     options = BindOptions(num_fewshot=4)
     leaky = list(bound(tmp_path, options, training_split=...).requests())
     assert sum(request.n_leaked_shots for request in leaky) > 0
@@ -115,7 +115,7 @@ NEAR = [
     ],
 )
 def test_near_duplicates_are_no_shots_of_each_other(tmp_path: Path, changes: dict[str, Any]) -> None:
-    """Trap 7: under our profile no shot asks the sample's question, however it is written or its options stand."""
+    """Trap 7: under our profile no shot has the sample's question, however it is written or its options ordered."""
     (tmp_path / "ends.py").write_text("def text(row): return row['text']\n")
     near = [{"id": 0, **row} for row in NEAR]
     write_rows(tmp_path, [{"id": 0, **row} for row in ROWS], near + [{"id": 0, **row} for row in SHOTS])
@@ -134,11 +134,11 @@ def test_near_duplicates_are_no_shots_of_each_other(tmp_path: Path, changes: dic
     assert clean[0].n_shots == 10
     assert 1 <= leaky[0].n_leaked_shots <= len(NEAR)  # counted, though no row is the sample's own
     assert not any(request.n_leaked_shots for request in (*leaky[1:], *clean))
-    assert any("what is 1 plus 1" in shown(request) for request in clean[1:])  # to others it shows nothing
+    assert any("what is 1 plus 1" in shown(request) for request in clean[1:])  # it is no leak for others
 
 
 def test_shots_come_from_the_named_split(tmp_path: Path) -> None:
-    """Trap 7: shots are rows of the split that the task names, under each profile, not of the one asked."""
+    """Trap 7: under each profile, shots are rows of the split that the task names, not of the evaluated one."""
     write_rows(tmp_path)
     (tmp_path / "rows" / "dev.jsonl").write_text("".join(json.dumps({**row, "text": "dev"}) + "\n" for row in SHOTS))
     files = {split: f"rows/{split}.jsonl" for split in ("test", "train", "dev")}
@@ -150,7 +150,7 @@ def test_shots_come_from_the_named_split(tmp_path: Path) -> None:
 
 
 def test_profiles_shuffle_and_seed(tmp_path: Path) -> None:
-    """The 2023 profile takes samples in its own order; another seed draws other shots."""
+    """The 2023 profile has its own order of samples; another seed draws other shots."""
     old = bound(tmp_path, BindOptions(num_fewshot=2, limit=3, profile=PROFILES["open-llm-v1"]))
     assert [sample.index for sample in old.samples()] != [0, 1, 2]
     default = [request.prompt for request in bound(tmp_path, BindOptions(num_fewshot=2)).requests()]
@@ -159,14 +159,14 @@ def test_profiles_shuffle_and_seed(tmp_path: Path) -> None:
 
 
 def test_literal_shots_and_first_n(tmp_path: Path) -> None:
-    """Shots written into the task file are taken from its beginning with first_n."""
+    """With first_n, shots in the task file are used from its beginning."""
     config = {"sampler": "first_n", "samples": [SHOTS[3], SHOTS[1], SHOTS[2]]}
     request = next(bound(tmp_path, BindOptions(num_fewshot=2), fewshot_config=config).requests())
     assert request.prompt.startswith("What is 23 minus 1?\nAnswer: 22\n\nWhat is 21 minus 1?\nAnswer: 20\n\n")
 
 
-def test_contexts_may_be_the_choices(tmp_path: Path) -> None:
-    """Where the text is an index, each choice is a context of its own and the continuation is shared."""
+def test_choices_may_be_contexts(tmp_path: Path) -> None:
+    """Where the text is an index, each choice has a context of its own and the continuation is shared."""
     (tmp_path / "who.py").write_text(
         "def gold(row): return row['answer']\ndef ends(row): return row['text']\n"
         "def starts(row): return [f'{c}:' for c in row['choices']]\n"
@@ -189,7 +189,7 @@ def test_contexts_may_be_the_choices(tmp_path: Path) -> None:
 
 
 def test_other_output_types(tmp_path: Path) -> None:
-    """Log-likelihood, rolling and written answers ask one thing each."""
+    """Log-likelihood, rolling and generation have one query each."""
     plain: dict[str, Any] = {"doc_to_choice": ..., "metric_list": ..., "doc_to_target": "text"}
     one = next(bound(tmp_path, output_type="loglikelihood", **plain).requests())
     assert one.queries == (LoglikelihoodQuery(0, "2"),)
@@ -203,7 +203,7 @@ def test_other_output_types(tmp_path: Path) -> None:
     assert task.plan.generation is not None
 
 
-def test_mutual_information_asks_unconditionally(tmp_path: Path) -> None:
+def test_mutual_information_has_unconditional_queries(tmp_path: Path) -> None:
     """acc_mutual_info adds each choice after an empty context."""
     request = next(bound(tmp_path, metric_list=[{"metric": "acc_mutual_info"}]).requests())
     assert request.queries[2:] == (
@@ -213,7 +213,7 @@ def test_mutual_information_asks_unconditionally(tmp_path: Path) -> None:
 
 
 def test_chats(tmp_path: Path) -> None:
-    """With a template the description is the system message, no delimiter precedes a choice, messages come along."""
+    """With a template the description is the system message, no delimiter precedes a choice, messages are included."""
     options = BindOptions(
         num_fewshot=1, apply_chat_template=True, fewshot_as_multiturn=True, system_instruction="Be brief."
     )
@@ -231,7 +231,7 @@ def test_chats(tmp_path: Path) -> None:
 
 
 def test_a_begun_answer_is_continued(tmp_path: Path) -> None:
-    """With gen_prefix the assistant's message is left open and the choice is set off from it."""
+    """With gen_prefix the assistant's message is left open, and a delimiter precedes the choice."""
     options = BindOptions(apply_chat_template=True, fewshot_as_multiturn=True)
     request = next(bound(tmp_path, options, gen_prefix="It is").requests(template))
     assert request.prompt.endswith("</user><assistant>It is")
@@ -254,7 +254,7 @@ def test_equal_beginnings_of_chats_are_one_object(tmp_path: Path) -> None:
         ({"use_prompt": "promptsource:x"}, "promptsource, which is not supported"),
         ({"doc_to_image": ["image"]}, "images"),
         ({"doc_to_audio": "sound"}, "sound"),
-        ({"unsafe_code": True}, "runs code that the model writes.*--confirm_run_unsafe_code"),
+        ({"unsafe_code": True}, "runs generated code.*--confirm_run_unsafe_code"),
         ({"output_type": "generate_until", "metric_list": [{"metric": "exactmatch"}]}, "nearest: exact_match"),
         (
             {"metric_list": [{"metric": "accuracy"}]},
@@ -266,19 +266,19 @@ def test_equal_beginnings_of_chats_are_one_object(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_not_supported_says_why(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_unsupported_tasks_are_refused_with_the_reason(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     """A task that cannot run is refused with the reason."""
     with pytest.raises(PlanError, match=message):
         bound(tmp_path, **changes)
 
 
 def test_code_of_the_model_runs_when_confirmed(tmp_path: Path) -> None:
-    """A task that runs what the model writes is bound once the user has said so."""
+    """A task whose functions run generated code is bound once the user has confirmed it."""
     assert bound(tmp_path, BindOptions(confirm_unsafe_code=True), unsafe_code=True).n_original == 8
 
 
-def test_rows_that_lack_something_name_task_and_sample(tmp_path: Path) -> None:
-    """A row without what the prompt needs is an error that names its number."""
+def test_incomplete_rows_are_errors_that_name_task_and_sample(tmp_path: Path) -> None:
+    """A row that lacks a column of the prompt is an error that names its index."""
     rows = [dict(row) for row in ROWS]
     rows[3]["question"] = None
     write_rows(tmp_path, rows)
@@ -291,8 +291,8 @@ def test_rows_that_lack_something_name_task_and_sample(tmp_path: Path) -> None:
         bound(tmp_path)
 
 
-def test_the_plan_changes_with_what_decides(tmp_path: Path) -> None:
-    """Rows, spec and shots are in the plan; where the folder lies is not."""
+def test_the_plan_changes_with_what_decides_answers(tmp_path: Path) -> None:
+    """Rows, spec and shots are in the plan; the folder's path is not."""
     plan = bound(tmp_path / "a").plan
     assert bound(tmp_path / "b").plan == plan
     assert bound(tmp_path / "a", BindOptions(num_fewshot=1)).plan != plan

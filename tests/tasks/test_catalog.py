@@ -17,11 +17,11 @@ from tests.tasks.folders import task_spec, write_task
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Return a folder with two tasks of one tag, a group of both, and a group above it."""
-    place = tmp_path / "mine"
-    write_task(place, task_spec("sums", tag="arithmetic"))
-    write_task(place, task_spec("more_sums", tag=["arithmetic", "hard"], num_fewshot=2))
+    root = tmp_path / "mine"
+    write_task(root, task_spec("sums", tag="arithmetic"))
+    write_task(root, task_spec("more_sums", tag=["arithmetic", "hard"], num_fewshot=2))
     write_task(
-        place,
+        root,
         {
             "group": "both",
             "group_alias": "Both",
@@ -30,9 +30,9 @@ def folder(tmp_path: Path) -> Path:
             "metadata": {"version": 2},
         },
     )
-    write_task(place, {"group": "all", "task": ["both", "arithmetic_letters", {"group": "inner", "task": ["sums"]}]})
-    write_task(place, task_spec("letters", tag="arithmetic_letters"))
-    return place
+    write_task(root, {"group": "all", "task": ["both", "arithmetic_letters", {"group": "inner", "task": ["sums"]}]})
+    write_task(root, task_spec("letters", tag="arithmetic_letters"))
+    return root
 
 
 def open_with(folder: Path) -> Catalog:
@@ -55,8 +55,8 @@ def test_names_tags_and_groups(folder: Path) -> None:
     assert (metric.metric, metric.weight_by_size, metric.filters) == ("acc", False, ("none",))
 
 
-def test_groups_hold_groups_and_tags(folder: Path) -> None:
-    """A group of groups lists its own children, every task comes once, an inner group is named by its outer one."""
+def test_groups_contain_groups_and_tags(folder: Path) -> None:
+    """A group of groups lists its own children, every task is there once, inner groups are named by outer ones."""
     selection = open_with(folder).select(["all"])
     assert [task.name for task in selection.tasks] == ["sums", "more_sums", "letters"]
     assert {group.name: group.children for group in selection.groups} == {
@@ -68,13 +68,13 @@ def test_groups_hold_groups_and_tags(folder: Path) -> None:
 
 
 def test_one_name_for_two_tasks_is_refused(folder: Path) -> None:
-    """A task alone and the same changed by a group cannot be in one run."""
+    """A task and the same task changed by a group cannot be in one run."""
     with pytest.raises(UsageError, match="two different tasks are called 'more_sums'"):
         open_with(folder).select(["more_sums", "both"])
 
 
 def test_globs_files_and_folders(folder: Path) -> None:
-    """A pattern, a YAML path and a folder stand for what they match or hold."""
+    """A pattern, a YAML path and a folder select the tasks they match or contain."""
     catalog = open_with(folder)
     assert [task.name for task in catalog.select(["more_*ums"]).tasks] == ["more_sums"]
     assert [task.name for task in catalog.select([str(folder / "sums.yaml")]).tasks] == ["sums"]
@@ -94,7 +94,7 @@ def test_globs_files_and_folders(folder: Path) -> None:
 
 
 def test_unknown_names_offer_the_nearest(folder: Path) -> None:
-    """A misspelt name is answered with the names that look like it."""
+    """The error about a misspelt name lists similar names."""
     with pytest.raises(UnknownName, match="unknown task 'sumss'; nearest: sums"):
         open_with(folder).select(["sumss"])
     with pytest.raises(UnknownName, match="unknown task pattern"):
@@ -104,7 +104,7 @@ def test_unknown_names_offer_the_nearest(folder: Path) -> None:
 
 
 def test_old_names_still_work() -> None:
-    """Names of earlier harness versions are replaced, and it is said."""
+    """Names of earlier harness versions are replaced, with a note."""
     catalog = Catalog.open(lm_eval=False)
     selection = catalog.select(["truthfulqa-mc", "arc-challenge", "hendrycksTest-anatomy"])
     assert [task.name for task in selection.tasks] == [
@@ -119,7 +119,7 @@ def test_old_names_still_work() -> None:
 
 
 def test_mmlu_folds_to_four_groups() -> None:
-    """Our mmlu holds four groups that hold the 57 subjects."""
+    """Our mmlu has four groups of the 57 subjects."""
     selection = Catalog.open(lm_eval=False).select(["mmlu"])
     assert len(selection.tasks) == 57
     assert selection.groups[0].name == "mmlu"
@@ -128,14 +128,14 @@ def test_mmlu_folds_to_four_groups() -> None:
 
 
 def test_a_users_task_wins_and_prefixes_choose(folder: Path) -> None:
-    """The user's task of a name replaces ours; a prefix asks for one of them."""
+    """The user's task of a name replaces ours; a prefix selects one of them."""
     write_task(folder, task_spec("arc_easy"))
     catalog = open_with(folder)
     assert catalog.select(["arc_easy"]).tasks[0].origin == "user"
     assert catalog.select(["evalstone:arc_easy"]).tasks[0].origin == "evalstone"
 
 
-def test_broken_files_are_listed_with_their_fault(folder: Path) -> None:
+def test_broken_files_are_listed_with_their_error(folder: Path) -> None:
     """A file that cannot be read does not hide the others; it is listed with the reason and refused when selected."""
     (folder / "broken.yaml").write_text("task: [")
     catalog = open_with(folder)
@@ -150,9 +150,9 @@ def test_broken_files_are_listed_with_their_fault(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("group", "message"),
     [
-        ({"group": "g", "task": ["absent"]}, "holds 'absent', and no task, group or tag is called so"),
+        ({"group": "g", "task": ["absent"]}, "has 'absent', and no task, group or tag has that name"),
         ({"group": "g", "task": [3]}, "has the member 3; expected a name"),
-        ({"group": "g", "task": ["g"]}, "group 'g' holds itself: g -> g"),
+        ({"group": "g", "task": ["g"]}, "group 'g' contains itself: g -> g"),
         (
             {"group": "g", "task": ["sums"], "aggregate_metric_list": [{"metric": "acc", "aggregation": "max"}]},
             "expected mean",
@@ -176,8 +176,8 @@ def test_a_group_may_define_a_task(folder: Path) -> None:
     assert selection.groups[0].children == ("g::own",)
 
 
-def test_the_index_is_kept_until_a_file_changes(folder: Path) -> None:
-    """A second opening reads the index; a new or changed file is seen all the same."""
+def test_the_index_is_valid_until_a_file_changes(folder: Path) -> None:
+    """A second opening reads the index; a new or changed file is found nevertheless."""
     open_with(folder)
     notes = {json.loads(path.read_text())["root"]: path for path in (settings.cache_folder() / "task_index").iterdir()}
     note = notes[str(folder)]
@@ -192,7 +192,7 @@ def test_the_index_is_kept_until_a_file_changes(folder: Path) -> None:
 
 
 def test_without_lm_eval_its_names_are_known() -> None:
-    """A task that only lm_eval has is listed and answered with the line that installs it."""
+    """A task that only lm_eval has is listed; selecting it is an error with the install command."""
     catalog = Catalog.open(lm_eval=False)
     entries = {entry.name: entry for entry in catalog.entries()}
     assert len(entries) > 14_000
@@ -217,7 +217,7 @@ def test_names_are_written_by_kind(folder: Path, tmp_path: Path) -> None:
 
 
 def test_the_shipped_names_are_those_of_the_installed_version(lm_files: Catalog) -> None:
-    """The list in the package holds what lm_eval 0.4.13 holds, name by name."""
+    """The list in the package equals that of lm_eval 0.4.13, name by name."""
     known = lm_eval_names.known_names()
     assert len(known) == 14_683
     selected = {entry.name for entry in lm_files.entries() if entry.origin == "lm-eval"}

@@ -1,4 +1,4 @@
-"""The task format: every key lm-eval's tasks use, and clear errors for what is not one."""
+"""The task format: every key lm-eval's tasks use, and clear errors for unknown ones."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ def read(**changes: Any) -> Task:
 
 
 def test_defaults_are_lm_evals() -> None:
-    """What a file does not say is what the harness assumes."""
+    """Omitted keys have the harness's defaults."""
     task = read(output_type=..., doc_to_choice=..., metric_list=..., metadata=...)
     assert (task.output_type, task.version, task.num_fewshot, task.repeats) == ("generate_until", "Yaml", None, 1)
     assert (task.prompt.target_delimiter, task.prompt.fewshot_delimiter) == (" ", "\n\n")
@@ -50,7 +50,7 @@ def test_default_metrics(output_type: str, names: list[str], aggregations: list[
 
 
 def test_metrics_filters_and_functions() -> None:
-    """Options of metrics and filters are kept; a function's own name is the metric's."""
+    """Metrics and filters have their options; the name of a function is the metric's."""
     own = FunctionRef("utils.score", None)
     task = read(
         metric_list=[
@@ -67,7 +67,7 @@ def test_metrics_filters_and_functions() -> None:
 
 
 def test_fewshot_settings_are_inherited_and_overridden() -> None:
-    """Shots are put as the task is, but for what fewshot_config says."""
+    """Shots are formatted like the task, except for the keys of fewshot_config."""
     task = read(
         fewshot_split="train",
         gen_prefix="So",
@@ -106,13 +106,13 @@ def test_fewshot_settings_are_inherited_and_overridden() -> None:
     ],
 )
 def test_faults_name_file_key_value_and_expectation(changes: dict[str, Any], message: str) -> None:
-    """A fault in a task file is one line that says where, what was seen and what was expected."""
+    """An error in a task file is one line with file, key, value and what was expected."""
     with pytest.raises(DataError, match=message):
         read(**changes)
 
 
-def test_the_hash_covers_what_decides_and_no_path(tmp_path: Path) -> None:
-    """Editing a key or a helper's bytes changes the hash; the folder's place does not."""
+def test_the_hash_covers_content_and_no_path(tmp_path: Path) -> None:
+    """Editing a key or a helper's bytes changes the hash; moving the folder does not."""
     hashes = set()
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
@@ -128,13 +128,13 @@ def test_the_hash_covers_what_decides_and_no_path(tmp_path: Path) -> None:
     assert read().spec_hash != read(description="x").spec_hash == read(description="x").spec_hash
 
 
-def test_a_conversation_has_turns_and_nothing_beside_them() -> None:
-    """doc_to_turns takes the place of doc_to_text; shots, repeats, choices and a begun answer do not fit it."""
+def test_a_conversation_has_only_turns() -> None:
+    """doc_to_turns replaces doc_to_text, and excludes shots, repeats, choices and gen_prefix."""
     turns = {"doc_to_text": ..., "doc_to_choice": ..., "metric_list": [], "output_type": "generate_until"}
     task = read(doc_to_turns="said", **turns)
     assert (task.prompt.turns, task.prompt.text, task.num_fewshot, task.metrics) == ("said", None, 0, ())
     for key, value in (("num_fewshot", 2), ("repeats", 4), ("gen_prefix", "Well,"), ("doc_to_text", "said")):
-        with pytest.raises(DataError, match=f"{key} is .*beside doc_to_turns"):
+        with pytest.raises(DataError, match=f"{key} is .*with doc_to_turns"):
             read(doc_to_turns="said", **{**turns, key: value})
     with pytest.raises(DataError, match="output_type is 'multiple_choice'"):
         read(doc_to_turns="said", doc_to_text=...)
@@ -150,7 +150,7 @@ def test_a_conversation_has_turns_and_nothing_beside_them() -> None:
         ({"tag": 5}, "tag is 5; expected text or list"),
     ],
 )
-def test_values_that_cannot_be_are_named(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    """A negative number of shots, shots that are no rows, and names of files that are none are errors of the file."""
+def test_invalid_values_are_named(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    """A negative number of shots, shots that are no rows, and absent files are errors of the task file."""
     with pytest.raises(DataError, match=message):
         bound(tmp_path, **changes)

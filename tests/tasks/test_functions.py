@@ -1,4 +1,4 @@
-"""Code that task files name: imported late, only where it may run, and without a trace."""
+"""Code that task files name: imported late, only from trusted folders, and without side effects."""
 
 import random
 import sys
@@ -13,7 +13,7 @@ from evalstone.tasks.catalog import Catalog
 from tests.tasks.folders import ROWS, bound, task_spec, write_task
 
 
-def test_code_runs_late_and_only_where_it_may(tmp_path: Path) -> None:
+def test_code_runs_late_and_only_from_trusted_folders(tmp_path: Path) -> None:
     """Selecting imports nothing; binding imports from the named folder, and refuses code from elsewhere."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -28,7 +28,7 @@ def test_code_runs_late_and_only_where_it_may(tmp_path: Path) -> None:
         bind(task, BindOptions())
     path = write_task(folder, task_spec("other", include="../elsewhere/base_yaml"))
     (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks
-    with pytest.raises(UsageError, match=f"was not named.*--include_path {elsewhere}"):
+    with pytest.raises(UsageError, match=f"not a trusted folder.*--include_path {elsewhere}"):
         bind(task, BindOptions())
     write_task(elsewhere, task_spec("there"))
     (task,) = Catalog.open([tmp_path], lm_eval=False).select(["other"]).tasks
@@ -41,20 +41,20 @@ def test_code_runs_late_and_only_where_it_may(tmp_path: Path) -> None:
         (None, r"no file utils\.py beside the task file"),
         ("x = 1", r"utils\.py has no 'f'"),
         ("import surely_absent_module", r"imports 'surely_absent_module', which is not installed"),
-        ("def f(rows): return 3", r"process_docs gave int; expected rows"),
+        ("def f(rows): return 3", r"process_docs returned int; expected rows"),
         ("def f(rows): raise KeyError('k')", r"utils\.f of task sums failed on the rows.*KeyError"),
     ],
 )
 def test_faulty_functions_are_named(tmp_path: Path, code: str | None, message: str) -> None:
-    """Whatever is wrong with a function that a task names, the error says which and why."""
+    """The error about a faulty function of a task names it and the reason."""
     if code is not None:
         (tmp_path / "utils.py").write_text(code)
     with pytest.raises((DataError, PlanError), match=message):
         bound(tmp_path, process_docs="!function utils.f")
 
 
-def test_edited_code_is_imported_anew(tmp_path: Path) -> None:
-    """In one session a changed helper is used, as the changed hash says it is."""
+def test_edited_code_is_imported_again(tmp_path: Path) -> None:
+    """In one session a changed helper is used, as its changed hash requires."""
     hashes, prompts = [], []
     for word in ("one", "two"):
         (tmp_path / "say.py").write_text(f"def text(row): return '{word}'\n")
@@ -65,8 +65,8 @@ def test_edited_code_is_imported_anew(tmp_path: Path) -> None:
     assert hashes[0] != hashes[1]
 
 
-def _said(folder: Path) -> tuple[str, str]:
-    """Return the hash and the first prompt of the small task that `say.py` puts."""
+def _hash_and_prompt(folder: Path) -> tuple[str, str]:
+    """Return the hash and the first prompt of the small task with `say.py`."""
     task = bound(folder, doc_to_text="!function say.text")
     return task.plan.spec_hash, next(task.requests()).prompt
 
@@ -80,47 +80,47 @@ def test_a_file_that_a_helper_imports_is_part_of_the_hash(tmp_path: Path, beside
     found = []
     for word in ("one", "two", "one"):
         (tmp_path / beside).write_text(f"WORD = '{word}'\n")
-        found.append(_said(tmp_path))
+        found.append(_hash_and_prompt(tmp_path))
     assert [prompt for _, prompt in found] == ["one", "two", "one"]
     assert found[0] == found[2] != found[1]
 
 
 def test_imports_are_followed_through_files_that_import_others(tmp_path: Path) -> None:
-    """A file two imports away is part of the hash, one that nobody imports is not; a circle ends."""
+    """A file two imports away is part of the hash, one that is not imported is not; a circular import terminates."""
     (tmp_path / "say.py").write_text("import near\ndef text(row): return near.far.WORD\n")
     (tmp_path / "near.py").write_text("import json\nimport far\n")
     (tmp_path / "far.py").write_text("WORD = 'far'\ndef late():\n    import near\n")
-    first = _said(tmp_path)
+    first = _hash_and_prompt(tmp_path)
     (tmp_path / "stranger.py").write_text("WORD = 'other'\n")
-    assert _said(tmp_path) == first
+    assert _hash_and_prompt(tmp_path) == first
     (tmp_path / "far.py").write_text("WORD = 'farther'\ndef late():\n    import near\n")
-    assert _said(tmp_path)[1] == "farther"
-    assert _said(tmp_path)[0] != first[0]
+    assert _hash_and_prompt(tmp_path)[1] == "farther"
+    assert _hash_and_prompt(tmp_path)[0] != first[0]
 
 
 def test_files_of_one_name_in_two_folders_are_two(tmp_path: Path) -> None:
-    """Each task's function file finds the helper beside it, and none is left behind in the process."""
+    """Each task's function file finds the helper beside it, and none stays in sys.modules."""
     prompts = []
     for word in ("here", "there"):
         folder = tmp_path / word
         folder.mkdir()
         (folder / "words_of_a_folder.py").write_text(f"WORD = '{word}'\n")
         (folder / "say.py").write_text("from words_of_a_folder import WORD\ndef text(row): return WORD\n")
-        prompts.append(_said(folder)[1])
+        prompts.append(_hash_and_prompt(folder)[1])
     assert prompts == ["here", "there"]
     assert "words_of_a_folder" not in sys.modules
     assert not any(str(tmp_path) in each for each in sys.path)
 
 
 def test_moving_a_folder_keeps_the_hash_of_what_it_imports(tmp_path: Path) -> None:
-    """The hash holds no path: the same files in another folder are the same task."""
+    """The hash contains no path: the same files in another folder are the same task."""
     hashes = []
     for name in ("one", "other"):
         folder = tmp_path / name
         folder.mkdir()
         (folder / "words.py").write_text("WORD = 'word'\n")
         (folder / "say.py").write_text("from words import WORD\ndef text(row): return WORD\n")
-        hashes.append(_said(folder)[0])
+        hashes.append(_hash_and_prompt(folder)[0])
     assert hashes[0] == hashes[1]
 
 
@@ -131,8 +131,8 @@ def test_lm_evals_functions_need_lm_eval(tmp_path: Path, monkeypatch: pytest.Mon
         bound(tmp_path, process_docs="!function lm_eval.tasks.hellaswag.utils.process_docs")
 
 
-def test_task_code_finds_the_published_seeds_and_leaves_no_trace(tmp_path: Path) -> None:
-    """A shuffle in process_docs gives the same rows each time, and the global generator goes on as if nothing was."""
+def test_task_code_has_the_published_seeds_and_no_side_effects(tmp_path: Path) -> None:
+    """A shuffle in process_docs gives the same rows each time, and the global generator's state is restored."""
     (tmp_path / "mix.py").write_text(
         "import random\ndef mixed(rows):\n    return rows.select(random.sample(range(len(rows)), len(rows)))\n"
     )
@@ -160,8 +160,8 @@ def test_a_samplers_class_draws(tmp_path: Path) -> None:
     assert request.prompt.startswith("What is 31 minus 1?\nAnswer: 30\n\nseed 1234\nAnswer: 19\n\n")
 
 
-def test_a_modules_own_generator_begins_anew(tmp_path: Path) -> None:
-    """A file that draws from a generator of its own gives the same rows however often it was used before."""
+def test_a_modules_own_generator_is_restored(tmp_path: Path) -> None:
+    """A file that draws from its own generator gives the same rows however often it was used before."""
     (tmp_path / "mix.py").write_text(
         "import random\nrng = random.Random(42)\n"
         "def mixed(rows):\n    return rows.select(rng.sample(range(len(rows)), len(rows)))\n"
@@ -174,12 +174,12 @@ def test_a_modules_own_generator_begins_anew(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["os.system", "sys.exit", "subprocess.run", "shutil.rmtree", "builtins.exec"])
 def test_installed_modules_are_no_task_code(tmp_path: Path, name: str) -> None:
-    """A function of an installed or built-in module is refused: only files beside the task are code of a task."""
+    """A function of an installed or built-in module is refused: only files beside the task may be used."""
     with pytest.raises((DataError, UsageError), match="only functions of files beside"):
         bound(tmp_path, process_docs=f"!function {name}")
 
 
 def test_a_functions_name_is_no_path(tmp_path: Path) -> None:
-    """Dots that would lead out of the folder are refused when the file is read."""
+    """Dots that lead out of the folder are refused when the file is read."""
     with pytest.raises(DataError, match=r"expected <module>\.<function>"):
         bound(tmp_path, process_docs="!function ..outside.f")

@@ -1,4 +1,4 @@
-"""Generation settings: the task's, the user's on top, in lm-eval's normal form."""
+"""Generation settings: the task's, overridden by the user's, in lm-eval's normal form."""
 
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,10 @@ from evalstone.tasks.generation import AnswerSettings, answer_settings, check_ge
 from tests.tasks.folders import task_spec
 
 
-def told(given: dict[str, Any] | None, user: dict[str, Any] | None = None, **changes: Any) -> AnswerSettings:
-    """Return what a model is told for a small task."""
+def settings_by_sample(
+    given: dict[str, Any] | None, user: dict[str, Any] | None = None, **changes: Any
+) -> AnswerSettings:
+    """Return the generation settings of a small task."""
     spec = task_spec(output_type="generate_until", doc_to_choice=..., metric_list=..., **changes)
     if given is not None:
         spec["generation_kwargs"] = given
@@ -22,17 +24,17 @@ def told(given: dict[str, Any] | None, user: dict[str, Any] | None = None, **cha
 
 def settings(given: dict[str, Any] | None, user: dict[str, Any] | None = None, **changes: Any) -> GenerationSettings:
     """Return the settings of a small task, the same for all its samples."""
-    return told(given, user, **changes).of_all
+    return settings_by_sample(given, user, **changes).of_all
 
 
 def test_defaults() -> None:
-    """Without settings 256 tokens are written greedily, up to the delimiter between shots."""
+    """Without settings 256 tokens are generated greedily, up to the delimiter between shots."""
     assert settings(None) == GenerationSettings(max_tokens=256, stop=("\n\n",))
     assert settings({}, fewshot_delimiter="\n") == GenerationSettings(stop=("\n",))
 
 
 def test_spellings_and_order() -> None:
-    """max_gen_toks wins over its other names; one stop text may stand alone; the user's keys win."""
+    """max_gen_toks wins over its other names; one stop text needs no list; the user's keys win."""
     assert settings({"max_new_tokens": 9, "max_gen_toks": 7, "until": "."}).max_tokens == 7
     assert settings({"until": "."}).stop == (".",)
     changed = settings({"until": ["a"], "max_gen_toks": 5, "temperature": 0}, {"max_gen_toks": 6})
@@ -48,7 +50,7 @@ def test_sampling() -> None:
 
 
 def test_repeats_and_other_keys() -> None:
-    """The task's repeats and keys we do not know travel on."""
+    """The task's repeats and unknown keys are passed on."""
     made = settings({"num_beams": 2}, repeats=4)
     assert (made.repeats, made.extra) == (4, (("num_beams", 2),))
 
@@ -77,15 +79,15 @@ def test_nonsense_is_refused() -> None:
     ],
 )
 def test_a_setting_out_of_its_range_is_refused_by_name(name: str, value: Any, expected: str) -> None:
-    """Planning ends with the setting, what was seen and what is possible: of a task and of what the user gave."""
+    """The error names the setting, its value and the expected range, for a task's and for the user's settings."""
     with pytest.raises(PlanError, match=rf"generation settings of sums: {name} is {value}; expected {expected}"):
         settings({name: value})
     with pytest.raises(PlanError, match=rf"generation settings of gen_kwargs: {name} is {value}; expected {expected}"):
         check_gen_kwargs({name: value})
 
 
-def test_the_ends_of_the_ranges_are_taken() -> None:
-    """top_p of 1 and min_p of 0 or 1 are possible; top_k of 0, or vLLM's -1, lets every token pass."""
+def test_the_ends_of_the_ranges_are_accepted() -> None:
+    """top_p of 1 and min_p of 0 or 1 are valid; top_k of 0, or vLLM's -1, allows every token."""
     made = settings({"temperature": 1, "top_p": 1, "min_p": 1, "top_k": -1, "max_gen_toks": 1})
     assert (made.top_p, made.min_p, made.top_k, made.max_tokens) == (1.0, 1.0, 0, 1)
 
@@ -94,14 +96,14 @@ KINDS = {"column": "kind", "values": {"poem": {"temperature": 0.7}, "sum": {"tem
 
 
 def test_samples_of_several_kinds_have_settings_of_their_own() -> None:
-    """A row's column decides, the task's own settings hold for other kinds, the user's stand above all; all is kept."""
-    made = told({"temperature": 0.3}, generation_by=KINDS)
+    """A row's column decides, other kinds have the task's settings, the user's override all; the plan has all."""
+    made = settings_by_sample({"temperature": 0.3}, generation_by=KINDS)
     temperatures = [made.of({"kind": kind}).temperature for kind in ("poem", "sum", "letter")]
     assert temperatures == [0.7, 0.0, 0.3]
     assert [made.of({"kind": kind}).do_sample for kind in ("poem", "sum")] == [True, False]
     facts: Any = made.facts
     assert (facts["temperature"], facts["by"]["kind"]["poem"]["temperature"]) == (0.3, 0.7)
-    greedy = told({"temperature": 0.3}, {"do_sample": False}, generation_by=KINDS)
+    greedy = settings_by_sample({"temperature": 0.3}, {"do_sample": False}, generation_by=KINDS)
     assert not any(greedy.of({"kind": kind}).do_sample for kind in ("poem", "sum", "letter"))
 
 
@@ -111,4 +113,4 @@ def test_samples_of_several_kinds_have_settings_of_their_own() -> None:
 def test_settings_by_kind_are_a_column_and_its_values(by: dict[str, Any]) -> None:
     """Anything else under generation_by is refused with what was expected."""
     with pytest.raises(DataError, match=r"generation_by.*column: NAME, values"):
-        told({}, generation_by=by)
+        settings_by_sample({}, generation_by=by)

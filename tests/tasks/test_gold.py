@@ -1,4 +1,4 @@
-"""Which choices are right, found by the task's own scoring."""
+"""Gold choices found by the task's own scoring."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tests.tasks.folders import ROWS, task_spec, write_rows, write_task
 
 @pytest.mark.parametrize("metric", accuracies_over_choices())
 def test_gold_is_found_by_any_accuracy(metric: str, tmp_path: Path) -> None:
-    """Every accuracy over choices tells the right choice, those that divide by tokens and subtract priors too."""
+    """Every accuracy over choices reveals the gold choice, also those that divide by tokens or subtract priors."""
     rows = [{**row, "answer": i % 2} for i, row in enumerate(ROWS)]
     write_rows(tmp_path, rows)
     path = write_task(tmp_path, task_spec(metric_list=[{"metric": metric}]))

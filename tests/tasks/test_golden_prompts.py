@@ -1,4 +1,4 @@
-"""Every prompt of the first hundred samples equals lm-eval 0.4.13's, byte for byte, however it is asked."""
+"""Every prompt of the first hundred samples equals lm-eval 0.4.13's, byte for byte, in every setup."""
 
 import hashlib
 import json
@@ -23,17 +23,17 @@ FILES = sorted(golden.FOLDER.glob("*.json"))
 
 @cache
 def template(folder: Path) -> Callable[[Any, bool], str]:
-    """Return the chat template of a real tokenizer as our requests want it."""
+    """Return the chat template of a real tokenizer as a render function."""
     pytest.importorskip("transformers")
     from tests.tasks.oracle import chat_template_of
 
-    render = chat_template_of(folder)
+    apply_template = chat_template_of(folder)
 
-    def put(messages: tuple[Message, ...], continue_final: bool) -> str:
+    def render(messages: tuple[Message, ...], continue_final: bool) -> str:
         history = [{"role": message.role, "content": message.text} for message in messages]
-        return render(history, add_generation_prompt=not continue_final)
+        return apply_template(history, add_generation_prompt=not continue_final)
 
-    return put
+    return render
 
 
 @cache
@@ -45,39 +45,39 @@ def file_sha(path: Path) -> str:
 def rows_of(kept: dict[str, Any], shared_dir: Path) -> Path:
     """Return the folder with the rows a golden was made from; skip if they are not these rows."""
     root = shared_dir / "data" if kept["rows"] == "shared" else FIXTURES
-    for place, digest in kept["data"].items():
-        if not (root / place).is_file() or file_sha(root / place) != digest:
-            pytest.fail(f"{root / place} is not the file the golden was made from; run tests/tasks/make_goldens.py")
+    for path, digest in kept["data"].items():
+        if not (root / path).is_file() or file_sha(root / path) != digest:
+            pytest.fail(f"{root / path} is not the file the golden was made from; run tests/tasks/make_goldens.py")
     return root
 
 
-def query(task: Task, way: golden.Way, data_dir: Path, shared_dir: Path) -> list[golden.Asked]:
-    """Return what we ask about a task's first samples."""
+def requests_of(task: Task, setup: golden.Setup, data_dir: Path, shared_dir: Path) -> list[golden.Requests]:
+    """Return our requests for a task's first samples."""
     options = BindOptions(
-        num_fewshot=way.num_fewshot,
+        num_fewshot=setup.num_fewshot,
         limit=golden.N_SAMPLES,
         data_dir=data_dir,
-        apply_chat_template=way.chat,
-        fewshot_as_multiturn=way.multiturn,
-        system_instruction=way.system_instruction,
+        apply_chat_template=setup.chat,
+        fewshot_as_multiturn=setup.multiturn,
+        system_instruction=setup.system_instruction,
     )
-    render = template(shared_dir / "models" / "craftgpt-5m") if way.chat else None
-    return [golden.asked_of(request) for request in bind(task, options).requests(render)]
+    render = template(shared_dir / "models" / "craftgpt-5m") if setup.chat else None
+    return [golden.queries_of(request) for request in bind(task, options).requests(render)]
 
 
 def check(task: Task, kept: dict[str, Any], shared_dir: Path) -> list[str]:
-    """Return a line for each way in which a task's prompts differ from the golden ones."""
+    """Return a line for each setup in which a task's prompts differ from the golden ones."""
     root = rows_of(kept, shared_dir)
     wrong = []
-    for way in golden.WAYS if task.origin == "evalstone" else golden.WAYS[:4]:
-        expected = kept["ways"][way.name]
+    for setup in golden.SETUPS if task.origin == "evalstone" else golden.SETUPS[:4]:
+        expected = kept["ways"][setup.name]
         if "refused" in expected:
             continue
-        mine = query(task, way, root, shared_dir)
-        got = golden.digest(mine, short=way.chat)
+        mine = requests_of(task, setup, root, shared_dir)
+        got = golden.digest(mine, short=setup.chat)
         if got != expected:
             samples = golden.differing(expected["each"], mine)
-            wrong.append(f"{task.name} {way.name}: samples {samples[:5]} of {expected['n']} (got {got['n']})")
+            wrong.append(f"{task.name} {setup.name}: samples {samples[:5]} of {expected['n']} (got {got['n']})")
     return wrong
 
 
@@ -86,8 +86,10 @@ def check(task: Task, kept: dict[str, Any], shared_dir: Path) -> list[str]:
 def test_prompts_equal_lm_evals(
     path: Path, origin: str, shared_dir: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Our library's tasks and lm-eval's own files, through our reader, put lm-eval's prompts."""
-    monkeypatch.delitem(sys.modules, "lm_eval.tasks.gpqa.n_shot.utils", raising=False)  # another test may have drawn
+    """Our library's tasks and lm-eval's own files, read by our reader, have lm-eval's prompts."""
+    monkeypatch.delitem(
+        sys.modules, "lm_eval.tasks.gpqa.n_shot.utils", raising=False
+    )  # another test may have used its generator
     if origin == "lm-eval":
         pytest.importorskip("lm_eval")
         pytest.importorskip("datasets")
@@ -101,5 +103,5 @@ def test_prompts_equal_lm_evals(
 
 
 def test_every_family_has_goldens() -> None:
-    """No family of tasks that the golden test promises is without its file."""
+    """Every family of tasks in the golden test has its file."""
     assert {path.stem for path in FILES} == set(golden.FAMILIES)

@@ -1,4 +1,4 @@
-"""Functions that task files name by dotted path into our package: our library may, nobody else."""
+"""Functions that task files name by dotted path into our package: only our library may."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ IFEVAL = FunctionRef("evalstone.scoring.instructions.ifeval.process_results", No
 
 
 def test_the_library_may_name_our_scoring() -> None:
-    """A task of the library gets the function itself; its file is part of the task's hash."""
+    """A task of the library gets the function; its file is part of the task's hash."""
     (task,) = Catalog.open(lm_eval=False).select(["ifeval"]).tasks
     assert loader_of(task)(task.process_results) is process_results
     for path in ("evalstone.store.remove.remove_run", "evalstone.settings.read", "subprocess.run"):
@@ -26,7 +26,7 @@ def test_the_library_may_name_our_scoring() -> None:
 
 
 def test_a_users_file_may_not(tmp_path: Path) -> None:
-    """The same name in a user's file is refused, as all code outside the folders that were named."""
+    """The same name in a user's file is refused, like all code outside trusted folders."""
     (tmp_path / "mine.yaml").write_text(
         "task: mine\ndataset_path: json\ntest_split: test\ndoc_to_text: prompt\ndoc_to_target: prompt\n"
         f"process_results: !function {IFEVAL.path}\n"
@@ -37,7 +37,7 @@ def test_a_users_file_may_not(tmp_path: Path) -> None:
         loader_of(task)(task.process_results)
 
 
-def test_per_instruction_scores_weigh_every_instruction_alike() -> None:
+def test_per_instruction_scores_weight_every_instruction_equally() -> None:
     """Three of four instructions followed in two prompts are 0.75, whatever the prompts' means."""
     row = {
         "prompt": "Write in small letters, without commas.",
@@ -51,7 +51,7 @@ def test_per_instruction_scores_weigh_every_instruction_alike() -> None:
 
 
 def test_rows_serve_under_both_names(shared_dir: Path) -> None:
-    """The leaderboard's copy of IFEval is read from google/IFEval where only that lies here, and the reverse."""
+    """The leaderboard's copy of IFEval is read from google/IFEval where only that is present, and the reverse."""
     data = shared_dir / "data"
     both = [load_dataset(DatasetSpec(name), data) for name in ("google/IFEval", "wis-k/instruction-following-eval")]
     assert [len(one.splits["train"]) for one in both] == [541, 541]

@@ -1,4 +1,4 @@
-"""A CSV or JSONL file as a task: the shapes that are recognised, and what is said about them."""
+"""A CSV or JSONL file as a task: the recognised columns, and the notes about them."""
 
 import json
 from pathlib import Path
@@ -13,14 +13,14 @@ from evalstone.tasks.catalog import Catalog
 
 
 def opened(folder: Path, name: str, text: str) -> tuple[BoundTask, str]:
-    """Write a file, select it, and return the bound task with what was said."""
+    """Write a file, select it, and return the bound task with its note."""
     (folder / name).write_text(text, encoding="utf-8")
     selection = Catalog.open(lm_eval=False).select([str(folder / name)])
     return bind(selection.tasks[0], BindOptions()), selection.notes[-1]
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "location"),
     [
         ("question,A,B,answer\nIs ice cold?,yes,no,A\nIs fire?,yes,no,\n", "line 3 has nothing in column 'answer'"),
         ("question,A,B,answer\nIs ice cold?,,no,B\n", "line 2 has nothing in column 'A'"),
@@ -28,13 +28,13 @@ def opened(folder: Path, name: str, text: str) -> tuple[BoundTask, str]:
         ("question,answer\n2+2?,4.0\n3+3?,nan\n", "line 3 has nothing in column 'answer'"),
     ],
 )
-def test_a_row_that_lacks_something_is_refused(tmp_path: Path, text: str, place: str) -> None:
-    """Nothing is asked with the word None in place of an answer, an option or a question."""
-    with pytest.raises(DataError, match=place):
+def test_a_row_with_an_empty_cell_is_refused(tmp_path: Path, text: str, location: str) -> None:
+    """No prompt contains the word None for an empty answer, option or question."""
+    with pytest.raises(DataError, match=location):
         opened(tmp_path, "my.csv", text)
 
 
-def test_words_that_spreadsheets_take_for_nothing_are_texts(tmp_path: Path) -> None:
+def test_words_for_missing_values_are_texts(tmp_path: Path) -> None:
     """`N/A`, `null` and `None` are options like others."""
     task, _ = opened(tmp_path, "my.csv", "question,A,B,answer\nWhich?,N/A,null,B\nAnd?,None,NA,A\n")
     assert [request.prompt for request in task.requests()] == [
@@ -44,7 +44,7 @@ def test_words_that_spreadsheets_take_for_nothing_are_texts(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("answers", "said"),
+    ("answers", "kind"),
     [
         (("B", "a"), "a letter"),
         (("1", "0"), "a number from 0"),
@@ -52,8 +52,8 @@ def test_words_that_spreadsheets_take_for_nothing_are_texts(tmp_path: Path) -> N
         (("green", "red"), "the text of a choice"),
     ],
 )
-def test_choices_by_letter(tmp_path: Path, answers: tuple[str, str], said: str) -> None:
-    """The answer may be a letter, a number from 0 or 1, or the text of a choice; which one is said."""
+def test_choices_by_letter(tmp_path: Path, answers: tuple[str, str], kind: str) -> None:
+    """The answer may be a letter, a number from 0 or 1, or the text of a choice; the note states which."""
     text = f"question,A,B,answer\nGrass?,red,green,{answers[0]}\nBlood?,red,blue,{answers[1]}\n"
     task, note = opened(tmp_path, "my.csv", text)
     first, second = task.requests()
@@ -61,7 +61,7 @@ def test_choices_by_letter(tmp_path: Path, answers: tuple[str, str], said: str) 
     assert [query.continuation for query in first.queries if isinstance(query, LoglikelihoodQuery)] == [" A", " B"]
     assert (first.target, second.target) == ("1", "0")
     assert note.startswith("my.csv: multiple choice by letter: 'question', choices A, B")
-    assert note.endswith(said)
+    assert note.endswith(kind)
     assert task.task.name == "my"
 
 
@@ -79,8 +79,8 @@ def test_choices_by_text(tmp_path: Path) -> None:
     assert "multiple choice by text" in note
 
 
-def test_written_answers(tmp_path: Path) -> None:
-    """question,answer is put as a question, prompt,reference as it stands."""
+def test_generated_answers(tmp_path: Path) -> None:
+    """question,answer has a prompt with "Question:", prompt,reference the prompt unchanged."""
     task, note = opened(tmp_path, "qa.csv", "Question,Answer\nWho?,Me\n")
     (request,) = task.requests()
     assert request.prompt == "Question: Who?\nAnswer:"
@@ -91,13 +91,13 @@ def test_written_answers(tmp_path: Path) -> None:
 
 
 def test_texts(tmp_path: Path) -> None:
-    """A column `text` alone is measured by perplexity."""
+    """With only a column `text` the perplexity is measured."""
     task, note = opened(tmp_path, "t.tsv", "text\tid\nSome words\t1\n")
     assert next(task.requests()).queries == (RollingQuery(0, "Some words"),)
     assert "perplexity" in note
 
 
-def test_shots_leave_the_sample_out(tmp_path: Path) -> None:
+def test_shots_exclude_the_sample(tmp_path: Path) -> None:
     """Shots come from the same file, never the sample itself."""
     rows = "".join(f"Q{i}?,A{i}\n" for i in range(6))
     (tmp_path / "qa.csv").write_text("question,answer\n" + rows)
@@ -124,15 +124,15 @@ def test_the_hash_does_not_depend_on_the_folder(tmp_path: Path) -> None:
         ("x.json", "{", r"cannot read .*x\.json"),
     ],
 )
-def test_unknown_shapes_are_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
-    """Columns that fit nothing are listed with what is expected."""
+def test_unknown_columns_are_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
+    """The error lists the file's columns and the expected ones."""
     with pytest.raises(DataError, match=message):
         opened(tmp_path, name, text)
 
 
 @pytest.mark.parametrize("sign", [",", ";", "\t", "|"])
 def test_the_delimiter_is_found(tmp_path: Path, sign: str) -> None:
-    """Commas, semicolons, tabs and bars separate the columns, whatever the cells hold."""
+    """Commas, semicolons, tabs and bars separate the columns, whatever the cells contain."""
     rows = [["prompt", "option_a", "option_b", "gold"], ['"Hot, cold; or | so?"', "yes", '"n,o"', "B"]]
     task, note = opened(tmp_path, "my.csv", "\n".join(sign.join(row) for row in rows) + "\n")
     (request,) = task.requests()
@@ -158,13 +158,13 @@ def test_names_of_options_that_are_recognised(tmp_path: Path, header: str, row: 
 
 
 def test_ignored_columns_are_named(tmp_path: Path) -> None:
-    """Columns that nothing is read from are listed in the note."""
+    """Columns that are not used are listed in the note."""
     _, note = opened(tmp_path, "my.csv", "id,question,answer,the source\n1,Q,A,x\n")
     assert note.endswith("ignored columns: id, the source")
 
 
 def test_all_faults_are_listed_with_their_lines(tmp_path: Path) -> None:
-    """Short and long lines, empty cells, answers that are no option and NULs are named at once, in the file's order."""
+    """Short and long lines, empty cells, answers that are no option and NULs are all reported at once, in order."""
     lines = [
         "question,A,B,answer",
         "Q1,x,y,A",
@@ -178,21 +178,21 @@ def test_all_faults_are_listed_with_their_lines(tmp_path: Path) -> None:
     ]
     with pytest.raises(DataError) as caught:
         opened(tmp_path, "my.csv", "\n".join(lines))
-    told = str(caught.value).partition(": ")[2]
-    assert told == (
+    faults = str(caught.value).partition(": ")[2]
+    assert faults == (
         "line 3: 3 cells, but the header has 4; line 4 has nothing in column 'B'; "
         "line 6: 'E' in column 'answer' is no letter from A to B; line 7: 5 cells, but the header has 4; "
-        "line 8: the character NUL, which no text has; correct them, or write a task file"
+        "line 8: the character NUL, which is not allowed in texts; correct them, or write a task file"
     )
 
 
 def test_many_faults_are_counted(tmp_path: Path) -> None:
-    """Of more than 20 faults the first are listed and the others counted."""
+    """Of more than 20 faults the first 20 are listed and the others counted."""
     with pytest.raises(DataError, match=r"line 21 has nothing in column 'answer'; and 5 more; correct them"):
         opened(tmp_path, "my.csv", "question,answer\n" + "Q,\n" * 25)
 
 
 def test_lines_of_json_at_fault_are_listed(tmp_path: Path) -> None:
-    """All lines of a JSONL file that are no objects are named at once."""
+    """All lines of a JSONL file that are no objects are reported at once."""
     with pytest.raises(DataError, match=r"line 2: .*; line 4 is 5, not an object"):
         opened(tmp_path, "my.jsonl", '{"question": "a", "answer": "b"}\n{"x": \n\n5\n')

@@ -24,7 +24,7 @@ OWN = 'name: own\nsystem: ["S:", ";"]\nuser: ["Q:", ";"]\nassistant: ["A: ", ";"
 
 
 def test_unknown_names_get_the_nearest() -> None:
-    """A typing error is answered with the names that are close."""
+    """The error about a misspelt name lists the nearest ones."""
     with pytest.raises(UnknownName, match="nearest: llama-2"):
         find_preset("lama-2")
     with pytest.raises(UnknownName, match="nearest: helpful"):
@@ -42,23 +42,23 @@ def test_unknown_names_get_the_nearest() -> None:
     ],
 )
 def test_a_bad_file_is_named_with_its_key(tmp_path: Path, text: str, message: str) -> None:
-    """What is wrong in a preset of one's own is said with file and key."""
+    """The error about a faulty preset names file and key."""
     path = tmp_path / "own.yaml"
     path.write_text(text)
     with pytest.raises(DataError, match=message):
         find_preset(str(path))
 
 
-def test_a_preset_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    """Bytes that are no UTF-8 and YAML nested too deeply are one line that names the file."""
+def test_a_preset_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    """For bytes that are no UTF-8 and YAML nested too deeply, the error is one line that names the file."""
     for name, content in (("latin.yaml", "name: größer".encode("latin-1")), ("deep.yaml", 3000 * b"{a: ")):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(DataError, match=f"{name} cannot be read"):
             find_preset(str(tmp_path / name))
 
 
-def test_a_preset_puts_the_prompt_and_ends_the_answer(tmp_path: Path) -> None:
-    """Shots become turns, the delimiter is the format's, and its end-of-turn text stops written answers."""
+def test_a_preset_formats_the_prompt_and_stops_the_answer(tmp_path: Path) -> None:
+    """Shots become turns, the delimiter is the preset's, and its end-of-turn text stops generation."""
     path = tmp_path / "own.yaml"
     path.write_text(OWN)
     run = evalstone.evaluate(FakeModel(), "demo_yesno", limit=1, num_fewshot=1, prompt_preset=str(path))
@@ -83,7 +83,7 @@ def test_preset_and_template_hash_are_part_of_the_run() -> None:
 
 
 def test_a_run_with_a_preset_is_reproduced() -> None:
-    """The stored plan leads to the same prompts again."""
+    """The stored plan recreates the same prompts."""
     run = evalstone.evaluate(FakeModel(), "demo_yesno", limit=4, prompt_preset="zephyr", system_prompt="helpful")
     assert run.row.plan.system_instruction == system_prompts()["helpful"]
     assert "system prompt helpful" in str(run)
@@ -91,7 +91,7 @@ def test_a_run_with_a_preset_is_reproduced() -> None:
 
 
 def test_a_run_with_a_preset_and_a_system_text_of_files_is_reproduced_without_them(tmp_path: Path) -> None:
-    """The run keeps what the files held: changed or gone, they are not asked for; another content is another run."""
+    """The run stores the files' content, so that they are not needed again; other content is another run."""
     preset, system = tmp_path / "own.yaml", tmp_path / "brief.txt"
     preset.write_text(OWN)
     system.write_text("Be brief.\n")
@@ -109,7 +109,7 @@ def test_a_run_with_a_preset_and_a_system_text_of_files_is_reproduced_without_th
 
 @pytest.mark.parametrize("name", preset_names()[1:])
 def test_a_stored_preset_is_the_preset(name: str) -> None:
-    """What a run keeps of a preset leads to the same preset again, through JSON."""
+    """The stored content of a preset recreates the same preset, through JSON."""
     preset = find_preset(name)
     assert preset is not None
     assert preset_from(json.loads(json.dumps(preset.spec)), "a run") == preset
@@ -119,8 +119,8 @@ def test_a_stored_preset_is_the_preset(name: str) -> None:
     ("content", "message"),
     [(None, "cannot be read: .*No such"), (b"\n", "no text"), (b"gr\xf6\xdfer", "cannot be")],
 )
-def test_a_system_prompt_file_that_does_not_do_is_told(tmp_path: Path, content: bytes | None, message: str) -> None:
-    """A file that is not there, holds nothing or no UTF-8 is one line that names it."""
+def test_a_faulty_system_prompt_file_is_an_error(tmp_path: Path, content: bytes | None, message: str) -> None:
+    """For a file that is absent, empty or no UTF-8, the error is one line that names it."""
     path = tmp_path / "system.txt"
     if content is not None:
         path.write_bytes(content)
@@ -128,9 +128,9 @@ def test_a_system_prompt_file_that_does_not_do_is_told(tmp_path: Path, content: 
         find_system_prompt(str(path))
 
 
-def test_two_ways_to_put_a_prompt_exclude_each_other() -> None:
-    """A preset beside the model's template, or a named system prompt beside a text, is refused."""
-    with pytest.raises(UsageError, match="both put the prompt"):
+def test_two_prompt_formats_exclude_each_other() -> None:
+    """A preset with the model's template, or a named system prompt with a text, is refused."""
+    with pytest.raises(UsageError, match="both set the prompt's format"):
         evalstone.evaluate(FakeModel(), "demo_yesno", prompt_preset="chatml", apply_chat_template=True)
     with pytest.raises(UsageError, match="both give the system text"):
         evalstone.evaluate(FakeModel(), "demo_yesno", system_prompt="helpful", system_instruction="Be brief.")

@@ -1,4 +1,4 @@
-"""Tasks derived from one: the same rows put by letter, by text, and with reasoning, on real data."""
+"""Tasks derived from one in each prompt style, on real data."""
 
 from pathlib import Path
 
@@ -25,30 +25,32 @@ def task_named(name: str) -> Task:
 
 @pytest.mark.parametrize(("name", "prompt_style"), [("mmlu_anatomy", "letter"), ("arc_challenge", "text")])
 def test_real_tasks_keep_their_prompts(shared_dir: Path, name: str, prompt_style: PromptStyle) -> None:
-    """MMLU put as letters and ARC put as texts, with 5 shots, are the published prompts to the byte."""
+    """MMLU in style letter and ARC in style text, with 5 shots, have the published prompts to the byte."""
     task = task_named(name)
     own = [request.prompt for request in bound(task, shared_dir / "data", 5, 40).requests()]
-    put = [request.prompt for request in bound(styled_task(task, prompt_style), shared_dir / "data", 5, 40).requests()]
-    assert put == own
+    styled = [
+        request.prompt for request in bound(styled_task(task, prompt_style), shared_dir / "data", 5, 40).requests()
+    ]
+    assert styled == own
 
 
 @pytest.mark.parametrize("name", ["mmlu_anatomy", "mmlu_college_mathematics", "arc_challenge", "openbookqa", "piqa"])
-def test_every_row_of_real_tasks_can_be_put(shared_dir: Path, name: str) -> None:
-    """No row resists in any way; where choices are listed, the same ones are listed for letters and for reasoning."""
+def test_every_row_of_real_tasks_has_every_prompt_style(shared_dir: Path, name: str) -> None:
+    """No row fails in any prompt style; letter and cot list the same choices."""
     task = task_named(name)
-    ways = {way: bound(styled_task(task, way), shared_dir / "data") for way in PROMPT_STYLES}
-    prompts = {way: [request.prompt for request in one.requests()] for way, one in ways.items()}
+    by_style = {style: bound(styled_task(task, style), shared_dir / "data") for style in PROMPT_STYLES}
+    prompts = {style: [request.prompt for request in one.requests()] for style, one in by_style.items()}
     assert len({len(texts) for texts in prompts.values()}) == 1
-    for letter, text, cot in zip(*(prompts[way] for way in PROMPT_STYLES), strict=True):
+    for letter, text, cot in zip(*(prompts[style] for style in PROMPT_STYLES), strict=True):
         listed = letter[letter.rindex("\nA. ") : letter.rindex("\n")].split()
         assert " ".join(listed) in " ".join(cot.split())
         assert " ".join(listed) not in " ".join(text.split())
 
 
-def test_another_way_is_another_task_of_the_same_name() -> None:
-    """Name and rows stay, the hash differs, and a group asks for the metrics that its tasks now have."""
+def test_another_prompt_style_is_another_task_of_the_same_name() -> None:
+    """Name and rows stay, the hash differs, and a group has the metrics that its tasks now have."""
     task = task_named("mmlu_anatomy")
-    made = [styled_task(task, way) for way in PROMPT_STYLES]
+    made = [styled_task(task, style) for style in PROMPT_STYLES]
     assert {one.name for one in made} == {"mmlu_anatomy"}
     assert len({task.spec_hash, *(one.spec_hash for one in made)}) == 4
     selection = styled_selection(Catalog.open(lm_eval=False).select(["mmlu_stem"]), "cot")

@@ -72,8 +72,8 @@ def capitals(folder: Path, code: str = CODE) -> Task:
     return Catalog.open(lm_eval=False).select([str(folder / "capitals.yaml")]).tasks[0]
 
 
-def test_a_class_asks_and_scores_through_the_adapter(tmp_path: Path) -> None:
-    """Its instances become our asks, our outputs its results, its metrics ours."""
+def test_a_class_is_evaluated_and_scored_through_the_adapter(tmp_path: Path) -> None:
+    """Its instances become our queries, our outputs its results, its metrics ours."""
     pytest.importorskip("lm_eval")
     task = bind(capitals(tmp_path), BindOptions(limit=3))
     assert (task.n_original, task.plan.n_samples, task.plan.version) == (5, 3, "2")
@@ -83,10 +83,10 @@ def test_a_class_asks_and_scores_through_the_adapter(tmp_path: Path) -> None:
     ]
     requests = list(task.requests())
     assert [request.prompt for request in requests] == ["Q0:", "Q1:", "Q2:"]
-    written, likely = requests[1].queries
-    assert isinstance(written, GenerateQuery)
-    assert written.settings.stop == ("\n",)
-    assert likely == LoglikelihoodQuery(1, " none")
+    generation, likelihood = requests[1].queries
+    assert isinstance(generation, GenerateQuery)
+    assert generation.settings.stop == ("\n",)
+    assert likelihood == LoglikelihoodQuery(1, " none")
     outputs = [
         Output(requests[1].id, 0, text="a1"),
         Output(requests[1].id, 1, total_nats=-2.0, is_greedy=False),
@@ -107,28 +107,28 @@ def test_without_lm_eval_it_names_the_extra(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_class_that_fails_is_named(tmp_path: Path) -> None:
-    """An error inside the class is one of ours, with its name; requests we cannot make are refused."""
+    """An error inside the class is converted to ours, with its name; unsupported requests are refused."""
     pytest.importorskip("lm_eval")
-    with pytest.raises(DataError, match=r"class task\.Capitals of task capitals cannot be made: ValueError: broken"):
+    with pytest.raises(DataError, match=r"class task\.Capitals of task capitals cannot be created: ValueError: broken"):
         bind(
             capitals(tmp_path, CODE.replace("rows = [", "raise ValueError('broken')\n        rows = [")), BindOptions()
         )
     other = tmp_path / "other"
     other.mkdir()
     strange = bind(capitals(other, CODE.replace('"loglikelihood"', '"conversation"')), BindOptions())
-    with pytest.raises(PlanError, match="asks for conversation, which is not supported"):
+    with pytest.raises(PlanError, match="requests conversation, which is not supported"):
         next(strange.requests())
 
 
-def test_a_class_has_no_shots_to_show_and_no_second_turn(tmp_path: Path) -> None:
-    """What only the class knows is refused by name, and nothing follows its answers."""
+def test_a_class_has_no_known_shots_and_no_second_turn(tmp_path: Path) -> None:
+    """What only the class knows is refused by name, and no turn follows its answers."""
     pytest.importorskip("lm_eval")
     task = bind(capitals(tmp_path), BindOptions(limit=1))
     (sample,) = task.samples()
     (request,) = task.requests()
     assert task.next(request, sample, []) is None
     assert (task.is_conversation, task.sandbox, task.shots_of(sample)) == (False, None, ())
-    with pytest.raises(PlanError, match="pool of shots has no row 0"):
+    with pytest.raises(PlanError, match="row 0 of its pool of shots is unknown"):
         task.shot(0)
-    with pytest.raises(PlanError, match="no prompt of a row alone"):
+    with pytest.raises(PlanError, match="no prompts for other rows"):
         task.alone(sample)

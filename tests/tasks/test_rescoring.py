@@ -1,4 +1,4 @@
-"""A task with other filters and metrics: what its own names stand for, and what its stored answers cannot give."""
+"""A task with other filters and metrics: names of its own items, and scores that stored answers do not allow."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,12 +22,12 @@ def task_named(name: str) -> Task:
 
 
 def request(*queries: GenerateQuery | LoglikelihoodQuery) -> Request:
-    """Return a stored request with these asks."""
+    """Return a stored request with these queries."""
     return Request("any", 0, "sha256:0", ("prompt",), queries)
 
 
-def test_own_names_stand_for_the_tasks_own_items() -> None:
-    """A filter's name brings its steps, a metric's name its options, with new ones over them."""
+def test_names_refer_to_the_tasks_own_items() -> None:
+    """A filter's name includes its steps, a metric's name its options, overridden by new ones."""
     task = task_named("gsm8k")
     made = with_scoring(task, ["flexible-extract"], [{"metric": "exact_match", "ignore_case": False}])
     assert [one.name for one in made.filters] == ["flexible-extract"]
@@ -38,7 +38,7 @@ def test_own_names_stand_for_the_tasks_own_items() -> None:
 
 
 def test_a_metric_that_is_a_function_is_named_by_its_score() -> None:
-    """pass@1 is the task's own pass_at_k, and other k go over it."""
+    """pass@1 is the task's own pass_at_k, and another k overrides its own."""
     task = task_named("humaneval")
     assert with_scoring(task, [], ["pass@1"]).metrics == task.metrics
     made = with_scoring(task, [], [{"metric": "pass_at_k", "k": [2, 5]}])
@@ -46,28 +46,28 @@ def test_a_metric_that_is_a_function_is_named_by_its_score() -> None:
 
 
 def test_unknown_filters_get_the_nearest() -> None:
-    """A mistyped name is answered with the task's own."""
+    """The error about a misspelt name lists the task's own."""
     with pytest.raises(UnknownName, match="nearest: strict-match"):
         with_scoring(task_named("gsm8k"), ["strict-mach"], [])
 
 
 def test_items_are_read_from_text_and_files(tmp_path: Path) -> None:
-    """A name is itself, braces are YAML, and a file may hold the item; a list is none."""
+    """A name is itself, braces are YAML, and a file may contain the item; a list is an error."""
     path = tmp_path / "last.yaml"
     path.write_text("name: last\nfilter:\n  - {function: take_first}\n")
     assert read_item("acc_norm", "--metric") == "acc_norm"
     assert read_item("{name: last, filter: [{function: take_first}]}", "--filter") == LAST
     assert read_item(str(path), "--filter") == LAST
     path.write_text("- name: last\n")
-    with pytest.raises(UsageError, match="holds no mapping"):
+    with pytest.raises(UsageError, match="is no mapping"):
         read_item(str(path), "--filter")
 
 
 def test_the_stored_kind_of_answer_decides() -> None:
-    """Written answers give no choice's likelihood; a continuation weighed beside them does not stand in the way."""
+    """Generated answers have no choice's likelihood; an additional log-likelihood query does not matter."""
     refuse_inapplicable(task_named("gsm8k"), request(WRITTEN, LoglikelihoodQuery(1, " yes")))
     with pytest.raises(PlanError, match=r"output_type multiple_choice, and .* the kind generate_until"):
         refuse_inapplicable(task_named("mmlu_anatomy"), request(WRITTEN))
     own = replace(task_named("gsm8k"), python_class=FunctionRef("task.Own", None))
-    with pytest.raises(PlanError, match="a Python class that scores in its own way"):
+    with pytest.raises(PlanError, match="a Python class that scores by itself"):
         refuse_inapplicable(own, request(WRITTEN))

@@ -11,13 +11,13 @@ from tests.tasks.folders import ROWS, bound, write_rows
 
 
 def answered(request: Request, nats: list[float], greedy: tuple[bool, ...] = ()) -> list[Output]:
-    """Return outputs to a request's asks."""
+    """Return outputs for a request's queries."""
     flags = greedy or (False,) * len(nats)
     return [Output(request.id, i, total_nats=n, is_greedy=g) for i, (n, g) in enumerate(zip(nats, flags, strict=True))]
 
 
 def test_scores_of_choices(tmp_path: Path) -> None:
-    """The task's metrics come back with the calibration that every multiple-choice run reports."""
+    """The scores are the task's metrics, and the calibration that every multiple-choice run reports."""
     task = bound(tmp_path)
     sample = task.samples()[0]
     request = task.request(sample)
@@ -29,20 +29,20 @@ def test_scores_of_choices(tmp_path: Path) -> None:
     assert wrong["acc"] == 0.0
 
 
-def test_failed_asks_are_failed_scores(tmp_path: Path) -> None:
+def test_failed_queries_are_failed_scores(tmp_path: Path) -> None:
     """An error or a missing answer gives failed scores with the reason, never a wrong answer."""
     task = bound(tmp_path)
     sample = task.samples()[0]
     request = task.request(sample)
     failed = [Output(request.id, 0, total_nats=-1.0, is_greedy=True), Output(request.id, 1, error="too long")]
-    for outputs, reason in ((failed, "too long"), (failed[:1], "no answer came")):
+    for outputs, reason in ((failed, "too long"), (failed[:1], "there is no answer")):
         scores = task.score(request, sample, outputs)
         assert {score.metric for score in scores} == {"acc", "acc_norm"}
         assert all((s.value, s.status, s.detail) == (None, ScoreStatus.FAILED, reason) for s in scores)
 
 
 def test_the_tasks_own_scoring(tmp_path: Path) -> None:
-    """process_results gets the row and (nats, greedy) per ask; numbers become values, compounds parts."""
+    """process_results gets the row and (nats, greedy) per query; numbers become values, compounds parts."""
     (tmp_path / "own.py").write_text(
         "def score(doc, results):\n"
         "    return {'best': max(n for n, g in results), 'pair': (doc['text'], 1), 'whole': {'a': 1}, 'none': None}\n"
@@ -58,7 +58,7 @@ def test_the_tasks_own_scoring(tmp_path: Path) -> None:
 
 
 def test_a_guess_in_scoring_does_not_depend_on_the_order(tmp_path: Path) -> None:
-    """A scoring function that draws gives a sample the same value whenever it is scored; a fault in it is named."""
+    """A scoring function that draws at random gives a sample the same value in any order; its errors are named."""
     (tmp_path / "own.py").write_text(
         "import random\ndef score(doc, results): return {'guess': random.random()}\n"
         "def faulty(doc, results): return doc['absent']\n"
@@ -77,8 +77,8 @@ def test_a_guess_in_scoring_does_not_depend_on_the_order(tmp_path: Path) -> None
         guess(first)
 
 
-def test_written_answers_go_through_filters(tmp_path: Path) -> None:
-    """Each filter is scored by itself, several targets count as any, and nothing extracted is unparsed."""
+def test_generated_answers_are_filtered(tmp_path: Path) -> None:
+    """Each filter has its own scores, any of several targets counts, and an answer without extraction is unparsed."""
     task = bound(
         tmp_path,
         output_type="generate_until",
@@ -106,8 +106,8 @@ def test_written_answers_go_through_filters(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("gold", "is_absent"), [(2, True), (-1, True), ("3", False), ("9", True), ([0, 2], True)])
-def test_a_right_answer_that_is_no_choice_is_wrong_and_marked(tmp_path: Path, gold: Any, is_absent: bool) -> None:
-    """A gold beyond the choices is wrong whatever is picked, as in lm-eval, and the score says why."""
+def test_a_gold_answer_that_is_no_choice_is_wrong_and_marked(tmp_path: Path, gold: Any, is_absent: bool) -> None:
+    """A gold beyond the choices is always scored as wrong, as in lm-eval, and marked in the detail."""
     write_rows(
         tmp_path,
         [{**ROWS[0], "answer": 0}, {**ROWS[0], "answer": gold}] if gold in (2, -1) else [{**ROWS[0], "answer": gold}],
@@ -121,20 +121,20 @@ def test_a_right_answer_that_is_no_choice_is_wrong_and_marked(tmp_path: Path, go
     assert scores["acc"].value == float(not is_absent)
 
 
-def test_a_right_answer_that_is_nothing_is_an_error(tmp_path: Path) -> None:
-    """A gold that is null is a fault of the row, told with task, file and sample."""
+def test_a_gold_answer_that_is_null_is_an_error(tmp_path: Path) -> None:
+    """A gold that is null is a fault of the row; the error names task, file and sample."""
     write_rows(tmp_path, [ROWS[0], {**ROWS[0], "answer": None}])
     task = bound(tmp_path)
     sample = task.samples()[1]
-    with pytest.raises(MalformedSample, match=r"task sums \(.*sums\.yaml\), sample 1: the right answer is None"):
+    with pytest.raises(MalformedSample, match=r"task sums \(.*sums\.yaml\), sample 1: the gold answer is None"):
         task.gold_is_absent(sample)
     request = task.request(sample)
-    with pytest.raises(MalformedSample, match=r"sums\.yaml\), sample 1: the right answer is None"):
+    with pytest.raises(MalformedSample, match=r"sums\.yaml\), sample 1: the gold answer is None"):
         task.score(request, sample, answered(request, [-2.0, -1.0]))
 
 
 def test_a_reference_beyond_the_choices_is_an_error(tmp_path: Path) -> None:
-    """A written answer whose reference is looked up among choices says which position does not exist."""
+    """Where the reference is a position among choices, the error names the position that does not exist."""
     write_rows(tmp_path, [{**ROWS[0], "answer": 5}])
     task = bound(tmp_path, output_type="generate_until", metric_list=[{"metric": "exact_match"}])
     sample = task.samples()[0]

@@ -1,4 +1,4 @@
-"""What a sample scores equals what lm-eval's own scoring gives for the same answers, metric by metric."""
+"""A sample's scores equal those of lm-eval's own scoring of the same answers, metric by metric."""
 
 import random
 from pathlib import Path
@@ -33,7 +33,7 @@ N_SAMPLES = 30
 
 
 def answers(request: Request, generator: random.Random) -> list[Output]:
-    """Return random answers to a request; written ones are right about half of the time."""
+    """Return random outputs for a request; generated answers are right about half of the time."""
     outputs = []
     for query in request.queries:
         if isinstance(query, GenerateQuery):
@@ -75,14 +75,14 @@ def test_scores_equal(name: str, shared_dir: Path, lm_files: Catalog) -> None:
         instances.setdefault(instance.doc_id, []).append(instance)
     bound = bind(task, BindOptions(num_fewshot=0, limit=N_SAMPLES, data_dir=shared_dir / "data"))
     generator = random.Random(5)
-    asked = [(sample, bound.request(sample)) for sample in bound.samples()]
-    outputs = [answers(request, generator) for _, request in asked]
-    for (sample, _), given in zip(asked, outputs, strict=True):
+    requested = [(sample, bound.request(sample)) for sample in bound.samples()]
+    outputs = [answers(request, generator) for _, request in requested]
+    for (sample, _), given in zip(requested, outputs, strict=True):
         fill(instances[sample.index], given, task.output_type)
     theirs.apply_filters()
     docs = theirs.eval_docs
     n_compared = 0
-    for (sample, request), given in zip(asked, outputs, strict=True):
+    for (sample, request), given in zip(requested, outputs, strict=True):
         mine = {(score.metric, score.filter): score for score in bound.score(request, sample, given)}
         for pipeline in instances[sample.index][0].filtered_resps:
             results = [instance.filtered_resps[pipeline] for instance in instances[sample.index]]

@@ -1,4 +1,4 @@
-"""A package that scoring needs is missed before the model is asked."""
+"""A missing package that scoring needs is an error before the model is loaded."""
 
 import sys
 from pathlib import Path
@@ -26,7 +26,7 @@ from tests.tasks.folders import task_spec, write_task
     ],
 )
 def test_a_library_task_names_the_package_it_lacks(name: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each task whose scoring needs a package is refused without it, with the line that installs it."""
+    """Each task whose scoring needs a package is refused without it, with the install command."""
     monkeypatch.setitem(sys.modules, package, None)
     (task,) = Catalog.open(lm_eval=False).select([name]).tasks
     with pytest.raises(MissingExtra, match=rf"{name} \(.*{package}\).*pip install 'evalstone\[metrics\]'"):
@@ -37,7 +37,7 @@ def test_a_library_task_names_the_package_it_lacks(name: str, package: str, monk
 def test_a_metric_is_refused_while_the_run_is_planned(
     metric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file's corpus metric without sacrebleu ends the planning, so no answer is written in vain."""
+    """A file's corpus metric without sacrebleu is refused during planning, so no answer is generated in vain."""
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     spec = task_spec(output_type="generate_until", doc_to_choice=..., metric_list=[{"metric": metric}])
     selection = Catalog.open(lm_eval=False).select([str(write_task(tmp_path, spec))])
@@ -46,7 +46,7 @@ def test_a_metric_is_refused_while_the_run_is_planned(
 
 
 def test_other_tasks_need_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task of plain metrics runs without any of them."""
+    """A task with other metrics runs without any of them."""
     for package in ("sacrebleu", "rouge_score", "math_verify", "langdetect"):
         monkeypatch.setitem(sys.modules, package, None)
     for task in Catalog.open(lm_eval=False).select(["demo_who", "gsm8k", "truthfulqa_mc1"]).tasks:

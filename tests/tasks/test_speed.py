@@ -1,4 +1,4 @@
-"""Prompts are built many times faster than lm-eval builds them, in the same process on the same rows."""
+"""Prompts are built many times faster than in lm-eval, in the same process on the same rows."""
 
 import time
 from pathlib import Path
@@ -17,8 +17,8 @@ def test_prompts_are_twenty_times_faster(shared_dir: Path, lm_files: Catalog) ->
     (task,) = lm_files.select(["lm-eval:arc_challenge"]).tasks
     theirs = oracle.make_task(task.source, shared_dir / "data")
     start = time.process_time()
-    asked = oracle.prompts_of(theirs, 25, 40)
-    their_seconds = (time.process_time() - start) / len(asked)
+    prompted = oracle.prompts_of(theirs, 25, 40)
+    their_seconds = (time.process_time() - start) / len(prompted)
     bound = bind(task, BindOptions(num_fewshot=25, data_dir=shared_dir / "data"))
     start = time.process_time()
     n_requests = sum(1 for _ in bound.requests())

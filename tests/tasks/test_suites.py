@@ -1,4 +1,4 @@
-"""Suites: files read, members chosen at their shots, holes refused; their arithmetic against published tables."""
+"""Suites: reading files, selecting members at their shots, missing members; arithmetic against published tables."""
 
 import csv
 import random
@@ -33,12 +33,12 @@ def own_suite(**changes: Any) -> dict[str, Any]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Return a folder with two tasks and a suite of them."""
-    place = tmp_path / "mine"
-    write_task(place, task_spec("sums"))
-    write_task(place, task_spec("letters"))
-    (place / "suites").mkdir()
-    (place / "suites" / "board.yaml").write_text(yaml.safe_dump(own_suite(aliases=["the-board"])))
-    return place
+    root = tmp_path / "mine"
+    write_task(root, task_spec("sums"))
+    write_task(root, task_spec("letters"))
+    (root / "suites").mkdir()
+    (root / "suites" / "board.yaml").write_text(yaml.safe_dump(own_suite(aliases=["the-board"])))
+    return root
 
 
 def library_suite(name: str) -> Suite:
@@ -50,7 +50,7 @@ def library_suite(name: str) -> Suite:
 
 
 def test_fractions_are_exact() -> None:
-    """A chance such as 1/3 is the nearest number to it, not 0.333."""
+    """A chance such as 1/3 is the nearest float, not 0.333."""
     chances = [member.chance for member in library_suite("open-llm-v2").members if member.column == "MuSR"]
     assert chances == [1 / 2, 1 / 5, 1 / 3]
 
@@ -60,7 +60,7 @@ def test_fractions_are_exact() -> None:
     [
         ({"members": []}, "at least one of `members`"),
         ({"members": 3}, "members is 3; expected a list"),
-        ({"missing": "drop"}, "expected refuse: no composite with holes"),
+        ({"missing": "drop"}, "expected refuse: the composite needs all members"),
         ({"normalise": "percent"}, "normalise is 'percent'; expected one of none, chance, minmax"),
         ({"aggregate": "median"}, "expected one of mean, weighted, winrate, geometric"),
         ({"clip": "maybe"}, "clip is 'maybe'; expected true or false"),
@@ -89,7 +89,7 @@ def test_faults_of_a_file_are_named(changes: Mapping[str, Any], message: str) ->
 
 
 def test_a_suite_is_selected_by_name_alias_prefix_and_path(folder: Path) -> None:
-    """Its name, an alias, `suite:` before it and its file all choose the same tasks at the same shots."""
+    """Its name, an alias, the prefix `suite:` and its file all select the same tasks at the same shots."""
     catalog = Catalog.open([folder], lm_eval=False)
     for name in ("board", "the-board", "suite:board", str(folder / "suites" / "board.yaml")):
         selection = catalog.select([name])
@@ -99,7 +99,7 @@ def test_a_suite_is_selected_by_name_alias_prefix_and_path(folder: Path) -> None
         assert (chosen.suite.name, chosen.leaves, chosen.missing) == ("board", (("sums",), ("letters",)), ())
 
 
-def test_the_boards_of_the_library_are_selected() -> None:
+def test_the_suites_of_the_library_are_selected() -> None:
     """open-llm-v1 and its alias: 62 tasks, ARC at 25 shots, MMLU's 57 subjects at 5, TruthfulQA at 0."""
     catalog = Catalog.open(lm_eval=False)
     for name in ("open-llm-v1", "open-llm-leaderboard", "open_llm_leaderboard"):
@@ -113,14 +113,14 @@ def test_the_boards_of_the_library_are_selected() -> None:
 
 
 def test_a_group_of_a_suites_name_comes_first_in_tasks() -> None:
-    """`--tasks bbh` is the group as it is; `--suite bbh` (suite:bbh) is the suite."""
+    """`--tasks bbh` is the group; `--suite bbh` (suite:bbh) is the suite."""
     catalog = Catalog.open(lm_eval=False)
     assert not catalog.select(["bbh"]).suites
     assert catalog.select(["suite:bbh"]).suites[0].suite.name == "bbh"
 
 
 def test_suites_are_listed_with_what_is_not_reproduced(folder: Path) -> None:
-    """Every suite is an entry of its own kind; one whose prompts are not the board's says so."""
+    """Every suite is an entry of the kind suite; one that is not reproduced has a reason."""
     entries = {e.name: e for e in Catalog.open([folder], lm_eval=False).entries() if e.kind == "suite"}
     assert {"open-llm-v1", "open-llm-v2", "nous", "gpt4all", "agieval", "bbh", "mmlu-pro", "board"} <= set(entries)
     assert entries["open-llm-v1"].reason is None
@@ -130,11 +130,11 @@ def test_suites_are_listed_with_what_is_not_reproduced(folder: Path) -> None:
 
 
 def test_missing_members_are_refused_with_a_list(folder: Path) -> None:
-    """A member that does not exist refuses the suite, naming it; `partial` leaves it out and says what is missing."""
+    """A member that does not exist is an error that names it; `partial` omits it and records what is missing."""
     members = [*own_suite()["members"], {"task": "absent", "metric": "acc", "chance": 0, "column": "C"}]
     (folder / "suites" / "board.yaml").write_text(yaml.safe_dump(own_suite(members=members)))
     catalog = Catalog.open([folder], lm_eval=False)
-    with pytest.raises(PlanError, match=r"1 of its tasks cannot be asked(.|\n)*absent: unknown task"):
+    with pytest.raises(PlanError, match=r"1 of its tasks cannot be evaluated(.|\n)*absent: unknown task"):
         catalog.select(["board"])
     (chosen,) = catalog.select(["board"], partial=True).suites
     assert [name for name, _ in chosen.missing] == ["absent"]
@@ -144,9 +144,9 @@ def test_missing_members_are_refused_with_a_list(folder: Path) -> None:
 
 
 def test_one_task_at_two_numbers_of_shots_is_refused() -> None:
-    """Two suites that ask one task differently cannot be one run; an unknown suite offers the nearest."""
+    """Two suites with one task at different shots cannot be one run; an unknown suite's error names the nearest."""
     catalog = Catalog.open(lm_eval=False)
-    with pytest.raises(UsageError, match="'hellaswag' is asked for at 10 and at 0 shots"):
+    with pytest.raises(UsageError, match="'hellaswag' is requested at 10 and at 0 shots"):
         catalog.select(["open-llm-v1", "gpt4all"])
     with pytest.raises(UnknownName, match="unknown suite 'open-llm-v3'; nearest: open-llm-v"):
         catalog.select(["suite:open-llm-v3"])
@@ -179,7 +179,7 @@ def scores(suite: Suite, values: Mapping[str, float]) -> list[MemberScore | None
 
 
 def test_the_aggregates_by_hand() -> None:
-    """Two columns of 0.75 and 0.5 put together in each way there is."""
+    """Two columns of 0.75 and 0.5, combined by each aggregate."""
     values = {"sums": 0.75, "letters": 0.5}
     for changes, expected in (
         ({}, 0.625),
@@ -208,7 +208,7 @@ def test_minmax_uses_the_members_range() -> None:
 
 
 def test_clipping_is_per_member_before_columns() -> None:
-    """v2: a subtask below chance counts 0, not less, and does not drag its column down; unclipped it does."""
+    """v2: a subtask below chance counts as 0 and does not lower its column further; unclipped it does."""
     suite = library_suite("open-llm-v2")
     values = {m.task: 0.5 for m in suite.members} | {"leaderboard_bbh_snarks_2024": 0.1}
     whole = score_suite(suite, scores(suite, values))
@@ -222,7 +222,7 @@ def test_clipping_is_per_member_before_columns() -> None:
 
 
 def test_a_missing_member_leaves_the_composite_undefined() -> None:
-    """A hole is None with its reason, never an average over what is there; whole columns are still shown."""
+    """The composite is None with a reason, never an average over the others; complete columns are still shown."""
     suite = library_suite("nous")
     values = {m.task: 0.5 for m in suite.members if m.task != "boolq"}
     whole = score_suite(suite, scores(suite, values))
@@ -233,7 +233,7 @@ def test_a_missing_member_leaves_the_composite_undefined() -> None:
 
 
 def test_nous_is_the_mean_of_four_columns() -> None:
-    """Not of 34 tasks: each column counts the same however many tasks it has."""
+    """Not of 34 tasks: each column has the same weight, however many tasks it has."""
     suite = library_suite("nous")
     generator = random.Random(0)
     values = {m.task: generator.random() for m in suite.members}
@@ -244,7 +244,7 @@ def test_nous_is_the_mean_of_four_columns() -> None:
     assert found.value == pytest.approx(sum(sum(v) / len(v) for v in columns.values()) / 4)
 
 
-def test_gauntlet_rules_can_be_said_in_a_file() -> None:
+def test_gauntlet_rules_can_be_written_in_a_file() -> None:
     """Chance-corrected, not clipped, averaged by category, categories averaged: Gauntlet v0.3's rules, by hand."""
     suite = suite_from(
         {
@@ -277,7 +277,7 @@ def table(shared_dir: Path, name: str) -> Iterator[dict[str, str]]:
 V1 = {"ARC": "arc", "HellaSwag": "hellaswag", "MMLU": "mmlu", "TruthfulQA": "truthfulqa", "Winogrande": "winogrande",
       "GSM8K": "gsm8k"}  # fmt: skip
 V2 = {"IFEval": "ifeval", "BBH": "bbh", "MATH Lvl 5": "math", "GPQA": "gpqa", "MuSR": "musr", "MMLU-PRO": "mmlu_pro"}
-ALONE = ("IFEval", "MATH Lvl 5", "GPQA", "MMLU-PRO")  # one member each: the table holds its raw score
+ALONE = ("IFEval", "MATH Lvl 5", "GPQA", "MMLU-PRO")  # one member each: the table has its raw score
 
 
 def test_every_row_of_the_v1_table_is_reproduced(shared_dir: Path) -> None:

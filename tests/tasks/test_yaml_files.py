@@ -18,7 +18,7 @@ def write(folder: Path, name: str, text: str) -> Path:
 
 
 def test_own_keys_win_over_included_ones(tmp_path: Path) -> None:
-    """Later includes win over earlier ones, and the file itself over all; `task_list` is not inherited."""
+    """Later includes override earlier ones, and the file itself overrides all; `task_list` is not inherited."""
     write(tmp_path, "base_yaml", "a: 1\nb: 1\ntask_list: [x]\n")
     write(tmp_path, "sub/more_yaml", "include: ../base_yaml\nb: 2\nc: 2\n")
     path = write(tmp_path, "t.yaml", "include: [base_yaml, sub/more_yaml]\nc: 3\ntask: t\n")
@@ -26,7 +26,7 @@ def test_own_keys_win_over_included_ones(tmp_path: Path) -> None:
 
 
 def test_functions_stay_names_and_know_their_folder(tmp_path: Path) -> None:
-    """A function is looked for beside the file that names it, not beside the one that includes it; nothing runs."""
+    """A function is looked up beside the file that names it, not beside the one that includes it; nothing runs."""
     write(tmp_path, "base/helper.py", "raise SystemExit('imported')\n")
     write(tmp_path, "base/base_yaml", "process_docs: !function helper.rows\n")
     path = write(tmp_path, "t.yaml", "include: base/base_yaml\ndoc_to_text: !function other.package.f\n")
@@ -48,30 +48,30 @@ def test_functions_stay_names_and_know_their_folder(tmp_path: Path) -> None:
         ("a: !other x", r"line 1.*!other"),
         ("include: absent_yaml", r"include names 'absent_yaml', and there is no file"),
         ("include: 3", r"include is 3; expected a file name"),
-        ("include: t.yaml", r"include leads back to itself: t\.yaml -> t\.yaml"),
+        ("include: t.yaml", r"circular include: t\.yaml -> t\.yaml"),
     ],
 )
 def test_bad_files_are_named(tmp_path: Path, text: str, message: str) -> None:
-    """Every fault of a file is one line with its path and what was expected."""
+    """Every error in a file is one line with its path and what was expected."""
     with pytest.raises(DataError, match=message) as caught:
         read_task_file(write(tmp_path, "t.yaml", text))
     assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_absent_is_named(tmp_path: Path) -> None:
-    """Reading no file is an error of ours."""
+    """Reading an absent file is an error of ours."""
     with pytest.raises(DataError, match="cannot read task file"):
         read_task_file(tmp_path / "absent.yaml")
 
 
-def test_a_key_that_stands_twice_is_told(tmp_path: Path) -> None:
-    """Of equal keys the last counts, as in lm-eval; the note names key and lines, at any depth."""
+def test_a_repeated_key_is_noted(tmp_path: Path) -> None:
+    """Of equal keys the last one counts, as in lm-eval; the note names key and lines, at any depth."""
     path = tmp_path / "twice.yaml"
     path.write_text("task: a\nmetadata:\n  version: 1\n  version: 2\ntask: b\n")
     assert parse_yaml(path)["task"] == "b"
     assert sorted(repeated_keys(path)) == [
-        "twice.yaml: the key 'task' stands in line 1 and again in line 5; the last one counts",
-        "twice.yaml: the key 'version' stands in line 3 and again in line 4; the last one counts",
+        "twice.yaml: the key 'task' is in line 1 and again in line 5; the last one counts",
+        "twice.yaml: the key 'version' is in line 3 and again in line 4; the last one counts",
     ]
     path.write_text("task: a\nlist: [{x: 1}, {x: 2}]\nf: !function a.b\n")
     assert repeated_keys(path) == []

@@ -1,4 +1,4 @@
-"""Options looked over before anything is done with them: a mistyped one is an error, never passed over in silence."""
+"""Validate options before use: an unknown option is an error, never ignored silently."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,10 +20,10 @@ _WORDS: Mapping[type, str] = {
 
 
 def check_options(kind: type, given: Mapping[str, Any]) -> None:
-    """Look over the options that were given, by what `kind`, a TypedDict, declares.
+    """Validate the given options against the declarations of `kind`, a TypedDict.
 
-    Raises: UnknownName for an option that there is not, UsageError for a value of a wrong type or one that cannot be,
-        and what an option's own check raises.
+    Raises: UnknownName for an unknown option, UsageError for a value of a wrong type or an invalid one, and what an
+        option's own check raises.
     """
     declared = declared_options(kind)
     for name, value in given.items():
@@ -34,7 +34,7 @@ def check_options(kind: type, given: Mapping[str, Any]) -> None:
 
 
 def with_defaults(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a value for each option that `kind`, a TypedDict, declares: as given, or its default."""
+    """Return a value for each option that `kind`, a TypedDict, declares: the given one, or its default."""
     return {
         name: one.option.default if given.get(name) is None else given[name]
         for name, one in declared_options(kind).items()
@@ -55,6 +55,6 @@ def _check(declared: Declared, value: Any) -> None:
 
 
 def _words(types: tuple[type, ...]) -> str:
-    """Return what is expected, in words: `a number` for the types (int, float)."""
+    """Return the expected types in words: `a number` for (int, float)."""
     names = [_WORDS.get(kind, f"a {kind.__name__}") for kind in types]
     return "a number" if float in types else " or ".join(dict.fromkeys(names))

@@ -1,4 +1,4 @@
-"""What one option is: the declaration from which its keyword, flag, check, plan entry and display follow.
+"""The declaration of one option, from which its keyword, flag, check, plan field and display follow.
 
 Options are the annotated keys of a TypedDict, so that type checkers know the keywords of `evaluate`:
 
@@ -19,14 +19,14 @@ __all__ = ["Declared", "InPlan", "Option", "declared_options"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPlan:
-    """How an option decides a run's answers: its field in the plan, and what a stored plan says of it.
+    """How an option decides a run's answers: its field in the plan, and how it is read from a stored plan.
 
-    value: makes the field's value of all options, with their defaults filled in; None: the tasks are bound with it.
-    read_back: the option's value that leads to this plan again; None: the option is not read back.
-    label: under which comparisons list it; empty: they do not.
-    compared: what comparisons compare; None: the field.
-    in_files: whether the files of other tools state it in our form.
-    heading: name and text of what stands above the run's table; None: nothing does.
+    value: computes the field from all options, with their defaults filled in; None: it is set from `BindOptions`.
+    read_back: returns the option's value that recreates a plan; None: the option is not read back.
+    label: its name in comparisons; empty: they do not list it.
+    compared: returns the value that comparisons compare; None: the field.
+    in_files: whether the results files of other tools state it in our form.
+    heading: returns name and text of a heading above the run's table; None: there is none.
     """
 
     field: str
@@ -43,16 +43,16 @@ class Option:
     """One option of a run.
 
     help: one line, for the command line and for readers of this code.
-    flags: of the command line; none: only Python callers have it.
-    metavar: what stands for the value in the command's help; a truth value without one is a plain flag.
-    default: taken where nothing is given, or None is.
-    choices, least: the values that may be.
-    expected: in words, for a value of another type.
-    read: makes the value of the command line's text.
-    check: raises UsageError (or PlanError) for a value that cannot be.
-    is_shared: whether every command that prepares a run has it; else a command adds it itself.
-    in_plan: where it decides answers; None: it is this machine's or the caller's business.
-    read_back: as of `InPlan`, for an option that has no field of its own in the plan.
+    flags: of the command line; none: for Python callers only.
+    metavar: placeholder of the value in the command's help; a boolean without one is a plain flag.
+    default: used where nothing, or None, is given.
+    choices, least: the allowed values.
+    expected: the expected value in words, for errors about another type.
+    read: converts the command line's text to the value.
+    check: raises UsageError (or PlanError) for an invalid value.
+    is_shared: whether every command that prepares a run has it; else each command adds it itself.
+    in_plan: set where it decides answers; None: it concerns only this machine or the caller.
+    read_back: as in `InPlan`, for an option that has no field of its own in the plan.
     """
 
     help: str
@@ -70,13 +70,13 @@ class Option:
 
     @property
     def reads_back(self) -> Callable[[RunPlan], Any] | None:
-        """What finds the option's value in a stored plan."""
+        """The function that reads the option's value from a stored plan."""
         return self.read_back if self.in_plan is None else self.in_plan.read_back
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """An option with its name and the types its value may have; no types: anything."""
+    """An option with its name and the types its value may have; no types: any value."""
 
     name: str
     option: Option
@@ -84,7 +84,7 @@ class Declared:
 
     @property
     def parameter(self) -> str:
-        """The name of the command line's option without its dashes, which is also that of a configuration's key."""
+        """The name of the command line's option without dashes, which is also the key in configuration files."""
         return next(flag for flag in self.option.flags if flag.startswith("--")).removeprefix("--")
 
     @property
@@ -94,13 +94,13 @@ class Declared:
 
     @property
     def takes_several(self) -> bool:
-        """Whether the command line's option may be given several times."""
+        """Whether the command line's option may be repeated."""
         return self.types == (list, tuple)
 
 
 @cache
 def declared_options(kind: type) -> Mapping[str, Declared]:
-    """Return the options that a TypedDict declares, by name, in the order of their declaration."""
+    """Return the options that a TypedDict declares, by name, in declaration order."""
     found: dict[str, Declared] = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         if get_origin(hint) is Annotated and isinstance(hint.__metadata__[0], Option):
@@ -109,7 +109,7 @@ def declared_options(kind: type) -> Mapping[str, Declared]:
 
 
 def _types(hint: Any) -> Sequence[type]:
-    """Return the classes of a hint for isinstance; none where it allows anything."""
+    """Return the classes of a type hint for isinstance; none where it allows anything."""
     if hint is Any:
         return ()
     origin = get_origin(hint)
@@ -118,5 +118,5 @@ def _types(hint: Any) -> Sequence[type]:
     if hint is float:
         return (int, float)
     if origin is Sequence or hint is Sequence:
-        return (list, tuple)  # a text is a sequence too, and never meant as one here
+        return (list, tuple)  # a str is a Sequence too, but is never accepted as one here
     return (origin or hint,)

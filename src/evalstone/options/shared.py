@@ -57,7 +57,7 @@ def _check_gen_kwargs(value: Mapping[str, Any]) -> None:
 
 
 class SharedOptions(TypedDict, total=False):
-    """What `evaluate` takes beyond a model and tasks; each may be left out."""
+    """The optional keywords of `evaluate`, besides model and tasks."""
 
     model_args: Annotated[
         str | Mapping[str, Any],  # for a model named by its kind
@@ -96,7 +96,7 @@ class SharedOptions(TypedDict, total=False):
         ),
     ]
     samples: Annotated[
-        Mapping[str, Sequence[int]] | None,  # task -> positions; nothing else is asked
+        Mapping[str, Sequence[int]] | None,  # task -> positions; nothing else is evaluated
         Option(
             help="Only these positions: '{\"arc_easy\": [0, 7]}'.",
             flags=("--samples", "-E"),
@@ -128,7 +128,7 @@ class SharedOptions(TypedDict, total=False):
     apply_chat_template: Annotated[
         bool | str,
         Option(
-            help="Put prompts through the model's chat template.",
+            help="Apply the model's chat template to prompts.",
             flags=("--apply_chat_template",),
             metavar="[NAME]",
             default=False,
@@ -177,7 +177,7 @@ class SharedOptions(TypedDict, total=False):
     gen_kwargs: Annotated[
         Mapping[str, Any],
         Option(
-            help="Generation settings over the task's own.",
+            help="Generation settings that override the task's own.",
             flags=("--gen_kwargs",),
             metavar="A=1,B=2",
             default={},
@@ -215,7 +215,7 @@ class SharedOptions(TypedDict, total=False):
     metadata: Annotated[
         Mapping[str, Any],
         Option(
-            help="Kept with the run; task files may read it.",
+            help="Stored with the run; task files may read it.",
             flags=("--metadata",),
             metavar="JSON|A=1",
             default={},
@@ -225,7 +225,7 @@ class SharedOptions(TypedDict, total=False):
     confirm_unsafe_code: Annotated[
         bool,
         Option(
-            help="Run code a model wrote even where there is no sandbox.",
+            help="Run generated code even where there is no sandbox.",
             flags=("--confirm_run_unsafe_code", "--unsafe_code"),
             default=False,
         ),
@@ -242,7 +242,7 @@ class SharedOptions(TypedDict, total=False):
     store: Annotated[
         str | Path | Store | None,
         Option(
-            help="Where runs are kept (default: your data folder).",
+            help="Where runs are stored (default: your data folder).",
             flags=("--store",),
             metavar="FILE|URL",
             expected="a file, a database's URL, or an open store",
@@ -251,7 +251,7 @@ class SharedOptions(TypedDict, total=False):
     suite: Annotated[
         str | Path | None,
         Option(
-            help="A board: its tasks at its shots, and their one number.",
+            help="A leaderboard's benchmark: its tasks with its shots, and their composite score.",
             flags=("--suite",),
             metavar="NAME|FILE",
             expected="a suite's name or file",
@@ -260,7 +260,9 @@ class SharedOptions(TypedDict, total=False):
     partial: Annotated[
         bool,
         Option(
-            help="With --suite: leave out what cannot be asked; no composite then.", flags=("--partial",), default=False
+            help="With --suite: omit tasks that cannot be evaluated, and the composite.",
+            flags=("--partial",),
+            default=False,
         ),
     ]
     prompt_preset: Annotated[
@@ -292,7 +294,7 @@ class SharedOptions(TypedDict, total=False):
     profile: Annotated[
         str | None,
         Option(
-            help="Whose rules: BOS, shots, numerics (default: the suite's, else lm-eval-0.4.13).",
+            help="Whose rules apply: BOS, shots, numerics (default: the suite's, else lm-eval-0.4.13).",
             flags=("--profile",),
             metavar="NAME",
             expected="a profile's name",
@@ -311,7 +313,7 @@ class SharedOptions(TypedDict, total=False):
     too_long: Annotated[
         str,
         Option(
-            help="Prompts beyond the model's positions: cut from the left, or refuse.",
+            help="Prompts beyond the model's maximum length: cut from the left, or error.",
             flags=("--too_long",),
             default="cut",
             choices=("cut", "error"),
@@ -324,7 +326,7 @@ class SharedOptions(TypedDict, total=False):
             ),
         ),
     ]
-    workers: Annotated[int, Option(help="Processes that answer.", flags=("--workers",), default=1, least=1)]
+    workers: Annotated[int, Option(help="Processes that run the model.", flags=("--workers",), default=1, least=1)]
     cluster: Annotated[
         str | None,
         Option(
@@ -350,7 +352,7 @@ class SharedOptions(TypedDict, total=False):
     question_blind: Annotated[
         bool,
         Option(
-            help="Ask choices without their questions too: a floor.",
+            help="Also evaluate without the questions' text: a baseline.",
             flags=("--question_blind",),
             default=False,
             is_shared=False,

@@ -1,4 +1,4 @@
-"""Options as they are typed: what the command line's texts stand for."""
+"""Parse the command line's texts into values of options."""
 
 import json
 from collections.abc import Callable
@@ -14,7 +14,7 @@ FALSE = {"false", "0", "no", "none"}
 
 
 def read_shots(text: str) -> int | tuple[int, ...]:
-    """Return a number of shots, or several where there are commas between, for the ways of --prompt_style.
+    """Return a number of shots, or several (comma-separated) for the prompt styles of --prompt_style.
 
     Raises: UsageError.
     """
@@ -41,7 +41,7 @@ def read_seed(text: str) -> int:
 
 
 def read_samples(text: str) -> dict[str, list[int]]:
-    """Return task -> positions from JSON text or a file that holds it.
+    """Return task -> positions from JSON text or a file that contains it.
 
     Raises: UsageError.
     """
@@ -66,7 +66,7 @@ def read_samples(text: str) -> dict[str, list[int]]:
 
 
 def read_arguments(name: str) -> Callable[[str], dict[str, Any]]:
-    """Return the reader of an option of that name whose text is `a=b,c=d` or a JSON object.
+    """Return the reader of an option `name` whose text is `a=b,c=d` or a JSON object.
 
     Raises: UsageError, from the reader.
     """
@@ -88,14 +88,14 @@ def read_arguments(name: str) -> Callable[[str], dict[str, Any]]:
 
 
 def read_template(text: str | bool) -> bool | str:
-    """Return True, False, or the name of a template that was given in place of a truth value."""
+    """Return True, False, or the name of a template that was given in place of a boolean."""
     if isinstance(text, bool):
         return text
     return True if text.lower() in TRUE else False if text.lower() in FALSE else text
 
 
 def read_truth(name: str) -> Callable[[str | bool], bool]:
-    """Return the reader of an option of that name whose text is true or false.
+    """Return the reader of an option `name` whose text is true or false.
 
     Raises: UsageError, from the reader.
     """
@@ -110,5 +110,5 @@ def read_truth(name: str) -> Callable[[str | bool], bool]:
 
 
 def read_negated(flag: bool) -> bool:
-    """Return the value of an option whose flag says no to it."""
+    """Return the value of an option whose flag negates it."""
     return not flag

@@ -1,7 +1,7 @@
-"""The nouns that travel between the parts: frozen, no I/O, no behaviour but what follows from their fields.
+"""The records passed between the parts: frozen, no I/O, no behaviour beyond what follows from their fields.
 
-A sample (one row asked) becomes a request (all that is asked about it at one turn); a request holds one or more asks;
-a model answers each ask, each repeat, with one output; outputs become scores; a run is one model put to one plan.
+A sample (one evaluated row) becomes a request (all queries about it at one turn). A model answers each query of a
+request, each repeat, with one output; outputs become scores. A run is one model evaluated under one plan.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +48,7 @@ __all__ = [
     "content_hash",
 ]
 
-# --------------------------------------------------------------------------------------- what is asked
+# --------------------------------------------------------------------------------------- requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The text parts, joined."""
+        """The concatenated text parts."""
         return "".join(part.text for part in self.parts if isinstance(part, TextPart))
 
 
@@ -94,7 +94,7 @@ class Sample:
 
 
 class QueryKind(StrEnum):
-    """What can be asked of a model."""
+    """The kinds of query that a model can answer."""
 
     LOGLIKELIHOOD = "loglikelihood"
     ROLLING = "loglikelihood_rolling"
@@ -105,7 +105,7 @@ class QueryKind(StrEnum):
 class LoglikelihoodQuery:
     """How probable is `continuation` after the context?"""
 
-    index: int  # position among the request's asks; kept when others are already answered
+    index: int  # position among the request's queries; unchanged where others are already answered
     continuation: str
     segments: tuple[str, ...] | None = None  # a context of its own; None: the request's
     role: Literal["choice", "unconditional"] = "choice"
@@ -114,7 +114,7 @@ class LoglikelihoodQuery:
 
 @dataclass(frozen=True, slots=True)
 class RollingQuery:
-    """How probable is the whole text, from nothing?"""
+    """How probable is the whole text, without a context?"""
 
     index: int
     text: str
@@ -123,7 +123,7 @@ class RollingQuery:
 
 @dataclass(frozen=True, slots=True)
 class GenerationSettings:
-    """How an answer is written. None means: the model's or the profile's default."""
+    """How an answer is generated. None: the model's or the profile's default."""
 
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ class GenerationSettings:
 
 @dataclass(frozen=True, slots=True)
 class GenerateQuery:
-    """Write an answer."""
+    """Generate an answer."""
 
     index: int
     settings: GenerationSettings
@@ -150,16 +150,16 @@ Query = LoglikelihoodQuery | RollingQuery | GenerateQuery
 
 
 def n_outputs_of(query: Query) -> int:
-    """Return how many outputs answer an ask: one, of a written answer one for each repeat."""
+    """Return how many outputs answer a query: one, or for a generation one per repeat."""
     return query.settings.repeats if isinstance(query, GenerateQuery) else 1
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One sample at one turn, with all its asks.
+    """One sample at one turn, with all its queries.
 
-    `segments` joined is the exact text put to the model (for a chat: as rendered by its template; for a chat API:
-    empty, and `messages` is sent). Samples that share their shots share the same segment objects.
+    The concatenated `segments` are the exact text sent to the model (for a chat: as rendered by its template; for a
+    chat API: empty, and `messages` is sent). Samples that share their shots share the same segment objects.
     """
 
     task: str
@@ -171,7 +171,7 @@ class Request:
     turn: int = 0
     target: str = ""  # what is logged as the reference, as text
     n_shots: int = 0
-    n_leaked_shots: int = 0  # shots that are this very sample, or a row that asks the same
+    n_leaked_shots: int = 0  # shots that are this very sample, an identical row or a near-duplicate
 
     @property
     def id(self) -> str:
@@ -180,12 +180,12 @@ class Request:
 
     @property
     def n_outputs(self) -> int:
-        """How many outputs make its response complete."""
+        """The number of outputs that make its response complete."""
         return sum(n_outputs_of(query) for query in self.queries)
 
     @property
     def prompt(self) -> str:
-        """The context of the first ask: lm-eval's `prompt_hash` is its hash; without text, what its messages say."""
+        """The context of the first query (lm-eval's `prompt_hash` is its hash); without text, that of its messages."""
         first = self.queries[0] if self.queries else None
         if isinstance(first, LoglikelihoodQuery) and first.segments is not None:
             return "".join(first.segments)
@@ -194,24 +194,24 @@ class Request:
         return "".join(self.segments) or "\n".join(message.text for message in self.messages)
 
 
-# ------------------------------------------------------------------------------------- what is answered
+# ------------------------------------------------------------------------------------- outputs and scores
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One answer: to one ask of one request, at one repeat. Exactly one of total_nats, text, error is not None."""
+    """The answer to one query of one request, at one repeat. Exactly one of total_nats, text, error is not None."""
 
     request_id: str
     ask_index: int
     repeat: int = 0
-    total_nats: float | None = None  # log-probability of what was asked, summed over its tokens
+    total_nats: float | None = None  # log-probability of the continuation or text, summed over its tokens
     is_greedy: bool | None = None  # every scored token was the model's first choice
     text: str | None = None
-    reasoning: str | None = None  # a thinking block that was taken off before scoring
+    reasoning: str | None = None  # a thinking block that was removed before scoring
     tool_calls: str | None = None  # JSON
     finish_reason: str | None = None  # stop | eos | length
     n_context_tokens: int = 0
-    n_tokens: int = 0  # scored or written
+    n_tokens: int = 0  # scored or generated
     n_cut_tokens: int = 0  # dropped from the left of the context so that it fits
     cache_key: str | None = None  # model, dtype, numerics, tokens, span or generation settings, seed, repeat
     from_cache: bool = False
@@ -220,11 +220,11 @@ class Output:
 
 
 class ScoreStatus(StrEnum):
-    """How a sample came to its value."""
+    """How a score came about."""
 
     SCORED = "scored"
-    UNPARSED = "unparsed"  # an answer came, nothing could be extracted from it
-    FAILED = "failed"  # no answer came
+    UNPARSED = "unparsed"  # there is an answer, but nothing could be extracted from it
+    FAILED = "failed"  # there is no answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,7 @@ class Score:
     filter: str = "none"
     status: ScoreStatus = ScoreStatus.SCORED
     parts: tuple[JsonValue, ...] | None = None  # what a corpus metric aggregates, e.g. (nats, words)
-    detail: JsonValue = None  # choice picked, ties, extracted answer: for `show --samples`
+    detail: JsonValue = None  # chosen choice, ties, extracted answer: for `show --samples`
 
 
 # ------------------------------------------------------------------------------------------- a run
@@ -245,24 +245,24 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a model is with the requests it was given; counted in tokens, which is what time goes with.
+    """How far a model is with its requests, counted in tokens, to which time is proportional.
 
-    A server's tokens are not counted: they are 0 then.
+    The tokens of a server are not counted: they are 0.
     """
 
     n_outputs_done: int
     n_outputs: int
-    n_tokens_asked: int  # all sequences, each counted whole
+    n_tokens_asked: int  # all sequences, each counted in full
     n_tokens_distinct: int  # after sharing
     n_tokens_done: int  # of the distinct ones
     n_from_cache: int = 0
     seconds: float = 0.0
-    note: str = ""  # of a server: how many requests are under way, and what was tried again
+    note: str = ""  # of a server: how many requests are in progress, and what was retried
 
 
 @dataclass(frozen=True, slots=True)
 class WorkEstimate:
-    """What answering would take (`evalstone plan`)."""
+    """The work that answering requests would take (`evalstone plan`)."""
 
     n_requests: int
     n_queries: int
@@ -270,12 +270,12 @@ class WorkEstimate:
     n_tokens_distinct: int | None
     memory_bytes: int | None = None
     seconds: float | None = None
-    too_long: tuple[str, ...] = ()  # ids of requests whose context is cut or that cannot be asked
+    too_long: tuple[str, ...] = ()  # ids of requests whose context is truncated or that cannot be answered
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Many samples summarised: one cell of a table."""
+    """Many scores summarised: one cell of a table."""
 
     task: str
     metric: str
@@ -283,15 +283,15 @@ class Estimate:
     value: float | None
     low: float | None  # of the interval
     high: float | None
-    method: str  # how the interval was made, e.g. wilson
-    n: int  # samples that count; 0 beside a value: imported, and the file does not say
+    method: str  # of the interval, e.g. wilson
+    n: int  # samples that count; 0 beside a value: imported from a file that does not state it
     n_failed: int = 0
     n_unparsed: int = 0
     stderr: float | None = None
     chance: float | None = None
     higher_is_better: bool = True
     confidence: float = 0.95
-    details: Mapping[str, Any] = field(default_factory=dict)  # ties, leaks, cut prompts, lm-eval's own value
+    details: Mapping[str, Any] = field(default_factory=dict)  # ties, leaks, truncated prompts, lm-eval's own value
 
     def __str__(self) -> str:
         """Return one line: task, metric, value, interval, samples."""

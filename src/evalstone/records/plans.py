@@ -1,4 +1,4 @@
-"""What decides a run's answers, frozen, and the content that its key is the hash of."""
+"""Everything that decides a run's answers, frozen, and the content whose hash is the run key."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -22,14 +22,14 @@ FIRST_FIELDS: Mapping[str, frozenset[str]] = {
         "name", "version", "spec_hash", "dataset_hash", "num_fewshot", "n_samples", "sample_indices", "generation",
     ]),
 }  # fmt: skip
-"""The fields of plans that are written, and hashed, whatever their value. Never add to them: see `plan_content`."""
+"""The fields of plans that are stored, and hashed, whatever their value. Never add to them: see `plan_content`."""
 
 
 def plan_content(record: "RunPlan | ModelIdentity | TaskPlan") -> dict[str, JsonValue]:
     """Return a plan, or a part of one, as it is stored and hashed.
 
-    A field that was added later is left out where it has its default, so that plans which do not use it keep their
-    key. Fields that this version does not know are written back as they were read; a version that knows them wrote
+    A field that was added later is omitted where it has its default, so that plans which do not use it keep their
+    key. Fields that this version does not know are stored as they were read; a version that knows them stored
     them only because they differ from their default, so the key comes out the same here.
     """
     first = FIRST_FIELDS[type(record).__name__]
@@ -64,7 +64,7 @@ class ModelIdentity:
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """One task as a run asks it."""
+    """One task as a run evaluates it."""
 
     name: str
     version: str
@@ -73,11 +73,11 @@ class TaskPlan:
     num_fewshot: int
     n_samples: int
     sample_indices: tuple[int, ...] | None = None  # only these rows, by position
-    generation: JsonValue = None  # effective generation settings, where the task writes
+    generation: JsonValue = None  # effective generation settings, where the task generates
     unknown: tuple[tuple[str, JsonValue], ...] = ()  # fields of a later version
 
 
-AUDIT = "audit"  # the name under which an audit has its settings, in its plan and among its results
+AUDIT = "audit"  # the key of an audit's settings, in its plan and among its results
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +86,18 @@ class PresetPlan:
 
     name: str
     template_hash: str
-    spec: JsonValue = None  # what its YAML file holds; runs made before that was kept have None
+    spec: JsonValue = None  # the content of its YAML file; None for runs made before it was stored
 
     @property
     def content(self) -> dict[str, JsonValue]:
         """The format as it is stored and hashed."""
-        kept = {} if self.spec is None else {"content": self.spec}
-        return {"name": self.name, "template_hash": self.template_hash, **kept}
+        spec = {} if self.spec is None else {"content": self.spec}
+        return {"name": self.name, "template_hash": self.template_hash, **spec}
 
 
 @dataclass(frozen=True, slots=True)
 class AuditPlan:
-    """What makes a plan one of an audit and not of a run."""
+    """What distinguishes the plan of an audit from that of a run."""
 
     kind: str
     version: int
@@ -110,13 +110,13 @@ class AuditPlan:
 
 
 def _in_extra(name: str) -> dict[str, str]:
-    """Return the mark of a plan's field that is stored, where it is not None, under `extra` and not by its own name."""
+    """Return the metadata of a plan's field that is stored (unless it is None) under `extra`, as `name`."""
     return {"in_extra": name}
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """All that decides a run's answers. The same plan is the same run: running again resumes it."""
+    """Everything that decides a run's answers. The same plan is the same run: running again resumes it."""
 
     model: ModelIdentity
     profile: str
@@ -128,11 +128,11 @@ class RunPlan:
     system_instruction: str | None = None
     too_long: str = "cut"  # cut | error
     environment: JsonValue = None  # only with --strict-env
-    # The first versions kept these as pairs under `extra`; they are stored there in this order, so that keys stay.
+    # The first versions had these as pairs under `extra`; they are stored there in this order, so that keys stay.
     gen_kwargs: Mapping[str, JsonValue] | None = field(default=None, metadata=_in_extra("gen_kwargs"))
     prompt_style: str | None = field(
         default=None, metadata=_in_extra("prompting")
-    )  # letter | text | cot; None: as each task says
+    )  # letter | text | cot; None: each task's own
     prompt_preset: PresetPlan | None = field(default=None, metadata=_in_extra("prompt_preset"))
     code_runs_in: Mapping[str, str] | None = field(default=None, metadata=_in_extra("code_runs_in"))  # task -> sandbox
     audit_settings: AuditPlan | None = field(default=None, metadata=_in_extra(AUDIT))
@@ -141,24 +141,24 @@ class RunPlan:
 
     @property
     def audit(self) -> str | None:
-        """Which audit this is the plan of; None for a run."""
+        """The kind of audit this is the plan of; None for a run."""
         return None if self.audit_settings is None else self.audit_settings.kind
 
     @property
     def key(self) -> str:
-        """The run key. `name` is for people and no part of it."""
+        """The run key, without the model's `name` and `n_parameters`, which are for people."""
         content = self.content
         model = {name: value for name, value in content["model"].items() if name not in ("name", "n_parameters")}
         return content_hash({**content, "model": model})
 
     @property
     def content(self) -> dict[str, Any]:
-        """The plan as it is stored: plain lists, dictionaries and values, without later fields at their default."""
+        """The plan as it is stored: plain lists, dictionaries and values; later fields at their default are omitted."""
         parts = {"model": plan_content(self.model), "tasks": [plan_content(task) for task in self.tasks]}
         return {**plan_content(self), **parts, "extra": self._stored_extra()}
 
     def _stored_extra(self) -> tuple[tuple[str, JsonValue], ...]:
-        kept = ((each.metadata.get("in_extra"), getattr(self, each.name)) for each in fields(self))
-        own = ((name, value) for name, value in kept if name is not None and value is not None)
+        pairs = ((each.metadata.get("in_extra"), getattr(self, each.name)) for each in fields(self))
+        own = ((name, value) for name, value in pairs if name is not None and value is not None)
         plain = ((name, value.content if isinstance(value, PresetPlan | AuditPlan) else value) for name, value in own)
         return (*plain, *self.extra)

@@ -1,1 +1,1 @@
-"""Carries work from left to right: plan, execute, resume, verify. Knows every part before it and no face after it."""
+"""Drives an evaluation: plan, execute, resume, rescore. Imports the parts before it and no user interface."""

@@ -1,6 +1,6 @@
-"""One attempt at a plan: what is not stored is answered, every answer is stored as it comes, and the attempt is closed.
+"""One attempt at a plan: requests without a stored response are answered, and each output is stored as it arrives.
 
-Runs and audits both go this way, so both are resumed by the same command and give up nothing that was answered.
+Runs and audits both work this way, so both are resumed by the same command and lose no stored output.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,9 +19,9 @@ RETRIED_KINDS = names_under(Retryable) | {"ModelError"}
 
 
 class Attempt:
-    """An attempt under way: which model answers, where the answers go, and how many came.
+    """An attempt in progress: its model, its store and its run, and counts of outputs.
 
-    As a context manager it closes the attempt at the end, as finished or incomplete, or with what ended it early.
+    As a context manager it closes the attempt at the end: as finished, incomplete, or with the error that ended it.
     """
 
     def __init__(self, store: Store, model: Model, opened: OpenRun) -> None:
@@ -32,30 +32,30 @@ class Attempt:
 
     @property
     def status(self) -> str:
-        """How an attempt ends that nothing ended early."""
+        """The final status of an attempt that was not ended early."""
         return "incomplete" if self.n_to_retry else "finished"
 
     def unanswered(self, requests: Sequence[Request], samples: Sequence[Sample] = ()) -> list[Request]:
-        """Store the requests that lack answers, and return them without the asks that have some.
+        """Store the requests that lack outputs, and return them without the queries that are already answered.
 
-        `samples` are the requests' own, in the same order; without them the rows are not kept.
+        `samples` are those of the requests, in the same order; without them the rows are not stored.
         """
         pending = self.store.unanswered(self.run_id, requests)
         waiting = {request.id for request in pending}
-        places = [place for place, request in enumerate(requests) if request.id in waiting]
+        indices = [index for index, request in enumerate(requests) if request.id in waiting]
         self.store.add_requests(
-            self.run_id, [requests[place] for place in places], [samples[place] for place in places if samples]
+            self.run_id, [requests[index] for index in indices], [samples[index] for index in indices if samples]
         )
         return pending
 
     def stored(self, request_ids: Sequence[str]) -> Mapping[str, Sequence[Output]]:
-        """Return the outputs that are stored of requests, by id; those of earlier attempts too."""
+        """Return the stored outputs of requests, by request id, including those of earlier attempts."""
         return self.store.outputs_of(self.run_id, list(request_ids))
 
     def answer(self, pending: Sequence[Request], observe: Callable[[Progress], None] | None = None) -> Iterator[Output]:
-        """Yield the model's outputs, each stored before the next; without a request the model is not called.
+        """Yield the model's outputs, each stored before the next; without pending requests the model is not called.
 
-        Raises: what the model raises; what a signal requested, once the model's outputs under way are stored.
+        Raises: what the model raises; what a signal requested, once the outputs in progress are stored.
         """
         if not pending:
             return
@@ -74,7 +74,7 @@ class Attempt:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if isinstance(error, LeaseLost):  # another writer has the run: its attempt is not ours to end
+        if isinstance(error, LeaseLost):  # another process writes the run: the attempt is not ours to close
             self.store.abandon_run(self.run_id)
         elif error is not None:
             status = "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "failed"
@@ -85,7 +85,7 @@ class Attempt:
             self._close(self.status, {"model": described})
 
     def _close(self, status: str, summary: Mapping[str, JsonValue]) -> None:
-        """Write what is gathered and end the attempt; where that fails the run is left for others to take over."""
+        """Flush and close the attempt; where that fails, release the run for others to take over."""
         try:
             self.store.close_run(self.run_id, self.attempt_id, status, summary)
         except BaseException:

@@ -1,7 +1,7 @@
-"""Every selected task bound to its data; of a suite, all that cannot be asked is found before anything is refused.
+"""Bind every selected task to its data, and report all members of a suite that cannot be evaluated at once.
 
-A task named alone fails at once. A suite of 34 tasks says in one message which members lack what, so that nobody
-mends them one run at a time; with `partial` the others are asked and the suite has no composite.
+A task named alone fails at once. For a suite, one message names every such member with its reason, so that they need
+not be fixed one run at a time; with `partial` the others are evaluated and the suite has no composite.
 """
 
 from collections.abc import Mapping
@@ -18,24 +18,24 @@ from evalstone.tasks.task import Selection, Task
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the tasks are bound with."""
+    """The options that tasks are bound with."""
 
     bind: BindOptions
-    samples: Mapping[str, tuple[int, ...]]  # task -> positions to ask, nothing else of it
+    samples: Mapping[str, tuple[int, ...]]  # task -> positions to evaluate, nothing else of it
     partial: bool = False
 
 
 def bind_tasks(
     selection: Selection, unanswerable: Mapping[str, str], wanted: Wanted
 ) -> tuple[Selection, tuple[BoundTask, ...]]:
-    """Return the selection, less what a partial suite goes without, and its tasks bound.
+    """Return the selection, without the missing members of a partial suite, and its bound tasks.
 
     Args:
         selection: tasks, groups and suites.
         unanswerable: task -> why the model cannot answer it; tasks of suites only.
-        wanted: what they are bound with.
+        wanted: the options they are bound with.
 
-    Raises: PlanError if shots are asked for beside a suite's own, or members of a suite cannot be asked; what `bind`
+    Raises: PlanError if shots are given beside a suite's own, or members of a suite cannot be evaluated; what `bind`
         raises, for a task outside a suite.
     """
     _refuse_other_shots(selection, wanted)
@@ -59,12 +59,12 @@ def bind_tasks(
     if not wanted.partial:
         raise PlanError("\n".join(missing_members(s.suite.name, s.missing) for s in suites if s.missing))
     if not bound:
-        raise PlanError(f"none of the {len(selection.tasks)} tasks can be asked: {next(iter(refused.values()))}")
+        raise PlanError(f"none of the {len(selection.tasks)} tasks can be evaluated: {next(iter(refused.values()))}")
     return _noted(_without(replace(selection, suites=suites), refused)), tuple(bound)
 
 
 def _bound(task: Task, selection: Selection, wanted: Wanted) -> BoundTask:
-    """Bind one task at its own shots and sample positions, where such were named."""
+    """Bind one task with its own shots and sample positions, where they were given."""
     shots = dict(selection.shots).get(task.name)
     options = wanted.bind if shots is None else replace(wanted.bind, num_fewshot=shots)
     if task.name in wanted.samples:
@@ -72,7 +72,7 @@ def _bound(task: Task, selection: Selection, wanted: Wanted) -> BoundTask:
     refuse_missing_packages(task)
     found = bind(task, options)
     if shots is not None and found.plan.num_fewshot != shots:
-        raise PlanError(f"task {task.name} is asked for at {shots} shots and has {found.plan.num_fewshot} of its own")
+        raise PlanError(f"task {task.name} was requested at {shots} shots but fixes its own: {found.plan.num_fewshot}")
     return found
 
 
@@ -84,12 +84,12 @@ def _refuse_other_shots(selection: Selection, wanted: Wanted) -> None:
     fixed = sorted({n for _, n in selection.shots})
     raise PlanError(
         f"num_fewshot is {shots}, but {who} fixes the shots of each task ({', '.join(map(str, fixed))}), and with "
-        "others it would be another benchmark; leave num_fewshot out, or name the tasks themselves with --tasks"
+        "other shots it would be another benchmark; omit num_fewshot, or name the tasks themselves with --tasks"
     )
 
 
 def _check_metrics(chosen: ChosenSuite, tasks: Mapping[str, Task]) -> None:
-    """Raise DataError where a suite asks for a metric or filter that a task does not have."""
+    """Raise DataError where a suite names a metric or filter that a task does not have."""
     for member, leaves in zip(chosen.suite.members, chosen.leaves, strict=True):
         for task in (tasks[leaf] for leaf in leaves):
             known = {(metric.name, name) for metric in task.metrics for name in metric.filters}
@@ -102,8 +102,8 @@ def _check_metrics(chosen: ChosenSuite, tasks: Mapping[str, Task]) -> None:
 
 
 def _noted(selection: Selection) -> Selection:
-    """Say of each member that a partial suite goes without why that is."""
-    notes = [f"left out of {one.suite.name}: {name}: {why}" for one in selection.suites for name, why in one.missing]
+    """Add a note for each member that a partial suite omits, with the reason."""
+    notes = [f"omitted from {one.suite.name}: {name}: {why}" for one in selection.suites for name, why in one.missing]
     return replace(selection, notes=(*selection.notes, *notes))
 
 
@@ -113,7 +113,7 @@ def _with_missing(chosen: ChosenSuite, refused: Mapping[str, str]) -> ChosenSuit
 
 
 def _without(selection: Selection, refused: Mapping[str, str]) -> Selection:
-    """Return the selection without tasks, and without the groups that would average over what is left of them."""
+    """Return the selection without the refused tasks and without the groups that contain any of them."""
     children = {group.name: group.children for group in selection.groups}
 
     def is_whole(name: str) -> bool:

@@ -1,6 +1,6 @@
-"""Chunks: tasks whose requests are answered together, rendered one ahead of the model, turn by turn.
+"""Chunks: tasks whose requests are answered together, rendered one chunk ahead of the model, turn by turn.
 
-Tasks on the same data and small tasks are joined, so that the engine shares more between their prompts.
+Tasks on the same data and small tasks are combined, so that the engine shares more between their prompts.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,12 +13,12 @@ from evalstone.tasks.bound import BoundTask
 __all__ = ["Chunk", "chunks_of", "rendered", "turns_of"]
 
 CHUNK_SAMPLES = 2000  # enough to fill many windows, few enough that rendering runs ahead of scoring
-MOST_CHUNKS = 8  # of these for several workers, who stand idle at a chunk's end: bounds memory
+MOST_CHUNKS = 8  # of these are combined for several workers, which are idle at a chunk's end: bounds memory
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The requests of some tasks, one turn of each."""
+    """The requests of several tasks, at one turn."""
 
     bound: tuple[BoundTask, ...]
     requests: Sequence[Request]
@@ -38,8 +38,8 @@ class Chunk:
 def chunks_of(bound: Sequence[BoundTask], n_workers: int = 1) -> list[tuple[BoundTask, ...]]:
     """Return the tasks in the order given, grouped so that work shared between neighbours is done once.
 
-    Tasks on the same data stay together (TruthfulQA's mc1 and mc2 have the same questions); small ones are joined,
-    more of them where several workers answer.
+    Tasks on the same data stay together (TruthfulQA's mc1 and mc2 have the same questions); small ones are combined,
+    more of them where there are several workers.
     """
     most = CHUNK_SAMPLES * min(n_workers, MOST_CHUNKS)
     chunks: list[list[BoundTask]] = []
@@ -56,9 +56,9 @@ def chunks_of(bound: Sequence[BoundTask], n_workers: int = 1) -> list[tuple[Boun
 
 
 def rendered(chunks: Sequence[tuple[BoundTask, ...]], render: Render | None) -> Iterator[Chunk]:
-    """Yield the chunks with their requests; the next is rendered while the caller works on the present one.
+    """Yield the chunks with their requests; the next one is rendered while the caller works on the current one.
 
-    `render` makes text of the conversations that tasks ask for; see `BoundTask.requests`.
+    `render` renders conversations as text; see `BoundTask.requests`.
     """
 
     def make(bound: tuple[BoundTask, ...]) -> Chunk:
@@ -77,9 +77,9 @@ def rendered(chunks: Sequence[tuple[BoundTask, ...]], render: Render | None) -> 
 def turns_of(
     chunk: Chunk, stored: Callable[[Sequence[str]], Mapping[str, Sequence[Output]]], render: Render | None
 ) -> Iterator[Chunk]:
-    """Yield a chunk, and after its answers are stored the following turn of its conversations, while there are any.
+    """Yield a chunk and then, once its outputs are stored, the next turn of its conversations, until none is left.
 
-    `stored` returns the stored outputs of requests by id, those of earlier attempts too.
+    `stored` returns the stored outputs of requests by request id, including those of earlier attempts.
     """
     turn: Chunk | None = chunk
     while turn is not None:
@@ -91,13 +91,13 @@ def _next_turn(
     chunk: Chunk, stored: Callable[[Sequence[str]], Mapping[str, Sequence[Output]]], render: Render | None
 ) -> Chunk | None:
     tasks = {one.plan.name: one for one in chunk.bound if one.is_conversation}
-    said = [request for request in chunk.requests if request.task in tasks]
-    if not said:
+    answered = [request for request in chunk.requests if request.task in tasks]
+    if not answered:
         return None
-    answers = stored([request.id for request in said])
+    answers = stored([request.id for request in answered])
     requests: list[Request] = []
     samples: dict[str, Sample] = {}
-    for request in said:
+    for request in answered:
         sample = chunk.samples[request.id]
         following = tasks[request.task].next(request, sample, answers.get(request.id, ()), render)
         if following is not None:

@@ -1,4 +1,4 @@
-"""The keywords of `evaluate`: what the command line and stored plans share, and what only a Python caller can give."""
+"""The keywords of `evaluate`: those shared with the command line and stored plans, and those for Python callers."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -11,12 +11,12 @@ __all__ = ["EvaluateOptions"]
 
 
 class EvaluateOptions(SharedOptions, total=False):
-    """What `evaluate` takes beyond a model and tasks; each may be left out. See `SharedOptions` for most of them."""
+    """The optional keywords of `evaluate`, besides model and tasks. See `SharedOptions` for most of them."""
 
-    tokenizer: Annotated[Any, Option(help="Of a model that is given loaded, and not as a pair.")]
-    observe: Annotated[Observer | None, Option(help="Called with how far the run is.", expected="a function")]
+    tokenizer: Annotated[Any, Option(help="Tokenizer of a loaded model that is not given as a pair.")]
+    observe: Annotated[Observer | None, Option(help="Called with the run's progress.", expected="a function")]
     notify: Annotated[
         Callable[[str], None] | None,
-        Option(help="Called, before any request, with what was guessed or replaced.", expected="a function"),
+        Option(help="Called before any request with a line for each guess or replacement.", expected="a function"),
     ]
-    command: Annotated[str | None, Option(help="The command that was typed, kept with the attempt.")]
+    command: Annotated[str | None, Option(help="The command that was typed, stored with the attempt.")]

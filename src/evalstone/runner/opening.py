@@ -1,7 +1,7 @@
-"""Opening a run that another process may be writing: its progress is followed until it ends, or dies.
+"""Open a run that another process may be writing; its progress is followed until it ends or dies.
 
-The same plan is the same run, and a run has one writer. So a second equal command asks nothing itself: it waits until
-the first has finished, and then finds everything stored; or, where the first was stopped, goes on in its place.
+The same plan is the same run, and a run has one writer. So a second equal command sends no request: it waits until
+the first has finished and then finds everything stored, or continues the run where the first one was stopped.
 """
 
 import time
@@ -16,20 +16,20 @@ from evalstone.store.rows import RunWriter
 __all__ = ["RunOpener", "no_notice"]
 
 LOOK_EVERY_SECONDS = 1.0
-SHARE_OF_TIME = 0.05  # at most this share of the waiting is spent on counting a large run's rows
+SHARE_OF_TIME = 0.05  # at most this share of the waiting time is spent counting a large run's rows
 
 
 def no_notice(line: str) -> None:
-    """Stand in where nobody reads notices."""
+    """Discard a notice."""
 
 
 @dataclass(slots=True)
 class RunOpener:
-    """Opens one plan's run, or follows whoever is writing it.
+    """Opens one plan's run, or follows the process that is writing it.
 
-    wait: False raises RunBusy where another process is writing the run.
-    notify: called with one line when somebody else is found writing.
-    observe: called with how much of the run is stored while it is followed.
+    wait: whether to wait while another process is writing the run; False raises RunBusy instead.
+    notify: called with one line when another process is found writing.
+    observe: called with the stored share of the run while it is followed.
     """
 
     store: Store
@@ -54,7 +54,7 @@ class RunOpener:
             time.sleep(self._report(time.monotonic() - began))
 
     def open(self, *, facts: Mapping[str, JsonValue], command: str | None) -> OpenRun:
-        """Return the run, opened, once no other process is writing it.
+        """Open and return the run, once no other process is writing it.
 
         Raises: RunBusy where one is, and `wait` is False; StoreError if the store cannot be written.
         """
@@ -62,12 +62,12 @@ class RunOpener:
             self.until_free()
             try:
                 return self.store.open_run(self.plan, facts=facts, command=command)
-            except RunBusy:  # somebody was quicker
+            except RunBusy:  # another process opened it first
                 if not self.wait:
                     raise
 
     def _report(self, seconds: float) -> float:
-        """Report how much is stored. Returns for how long to wait before the next look. Units: seconds."""
+        """Report how much is stored, and return how many seconds to wait before the next check."""
         began = time.monotonic()
         stored = self.store.stored_progress(self.plan)
         if self.observe is not None:

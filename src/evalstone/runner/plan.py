@@ -1,7 +1,7 @@
-"""From what was asked for to a frozen plan: tasks bound to data, the model's identity, the run key.
+"""Make a frozen plan from a selection of tasks, a model and options: tasks bound to data, model identity, run key.
 
 Nothing is rendered, tokenised or loaded here beyond configuration and data digests, so making a plan is quick, and a
-run that is wholly in the store is recognised from its key alone.
+run that is completely stored is recognised by its key alone.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -18,18 +18,18 @@ from evalstone.tasks.task import KIND_OF_OUTPUT_TYPE, Selection
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What a run is asked to be, beyond its model and its tasks."""
+    """The options of a run, beyond its model and its tasks."""
 
     bind: BindOptions = field(default_factory=BindOptions)
     samples: tuple[tuple[str, tuple[int, ...]], ...] = ()  # task -> positions to evaluate, nothing else of it
-    settings: Mapping[str, Any] = field(default_factory=dict)  # the plan's fields that tasks are not bound with
-    partial: bool = False  # leave out the members of a suite that cannot be asked
-    n_workers: int = 1  # processes that answer
+    settings: Mapping[str, Any] = field(default_factory=dict)  # fields of the plan that are not in `bind`
+    partial: bool = False  # omit the members of a suite that cannot be evaluated
+    n_workers: int = 1  # processes that run the model
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """A plan with what is needed to carry it out."""
+    """A plan and what is needed to carry it out."""
 
     plan: RunPlan
     bound: tuple[BoundTask, ...]
@@ -41,7 +41,7 @@ def prepare(selection: Selection, model: Model, options: RunOptions) -> Prepared
     """Bind every selected task to its data and freeze the plan.
 
     Raises: PlanError if nothing is selected, the model cannot give the kind of answer a task needs, or a suite has
-        members that cannot be asked; DataError if a task's data cannot be had.
+        members that cannot be evaluated; DataError if a task's data are unavailable.
     """
     if not selection.tasks:
         raise PlanError("no task is selected; name at least one with --tasks (see `evalstone ls tasks`)")
@@ -60,7 +60,7 @@ def prepare(selection: Selection, model: Model, options: RunOptions) -> Prepared
 
 
 def _bound_fields(bind: BindOptions) -> dict[str, Any]:
-    """Return the plan's fields that say what its tasks are bound with."""
+    """Return the plan's fields that record the options its tasks are bound with."""
     return {
         "profile": bind.profile.name,
         "seed": bind.profile.seed if bind.seed is None else bind.seed,
@@ -72,29 +72,29 @@ def _bound_fields(bind: BindOptions) -> dict[str, Any]:
 
 
 def _where_code_runs(bound: Sequence[BoundTask]) -> dict[str, str] | None:
-    """Return what the plan says about model-written code: None where no task runs any."""
-    places: dict[str, str] = {}
+    """Return, by task, the sandbox in which generated code is run, for the plan; None where no task runs any."""
+    sandboxes: dict[str, str] = {}
     for one in bound:
         sandbox = one.sandbox
         if sandbox is not None:
-            places[one.task.name] = sandbox.name
+            sandboxes[one.task.name] = sandbox.name
         elif one.task.spec.get("unsafe_code"):
-            places[one.task.name] = "by the task's own functions, without a sandbox (--unsafe-code)"
-    return places or None
+            sandboxes[one.task.name] = "by the task's own functions, without a sandbox (--unsafe-code)"
+    return sandboxes or None
 
 
 def _refuse_strange_samples(selection: Selection, options: RunOptions) -> None:
-    """Raise PlanError where positions are named for a task that is not asked."""
-    asked = {task.name for task in selection.tasks}
+    """Raise PlanError where sample positions are given for a task that is not selected."""
+    selected = {task.name for task in selection.tasks}
     for name, _ in options.samples:
-        if name not in asked:
+        if name not in selected:
             raise PlanError(
-                f"samples are named for '{name}', which is not among the tasks: {', '.join(sorted(asked)[:5])}"
+                f"samples are given for '{name}', which is not among the tasks: {', '.join(sorted(selected)[:5])}"
             )
 
 
 def _unanswerable_members(selection: Selection, model: Model) -> Mapping[str, str]:
-    """Return the tasks of suites that ask for what the model cannot give, each with the reason."""
+    """Return the tasks of suites that need a kind of query the model cannot answer, each with the reason."""
     of_suites = {leaf for chosen in selection.suites for leaves in chosen.leaves for leaf in leaves}
     identity, able = model.identity, model.answers
     return {
@@ -105,9 +105,9 @@ def _unanswerable_members(selection: Selection, model: Model) -> Mapping[str, st
 
 
 def refuse_unanswerable(selection: Selection, model: Model, leave: Container[str] = ()) -> None:
-    """Raise PlanError where a task asks for what the model cannot give, naming all such tasks at once.
+    """Raise PlanError where tasks need a kind of query the model cannot answer, naming all such tasks at once.
 
-    Those in `leave` are refused elsewhere.
+    Those in `leave` are not checked here.
     """
     able = model.answers
     refused = [
@@ -117,27 +117,27 @@ def refuse_unanswerable(selection: Selection, model: Model, leave: Container[str
         return
     shown = ", ".join(refused[:5]) + (f" and {len(refused) - 5} more" if len(refused) > 5 else "")
     kinds = sorted({t.output_type for t in selection.tasks if t.name in set(refused)})
-    remedy = "leave those tasks out"
+    remedy = "omit those tasks"
     if model.takes_messages:
         remedy += (
-            ", put their questions to be answered in writing (--prompt_style cot), or ask a completions endpoint "
+            ", have their questions answered by generation (--prompt_style cot), or use a completions endpoint "
             "(--model local-completions): a chat endpoint gives no log-probabilities of a given text"
         )
     raise PlanError(
         f"model '{model.identity.name}' ({model.identity.kind}) cannot answer {', '.join(kinds)}, "
-        f"which these tasks ask for: {shown}; it can answer {', '.join(sorted(able))}; {remedy}"
+        f"which these tasks need: {shown}; it can answer {', '.join(sorted(able))}; {remedy}"
     )
 
 
 def _refuse_plain_text(selection: Selection, model: Model, options: RunOptions) -> None:
-    """Raise PlanError where a model that is sent messages would be asked in text."""
+    """Raise PlanError where a model that is sent messages would be sent plain text."""
     if not model.takes_messages:
         return
     who = f"model '{model.identity.name}' ({model.identity.kind}) is sent messages"
     if options.bind.preset is not None or isinstance(options.settings.get("apply_chat_template"), str):
         raise PlanError(
-            f"{who}, and its server puts them into a template of its own; leave out --prompt_preset and the name of a "
-            "template, or ask a completions endpoint (--model local-completions)"
+            f"{who}, and its server applies a template of its own; omit --prompt_preset and the name of a template, "
+            "or use a completions endpoint (--model local-completions)"
         )
     plain = [task.name for task in selection.tasks if task.prompt.turns is None]
     if plain and not options.bind.apply_chat_template:
@@ -145,13 +145,13 @@ def _refuse_plain_text(selection: Selection, model: Model, options: RunOptions) 
     classes = [task.name for task in selection.tasks if task.python_class is not None]
     if classes:
         raise PlanError(
-            f"{who}, and {classes[0]} is a Python class of lm-eval, which makes text; leave it out, or ask a "
+            f"{who}, and {classes[0]} is a Python class of lm-eval, which makes plain text; omit it, or use a "
             "completions endpoint (--model local-completions)"
         )
 
 
 def render_of(model: Model) -> Render | None:
-    """Return what puts messages into a model's chat template; None where its server does that."""
+    """Return the function that renders messages with a model's chat template; None where its server does that."""
     if model.takes_messages:
         return None
 

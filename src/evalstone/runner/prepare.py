@@ -1,6 +1,6 @@
-"""From a model, the names of tasks and options to a model that answers and a plan with its tasks bound to data.
+"""Resolve a model, task names and options into a `Model` and a plan with its tasks bound to data.
 
-What evaluates through Python, the command line or a queue starts here.
+Evaluations from Python, the command line or a queue start here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,10 +34,10 @@ _FOR_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "seed")
 
 
 def prepare_run(model: Any, tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[Model, PreparedRun]:
-    """Return the model and the plan that `evaluate` would carry out, with its tasks bound to data.
+    """Return the model, and the plan that `evaluate` would carry out, with its tasks bound to data.
 
     Raises: as `choose_tasks`, `model_of`, `run_options` and `runner.plan.prepare`; UsageError or UnknownName for an
-        option that is not one.
+        invalid or unknown option.
     """
     _check_tasks(tasks)
     check_options(EvaluateOptions, options)
@@ -47,9 +47,9 @@ def prepare_run(model: Any, tasks: str | Sequence[str], options: EvaluateOptions
 
 
 def choose_tasks(tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[Selection, EvaluateOptions]:
-    """Return what the names stand for, and the options with the suite's profile where none was given.
+    """Return the named tasks, and the options with the suite's profile where none was given.
 
-    Raises: UsageError if nothing is named, or suites of different profiles are and none was given.
+    Raises: UsageError if nothing is named, or suites of different profiles are and no profile was given.
     """
     names = split_names(tasks)
     if options.get("suite"):
@@ -70,17 +70,17 @@ def choose_tasks(tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[
     wanted = options.get("profile")
     if wanted is None and len(profiles) > 1:
         raise UsageError(
-            f"the suites have the profiles {', '.join(profiles)}, and a run has one; ask for them in separate runs"
+            f"the suites have the profiles {', '.join(profiles)}, and a run has one; evaluate them in separate runs"
         )
     if wanted is not None and profiles and profiles != [wanted]:
-        note = f"profile {wanted} in place of the suite's {', '.join(profiles)}: the board's rules were others"
+        note = f"profile {wanted} in place of the suite's {', '.join(profiles)}: the leaderboard had other rules"
         selection = replace(selection, notes=(*selection.notes, note))
     settled: EvaluateOptions = {**options, "profile": wanted or (profiles[0] if profiles else DEFAULT_PROFILE.name)}
     return selection, settled
 
 
 def split_names(tasks: str | Sequence[str]) -> list[str]:
-    """Return the task names of "a,b c", or of a list of such texts; a file's name may hold spaces and commas."""
+    """Return the task names in "a,b c", or in a list of such texts; a file's name may contain spaces and commas."""
     texts = [str(text) for text in ([tasks] if isinstance(tasks, str | Path) else tasks)]
     parts = [part.strip() for text in texts for part in ([text] if _is_file(text) else text.split(","))]
     return [name for part in parts for name in ([part] if _is_file(part) else part.split())]
@@ -107,9 +107,9 @@ def open_store(options: EvaluateOptions) -> Store:
 
 
 def model_of(model: Any, options: EvaluateOptions) -> Model:
-    """Return a model that can answer, however it was given.
+    """Return the model, in whichever way it was given.
 
-    Raises: UsageError if it is nothing of what `evaluate` takes.
+    Raises: UsageError if it is not one of the ways that `evaluate` accepts.
     """
     tokenizer = options.get("tokenizer")
     pair = loaded_pair(model, tokenizer)
@@ -133,7 +133,7 @@ def model_of(model: Any, options: EvaluateOptions) -> Model:
 
 
 def _model_options(options: EvaluateOptions) -> dict[str, Any]:
-    """Return which options of a run are arguments of its model as well."""
+    """Return those options of a run that are also arguments of its model."""
     found = {name: value for name, value in options.items() if name in ("numerics", "too_long", "cluster") and value}
     if (workers := options.get("workers") or 1) > 1:
         found["workers"] = workers
@@ -146,7 +146,7 @@ def _model_options(options: EvaluateOptions) -> dict[str, Any]:
 
 
 def _named(model: str | Path, model_args: str | Mapping[str, Any], arguments: Mapping[str, Any]) -> Model:
-    """Return a model by the name of its kind, or by its path or hub id."""
+    """Return a model given by the name of its kind, or by its path or hub id."""
     if isinstance(model, str) and (model in MODELS.places() or model_args):
         return create_model(model, model_args, **arguments)
     return create_model("hf", {"pretrained": str(model), **parse_arguments(model_args)}, **arguments)
@@ -155,7 +155,7 @@ def _named(model: str | Path, model_args: str | Mapping[str, Any], arguments: Ma
 def run_options(options: EvaluateOptions) -> RunOptions:
     """Return the runner's frozen options.
 
-    Raises: UsageError for a value that cannot be; UnknownName for a profile, preset or system prompt that is not known.
+    Raises: UsageError for an invalid value; UnknownName for an unknown profile, preset or system prompt.
     """
     check_options(EvaluateOptions, options)
     given = cast("EvaluateOptions", with_defaults(EvaluateOptions, options))
@@ -195,32 +195,32 @@ def _bind_options(given: EvaluateOptions) -> BindOptions:
 
 
 def _system_text(given: EvaluateOptions) -> str | None:
-    """Return the system text, looked up where it was named."""
+    """Return the system text, looked up where it was given by name."""
     name, text = given["system_prompt"], given["system_instruction"]
     if name is None:
         return text
     if text is not None:
-        raise UsageError(f"system_prompt '{name}' and system_instruction both give the system text; leave one out")
+        raise UsageError(f"system_prompt '{name}' and system_instruction both give the system text; omit one of them")
     return find_system_prompt(name)
 
 
 def idle_gen_kwargs(gen_kwargs: Mapping[str, Any], tasks: Sequence[TaskPlan]) -> Iterator[str]:
-    """Yield a line for each way in which generation settings change nothing in a run of these tasks."""
-    writing = [task for task in tasks if isinstance(task.generation, Mapping)]
-    if gen_kwargs and not writing:
-        yield f"gen_kwargs {', '.join(gen_kwargs)} change nothing here: no task of this run writes an answer"
+    """Yield a line for each way in which generation settings have no effect in a run of these tasks."""
+    generating = [task for task in tasks if isinstance(task.generation, Mapping)]
+    if gen_kwargs and not generating:
+        yield f"gen_kwargs {', '.join(gen_kwargs)} have no effect: no task of this run generates an answer"
     idle = [name for name in _FOR_SAMPLING if gen_kwargs.get(name)]
-    greedy = [task.name for task in writing if not any(_draws(task.generation))]
+    greedy = [task.name for task in generating if not any(_draws(task.generation))]
     if idle and greedy:
         more = f" and {len(greedy) - 3} more" if len(greedy) > 3 else ""
         yield (
-            f"gen_kwargs {', '.join(idle)} change nothing in {', '.join(greedy[:3])}{more}, where the likeliest token "
-            "is taken each time; add do_sample=true and a temperature to draw"
+            f"gen_kwargs {', '.join(idle)} have no effect in {', '.join(greedy[:3])}{more}, where decoding is greedy; "
+            "add do_sample=true and a temperature to sample"
         )
 
 
 def _draws(generation: Any) -> Iterator[bool]:
-    """Yield whether tokens are drawn, of all samples and of each kind of sample with settings of its own."""
+    """Yield whether tokens are sampled, for all samples and for each kind of sample with settings of its own."""
     yield generation["do_sample"]
     for kinds in generation.get("by", {}).values():
         yield from (kind["do_sample"] for kind in kinds.values())

@@ -1,7 +1,7 @@
-"""Stored answers scored again: another filter, another metric, the same answers. No model is asked, none is loaded.
+"""Score stored outputs again, with other filters or metrics. No model is loaded.
 
-Scores made before stay where they are: a scoring is named by the hash of what made it, and the latest one of a filter
-and metric is the one that tables show.
+Earlier scores stay stored: a scoring is identified by the hash of what produced it, and tables show the latest one of
+each filter and metric.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,18 +20,18 @@ __all__ = ["RescoredTask", "rescore", "scoring_hash_of"]
 
 @dataclass(slots=True)
 class RescoredTask:
-    """What became of one task's stored answers."""
+    """The result of rescoring one task's stored outputs."""
 
     task: Task
     scoring_hash: str
     n_scored: int = 0  # responses
-    n_failed: int = 0  # of them: no answer had come, so there is nothing to score
-    n_incomplete: int = 0  # responses that lack an answer yet; they are left out
+    n_failed: int = 0  # of them: without an answer, so there is nothing to score
+    n_incomplete: int = 0  # responses that lack an output; they are not scored
     names: dict[tuple[str, str], None] = field(default_factory=dict)  # (filter, metric) of the scores, in order
 
 
 def scoring_hash_of(task: Task, planned_spec_hash: str) -> str:
-    """Return the name of a scoring: the run's own where the task is the one that was run, else one of its own."""
+    """Return the hash of a scoring: the run's own where the task is the one that was run, else one of the task."""
     if task.spec_hash == planned_spec_hash:
         return SCORING_HASH
     return content_hash({"scoring": SCORING_VERSION, "task": task.spec_hash})
@@ -46,14 +46,13 @@ def rescore(
     unsafe_code: bool = False,
     command: str | None = None,
 ) -> list[RescoredTask]:
-    """Score a run's stored answers to these tasks, as the tasks say now.
+    """Score a run's stored outputs for these tasks, with the tasks' present filters and metrics.
 
-    Everything is scored before anything is written, and written in one transaction with what `facts_of` returns for
-    `RunRow.extra`: what cannot be done, is stopped or killed leaves the run as it was. Of a scoring that is there in
-    part, tables would count a part.
+    Everything is scored before anything is stored, in one transaction with what `facts_of` returns for
+    `RunRow.extra`. So an error, a signal or a kill leaves the run as it was, and tables never show a partial scoring.
 
-    Raises: PlanError where a metric or filter cannot be had from the stored answers; RunBusy while another process is
-        writing the run; StoreError.
+    Raises: PlanError where a metric or filter cannot be computed from the stored outputs; RunBusy while another
+        process is writing the run; StoreError.
     """
     if (writer := store.writer(row.plan)) is not None:
         raise RunBusy(f"run {row.short_id} is being written by {writer}; wait until that has ended, then rescore it")
@@ -67,7 +66,7 @@ def rescore(
     facts = {**environment(), "rescored": [task.name for task in tasks]}
     opened = store.open_run(row.plan, facts=facts, command=command, rescoring=True)
     results = [one.result for one in work]
-    status = "finished" if last_finished else row.status  # the answers are what they were
+    status = "finished" if last_finished else row.status  # the outputs did not change
     try:
         store.close_rescoring(opened, status, [one.scored for one in work], facts_of(results))
     except LeaseLost:
@@ -80,7 +79,7 @@ def rescore(
 
 
 class _Rescoring:
-    """One task's stored answers, going through its scoring."""
+    """One task's stored outputs and their new scores."""
 
     def __init__(self, store: Store, row: RunRow, task: Task, scoring_hash: str, unsafe_code: bool) -> None:
         self.store, self.row, self.task = store, row, task
@@ -90,9 +89,9 @@ class _Rescoring:
         self._scores: list[Score] = []
 
     def try_first(self) -> None:
-        """Score the first response that can be scored, and store nothing.
+        """Score the first response that can be scored, without storing its scores.
 
-        Raises: PlanError if there is none, or it does not get every score that was asked for.
+        Raises: PlanError if there is none, or one of the task's metrics gets no score.
         """
         for record in self.store.samples(self.row.run_id, self.task.name):
             if not _is_complete(record) or any(output.error for output in record.outputs):
@@ -100,19 +99,19 @@ class _Rescoring:
             refuse_inapplicable(self.task, record.request)
             self._refuse_missing(self._score(record))
             return
-        raise PlanError(f"run {self.row.short_id} holds no answer to task {self.task.name}; there is nothing to score")
+        raise PlanError(f"run {self.row.short_id} has no answers for task {self.task.name}; there is nothing to score")
 
     def _refuse_missing(self, scores: Sequence[Score]) -> None:
         made = {score.metric for score in scores}
         lacking = [metric.name for metric in self.task.metrics if metric.name not in made]
         if lacking:
             raise PlanError(
-                f"task {self.task.name}: {', '.join(lacking)} cannot be had from the stored answers; "
+                f"task {self.task.name}: {', '.join(lacking)} cannot be computed from the stored answers; "
                 f"they give {', '.join(sorted(made)) or 'no score'}"
             )
 
     def score(self) -> None:
-        """Score every complete response, and keep the scores to be written."""
+        """Score every complete response, and collect the scores."""
         for record in self.store.samples(self.row.run_id, self.task.name):
             if not _is_complete(record):
                 self.result.n_incomplete += 1
@@ -125,7 +124,7 @@ class _Rescoring:
 
     @property
     def scored(self) -> tuple[list[Score], str]:
-        """The scores and the name of the scoring that made them."""
+        """The scores, and the hash of the scoring that made them."""
         return self._scores, self.result.scoring_hash
 
     def _score(self, record: SampleRecord) -> tuple[Score, ...]:
@@ -137,8 +136,8 @@ class _Rescoring:
     def _sample_of(self, record: SampleRecord) -> Sample:
         if record.sample is None:
             raise PlanError(
-                f"run {self.row.short_id} does not hold the rows of task {self.task.name}, so its answers cannot be "
-                "compared with anything; run the task here instead"
+                f"run {self.row.short_id} does not store the rows of task {self.task.name}, so there is no reference "
+                "to score its answers against; run the task here instead"
             )
         return record.sample
 

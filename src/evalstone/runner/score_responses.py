@@ -1,4 +1,4 @@
-"""Scores of responses: one request with all of its outputs at a time, by its task's own scoring."""
+"""Score responses: one request with all of its outputs at a time, by its task's own scoring."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -15,7 +15,7 @@ SCORING_HASH = content_hash({"scoring": SCORING_VERSION})
 
 
 class Scoring(Protocol):
-    """What scores a task's samples: the bound task of a run, or a stored one's."""
+    """Scores a task's samples: the bound task of a run, or `StoredScoring`."""
 
     @property
     def task(self) -> Task:
@@ -30,7 +30,7 @@ class Scoring(Protocol):
 
 
 def score_request(task: Scoring, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
-    """Return the scores of one complete request; where an output failed, every metric is failed, never wrong."""
+    """Return the scores of one complete request; where an output failed, every metric is FAILED, never wrong."""
     errors = [output.error for output in outputs if output.error is not None]
     ordered = sorted(outputs, key=lambda output: (output.ask_index, output.repeat))
     if not errors:
@@ -43,10 +43,10 @@ def score_request(task: Scoring, request: Request, sample: Sample, outputs: Sequ
 
 
 class ChunkScorer:
-    """Collects a chunk's outputs until a request has all of its own, then scores it and stores the scores.
+    """Collects a chunk's outputs, and scores each request, and stores its scores, once all its outputs are there.
 
-    `pending` are the requests without the asks whose answers are stored already. What failed and is worth another
-    attempt is pending again, so its stored output does not count.
+    `pending` are the requests without the queries that already have a stored output. A query that failed and is retried
+    is pending again, so its stored output does not count.
     """
 
     def __init__(self, store: Store, run_id: str, chunk: Chunk, pending: Sequence[Request]) -> None:
@@ -58,7 +58,7 @@ class ChunkScorer:
         self._outputs = self._stored(pending)
 
     def _stored(self, pending: Sequence[Request]) -> dict[str, list[Output]]:
-        """Return what earlier attempts stored of the requests that are answered in part."""
+        """Return the outputs that earlier attempts stored for partly answered requests."""
         partly = {
             request.id: {query.index for query in request.queries}
             for request in pending
@@ -71,14 +71,14 @@ class ChunkScorer:
         }
 
     def take(self, output: Output) -> None:
-        """Add one output; score its request if it was the last."""
+        """Add one output; score its request if it was the last one missing."""
         self._outputs.setdefault(output.request_id, []).append(output)
         self._missing[output.request_id] -= 1
         if self._missing[output.request_id] == 0:
             self._score(output.request_id, self._outputs.pop(output.request_id))
 
     def finish(self) -> None:
-        """Score what an earlier attempt had answered but, killed in between, not scored; then write everything out."""
+        """Score requests that a killed attempt answered but did not score; then flush everything."""
         unscored = self._store.unscored(self._run_id, SCORING_HASH)
         ours = [request_id for request_id in unscored if request_id in self._requests]
         for request_id, outputs in self._store.outputs_of(self._run_id, ours).items() if ours else ():

@@ -1,5 +1,5 @@
-"""One answer becomes one score.
+"""Score single answers.
 
-Every function here is pure: outputs of a model (log-likelihoods, texts) and the reference go in, values come out.
-What many scores say together is `evalstone.statistics`' business.
+Every function here is pure: from a model's outputs (log-likelihoods, texts) and the reference it computes values.
+Scores are aggregated in `evalstone.statistics`.
 """

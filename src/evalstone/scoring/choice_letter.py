@@ -1,8 +1,8 @@
-"""Which letter did a written answer choose? For multiple choice put as generation, with or without reasoning.
+"""Extract the chosen letter from a generated answer to a multiple-choice question, with or without reasoning.
 
-Rules from sure to weak: a stated answer ("the answer is (B)", "Answer: B", a boxed or bold letter) counts, the last
-one if there are several; else an answer that is a letter and nothing before it; else the last letter in brackets.
-Where none applies, nothing was chosen, and that is said rather than guessed.
+Rules, from the most to the least reliable: a stated answer ("the answer is (B)", "Answer: B", a boxed or bold letter),
+the last one if there are several; else an answer that begins with a letter alone; else the last letter in brackets.
+Where no rule applies, no choice is returned rather than a guess.
 """
 
 import re
@@ -13,19 +13,19 @@ from evalstone.errors import MalformedSample
 
 @dataclass(frozen=True, slots=True)
 class ChosenLetter:
-    """What was read, and how."""
+    """The extracted choice and the rule that found it."""
 
     index: int  # of the choice
     rule: str  # stated | whole answer | bracketed
-    text: str  # the passage that says so
+    text: str  # the matching passage
 
 
 def extract_choice_letter(answer: str, n_choices: int) -> ChosenLetter | None:
-    """Return the choice that an answer names, None where it names none (or no choice of this question).
+    """Return the choice that an answer names; None where it names none of this question's choices.
 
-    Letters count only in capitals, but for an answer that is a letter alone: "a" is an article more often.
+    Only capital letters count ("a" is usually an article), except in an answer that is a letter alone.
 
-    Raises: MalformedSample for a number of choices that letters do not reach.
+    Raises: MalformedSample for a number of choices outside 2 to 26.
     """
     if not 2 <= n_choices <= 26:
         raise MalformedSample(f"{n_choices} choices; expected 2 to 26 for letters")

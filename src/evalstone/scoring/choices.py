@@ -1,8 +1,8 @@
-"""Multiple choice: which choice the model finds most probable, and what that is worth.
+"""Multiple choice: find the most probable choice and score it.
 
-Two readings stand side by side. lm-eval's takes the first of equally probable choices, which favours "A". Ours gives
-the credit a fair coin would: 1 over the number of tied best choices, so that a model that finds all choices equally
-probable scores exactly chance, whatever the order of the gold answers. Both come from the same log-likelihoods.
+There are two tie rules. lm-eval takes the first of equally probable choices, which favours "A". Ours gives the
+expected credit of a fair draw: 1 over the number of tied best choices if one of them is gold. So a model that finds all
+choices equally probable scores exactly chance, whatever the order of the gold answers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,12 +19,12 @@ from evalstone.scoring.values import ScoreValue
 
 Gold = int | str | Sequence[int]
 
-OUT_OF_RANGE = -100  # lm-eval's label for a gold answer that is none of the choices: always wrong
+OUT_OF_RANGE = -100  # lm-eval's label for a gold answer that is none of the choices: always scored as wrong
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """One sample's numbers, checked."""
+    """One sample's validated inputs."""
 
     nats: NDArray[np.float64]
     greedy: tuple[bool, ...]
@@ -35,7 +35,7 @@ class _Answer:
 
     @property
     def gold_set(self) -> frozenset[int]:
-        """Every right index."""
+        """All gold indices."""
         return frozenset(self.gold) if isinstance(self.gold, tuple) else frozenset((self.gold,))
 
 
@@ -50,21 +50,21 @@ def score_choices(
 ) -> dict[str, ScoreValue]:
     """Score one multiple-choice sample.
 
-    Besides the metrics asked for, the result always holds `acc_ties` (expected accuracy under fair tie breaking),
+    Besides the requested metrics, the result always has `acc_ties` (expected accuracy under fair tie breaking),
     `brier`, `confidence` (parts: confidence, credit; for calibration) and `n_tied` (tied best choices; 1: no tie).
     Every accuracy's detail has `picked` (lm-eval's index), `n_tied`, `n_near`, `credit` and `n_choices`, and
-    `gold_is_absent` where the gold answer is none of the choices: as in lm-eval that is wrong whatever is picked.
+    `gold_is_absent` where the gold answer is none of the choices: as in lm-eval that is always scored as wrong.
 
     Args:
         nats: log-likelihood of each choice, summed over its tokens.
-        greedy: whether each choice was the model's own first choice, token by token.
+        greedy: whether greedy decoding would generate each choice.
         unconditional: log-likelihood of each choice after an empty context; needed for acc_mutual_info only.
-        choices: the texts, without the delimiter before them: lengths are theirs, in characters and UTF-8 bytes.
-        gold: index, text, or a list of indices of which any is right.
+        choices: the texts, without the delimiter before them; their lengths are in characters and UTF-8 bytes.
+        gold: index, text, or a list of indices any of which is correct.
         metrics: those of `metrics.METRICS` for multiple choice.
         n_tokens: of each choice, as the model counts them; needed for acc_tokens only.
 
-    Units: nats. Raises: NonFiniteLogits for a log-likelihood that is no number; MalformedSample where counts differ.
+    Units: nats. Raises: NonFiniteLogits for a log-likelihood that is not finite; MalformedSample where counts differ.
     Source: lm-evaluation-harness 0.4.13, `ConfigurableTask.process_results`; ties after HELM (1/#tied).
     """
     answer = replace(
@@ -79,7 +79,7 @@ def score_choices(
 
 
 def _beside(answer: _Answer, plain: ScoreValue, probabilities: NDArray[np.float64]) -> dict[str, ScoreValue]:
-    """Return what every multiple choice is scored by besides the metrics asked for."""
+    """Return the scores of every multiple-choice sample besides the requested metrics."""
     credit = float(plain.detail["credit"])
     best = float(probabilities.max())
     return {
@@ -91,16 +91,16 @@ def _beside(answer: _Answer, plain: ScoreValue, probabilities: NDArray[np.float6
 
 
 def softmax(nats: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return probabilities in proportion to exp(nats), by the shifted form that cannot overflow."""
+    """Return probabilities proportional to exp(nats), shifted by the maximum so that nothing overflows."""
     values = np.asarray(nats, dtype=np.float64)
     powers = np.exp(values - values.max())
     return np.asarray(powers / powers.sum())
 
 
 def mass_on_true(nats: Sequence[float], labels: Sequence[int]) -> float:
-    """Return the share of the choices' probability that lies on those labelled 1 (TruthfulQA's mc2).
+    """Return the share of the choices' probability on those labelled 1 (TruthfulQA's mc2).
 
-    Computed in the shifted form: where every exp(nats) underflows, lm-eval's own gives 0/0 and this does not.
+    Shifted by the maximum: where every exp(nats) underflows, lm-eval's own computation gives 0/0 and this does not.
     Raises: NonFiniteLogits; MalformedSample where counts differ.
     Source: Lin et al. 2022 (TruthfulQA), section 3.2; lm-evaluation-harness `process_results_mc2`.
     """
@@ -111,9 +111,9 @@ def mass_on_true(nats: Sequence[float], labels: Sequence[int]) -> float:
 
 
 def resolve_gold(gold: Gold, choices: Sequence[str]) -> int | tuple[int, ...]:
-    """Return the gold answer as lm-eval reads it: an index, or several; -100 where it is none of the choices.
+    """Return the gold answer as lm-eval interprets it: an index, or several; -100 where it is none of the choices.
 
-    Raises: MalformedSample for what is neither an index nor a text nor a list of indices.
+    Raises: MalformedSample for a value that is neither an index nor a text nor a list of indices.
     """
     if isinstance(gold, str):
         return list(choices).index(gold) if gold in choices else OUT_OF_RANGE
@@ -123,12 +123,12 @@ def resolve_gold(gold: Gold, choices: Sequence[str]) -> int | tuple[int, ...]:
         return int(gold) if int(gold) < len(choices) else OUT_OF_RANGE
     except (TypeError, ValueError):
         raise MalformedSample(
-            f"the right answer is {gold!r:.80}; expected the position of a choice, its text, or a list of positions"
+            f"the gold answer is {gold!r:.80}; expected the position of a choice, its text, or a list of positions"
         ) from None
 
 
 def gold_is_absent(gold: Gold, choices: Sequence[str]) -> bool:
-    """Return whether an answer that a row calls right is none of its choices: a fault of the row."""
+    """Return whether a row's gold answer, or one of several, is none of its choices: a fault of the row."""
     right = resolve_gold(gold, choices)
     indices = right if isinstance(right, tuple) else (right,)
     return not indices or not all(0 <= index < len(choices) for index in indices)
@@ -171,7 +171,7 @@ def _finite(nats: Sequence[float], what: str) -> NDArray[np.float64]:
 
 
 def _accuracy(answer: _Answer, scores: NDArray[np.float64], lengths: NDArray[np.float64]) -> ScoreValue:
-    """Accuracy of the argmax of `scores` (nats over lengths), with what the tie rules make of it in the detail."""
+    """Return the accuracy of the argmax of `scores` (nats over lengths); both tie rules' results are in the detail."""
     picked = int(np.argmax(scores))  # first of equals; NaN (an empty choice of probability one) wins, as in lm-eval
     best = scores[picked]
     tied = frozenset(np.flatnonzero(scores == best).tolist()) or frozenset((picked,))
@@ -189,7 +189,7 @@ def _accuracy(answer: _Answer, scores: NDArray[np.float64], lengths: NDArray[np.
 def _near_ties(
     nats: NDArray[np.float64], scores: NDArray[np.float64], lengths: NDArray[np.float64], picked: int
 ) -> int:
-    """Count choices (the best included) that numerical noise of 1e-4 + 1e-6 |nats| could put first."""
+    """Count the choices (the best included) that numerical noise of 1e-4 + 1e-6 |nats| could make the best."""
     with np.errstate(divide="ignore", invalid="ignore"):
         noise = (1e-4 + 1e-6 * np.abs(nats)) / lengths
         near = scores[picked] - scores <= np.maximum(noise, noise[picked])
@@ -206,7 +206,7 @@ def _normalised(answer: _Answer, lengths: Iterable[int]) -> ScoreValue:
 def _token_counts(answer: _Answer) -> tuple[int, ...]:
     if answer.n_tokens is None or len(answer.n_tokens) != len(answer.choices) or min(answer.n_tokens) < 1:
         raise MalformedSample(
-            f"acc_tokens divides by the number of tokens of each choice; the model said {answer.n_tokens} "
+            f"acc_tokens divides by the number of tokens of each choice; the model reported {answer.n_tokens} "
             f"for {len(answer.choices)} choices"
         )
     return answer.n_tokens
@@ -215,7 +215,7 @@ def _token_counts(answer: _Answer) -> tuple[int, ...]:
 def _mutual_information(answer: _Answer) -> ScoreValue:
     if answer.unconditional is None:
         raise MalformedSample(
-            "acc_mutual_info needs each choice's log-likelihood after an empty context; none was asked for"
+            "acc_mutual_info needs each choice's log-likelihood after an empty context; none was requested"
         )
     return _accuracy(answer, answer.nats - answer.unconditional, np.ones(len(answer.choices)))
 
@@ -249,7 +249,7 @@ def _metric(metric: str, answer: _Answer, plain: ScoreValue, probabilities: NDAr
 
 def _without_accuracy(metric: str, answer: _Answer, gold: int | list[int]) -> ScoreValue:
     if metric == "exact_match":
-        n = len(answer.greedy)  # -1, the label of rows without an answer, reads the last choice in lm-eval: kept
+        n = len(answer.greedy)  # as in lm-eval, -1 (the label of rows without an answer) is the last choice
         return ScoreValue(float(any(answer.greedy[i] for i in answer.gold_set if -n <= i < n)))
     if metric == "likelihood":
         return ScoreValue(None, parts=(gold, tuple(answer.nats.tolist())))
@@ -257,7 +257,7 @@ def _without_accuracy(metric: str, answer: _Answer, gold: int | list[int]) -> Sc
 
 
 def _brier(probabilities: NDArray[np.float64], gold: frozenset[int]) -> float | None:
-    """Sum of squared distances to the truth (Brier 1950); several right answers share the truth equally."""
+    """Return the sum of squared differences from the truth (Brier 1950); gold answers share the truth equally."""
     valid = [index for index in gold if 0 <= index < len(probabilities)]
     if not valid or len(valid) != len(gold):
         return None
@@ -267,7 +267,7 @@ def _brier(probabilities: NDArray[np.float64], gold: frozenset[int]) -> float | 
 
 
 def chance_of(choices: Mapping[str, Any] | Sequence[str], gold: Gold) -> float:
-    """Return the accuracy of guessing on this sample: right answers over choices."""
+    """Return the accuracy of random guessing on this sample: number of gold answers over number of choices."""
     right = resolve_gold(gold, list(choices))
     indices = set(right) if isinstance(right, tuple) else {right}
     return len(indices - {OUT_OF_RANGE}) / len(choices)

@@ -1,13 +1,13 @@
-"""What stands between a program and the machine, inside the sandbox: this file is run there, it is never imported here.
+"""The guard inside the sandbox, which limits and watches a program. This file is run there, never imported here.
 
-`python -I -S -c <this file> <limits as JSON>`, the program on standard input, one line of JSON with the verdict on
-standard output. The process that this starts only watches: a child of its own, with rlimits set and all rights given
-up, runs the program. A program has passed when it ran to its end, so leaving early with status 0 is no pass. The
-watcher cannot be looked into or (in a namespace of its own) killed from below, and it leaves no process behind.
-It stands alone: only Python's standard library is there.
+`python -I -S -c <this file> <limits as JSON>` reads the program from standard input and prints one line of JSON, the
+verdict. The started process only watches: its child, with rlimits set and all privileges dropped, runs the program. A
+program has passed when it ran to its end, so exiting early with status 0 is no pass. The program cannot inspect the
+watcher or (in a namespace of its own) kill it, and no process is left behind.
+Only Python's standard library is available here.
 """
 
-# pathlib takes long to load, and every program waits for it:
+# pathlib takes long to import, and every program would wait for it:
 # ruff: noqa: PTH101, PTH116, PTH118, PTH123, PTH208
 
 import contextlib
@@ -27,10 +27,10 @@ _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 4, 36, 38
 _PR_SET_SECCOMP, _SECCOMP_FILTER = 22, 2
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _NEW_USER_NAMESPACE = 0x10000000
-# machine -> its number for seccomp, the system calls refused there, clone, mmap. Refused are, in this order:
+# machine -> its number for seccomp, the refused system calls, clone, mmap. Refused are, in this order:
 # unshare setns mount ptrace keyctl bpf userfaultfd perf_event_open io_uring_setup: namespaces, processes, the kernel
 # kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal: kill(-1) ends all that a user runs
-# memfd_create memfd_secret shmget shmat msgget mq_open: memory that no process has to hold, so that no limit counts it
+# memfd_create memfd_secret shmget shmat msgget mq_open: memory that belongs to no process, so that no limit counts it
 _CALLS = {
     "x86_64": (
         0xC000003E,
@@ -50,7 +50,7 @@ _MAP_SHARED = 1  # also a bit of MAP_SHARED_VALIDATE, and none of MAP_PRIVATE
 
 
 def prctl(option: int, value: int) -> None:
-    """Set a property of this process where the system has it (Linux)."""
+    """Set a property of this process where the system supports it (Linux)."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
@@ -58,8 +58,8 @@ def prctl(option: int, value: int) -> None:
 def forbid_calls() -> None:
     """Have the kernel refuse calls that escape the limits (namespaces, shared memory) or signal other processes.
 
-    Shared mappings are refused whole: a process that maps one without touching it keeps its pages alive at no cost to
-    its own resident size, which is what `watch` adds up.
+    All shared mappings are refused: a process that maps one without touching it keeps its pages alive without adding
+    to its own resident size, which `watch` sums.
     """
     if sys.platform != "linux" or os.uname().machine not in _CALLS:
         return
@@ -70,7 +70,10 @@ def forbid_calls() -> None:
     steps += [(at_least, 0, 1, 0x40000000), (answer, 0, 0, no_permission)]
     for call in refused:
         steps += [(equal, 0, 1, call), (answer, 0, 0, no_permission)]
-    steps += [(equal, 0, 1, _CLONE3), (answer, 0, 0, no_such_call)]  # its flags are out of sight; libc falls back
+    steps += [
+        (equal, 0, 1, _CLONE3),
+        (answer, 0, 0, no_such_call),
+    ]  # its flags cannot be inspected; libc falls back to clone
     for call, argument, bit in ((clone, 0, _NEW_USER_NAMESPACE), (mmap, 3, _MAP_SHARED)):
         # the low half of an argument; both machines are little-endian
         steps += [(equal, 0, 4, call), (load, 0, 0, 16 + 8 * argument), (any_bit, 0, 1, bit)]
@@ -80,11 +83,11 @@ def forbid_calls() -> None:
     held = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("@HP", len(steps), ctypes.addressof(held))
     if ctypes.CDLL(None).prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, ctypes.create_string_buffer(program, len(program))):
-        raise OSError("the kernel takes no seccomp filter")
+        raise OSError("the kernel accepts no seccomp filter")
 
 
 def give_up_rights(limits: dict[str, int]) -> None:
-    """Set the limits for good, and become a user who owns nothing where the sandbox started us as root."""
+    """Set the limits irrevocably; where the sandbox started us as root, become a user who owns nothing."""
     pairs = (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_CPU, limits["cpu_seconds"]),
@@ -106,7 +109,7 @@ def give_up_rights(limits: dict[str, int]) -> None:
 
 
 def tasks_of_user(limits: dict[str, int]) -> int:
-    """Return how many threads this user has already, which the limit counts too; 0 where the user is new."""
+    """Return how many threads this user already has, since the limit counts them; 0 where the user is new."""
     if limits.get("user_id") and os.getuid() == 0:
         return 0
     found = 0
@@ -118,7 +121,7 @@ def tasks_of_user(limits: dict[str, int]) -> int:
 
 
 def processes() -> list[int]:
-    """Return the ids of all processes that can be seen from here."""
+    """Return the ids of all visible processes."""
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:  # no /proc: not Linux
@@ -126,7 +129,7 @@ def processes() -> list[int]:
 
 
 def descendants() -> list[int]:
-    """Return all processes that this one started, at any depth; orphans among them come back to this one."""
+    """Return all descendants of this process; it is the reaper of orphans among them."""
     parents: dict[int, int] = {}
     for pid in processes():
         with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
@@ -140,7 +143,7 @@ def descendants() -> list[int]:
 
 
 def resident_bytes() -> int:
-    """Return the memory that all descendants hold together; pages they share are counted for each."""
+    """Return the resident memory of all descendants; shared pages are counted for each of them."""
     total = 0
     for pid in descendants():
         with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm", "rb") as file:
@@ -149,7 +152,7 @@ def resident_bytes() -> int:
 
 
 def end_everything(child: int) -> None:
-    """Kill what the program left running, until nothing is left."""
+    """Kill all processes that the program left running."""
     for _ in range(200):
         with contextlib.suppress(OSError):
             os.killpg(child, signal.SIGKILL)
@@ -168,23 +171,23 @@ def end_everything(child: int) -> None:
 
 
 def run_program(path: str, token: bytes, verdict: int) -> None:
-    """Run the program in this process, and say over `verdict` how it ended. The last act of the child."""
-    said, here = b"", os.getpid()
+    """Run the program in this process, write to `verdict` how it ended, and exit."""
+    result, here = b"", os.getpid()
     try:
         runpy.run_path(path)
-        said = token
+        result = token
     except MemoryError:
-        said = b"MemoryError"
+        result = b"MemoryError"
     except BaseException as error:  # noqa: BLE001 - whatever a program raises, SystemExit too, is its failure
-        said = f"{type(error).__name__}: {error}"[:300].encode("utf-8", "replace")
-    if os.getpid() == here:  # not a copy that the program made of itself
+        result = f"{type(error).__name__}: {error}"[:300].encode("utf-8", "replace")
+    if os.getpid() == here:  # not in a fork of the program
         with contextlib.suppress(OSError):
-            os.write(verdict, said)
+            os.write(verdict, result)
     os._exit(0)
 
 
 def start(program: bytes, token: bytes, limits: dict[str, int]) -> tuple[int, int, int]:
-    """Start the program in a child; return its id, where its output comes and where its verdict comes."""
+    """Start the program in a child; return the child's id and the pipes of its output and its verdict."""
     folder = os.path.realpath(os.curdir)
     path = os.path.join(folder, "program.py")
     with open(path, "wb") as file:
@@ -204,7 +207,7 @@ def start(program: bytes, token: bytes, limits: dict[str, int]) -> tuple[int, in
             os.closerange(4, 1024)
             os.environ.clear()
             give_up_rights(limits)
-        except BaseException as error:  # noqa: BLE001 - without its limits no program is run
+        except BaseException as error:  # noqa: BLE001 - no program is run without its limits
             os.write(3, f"no limits: {error}".encode())
             os._exit(1)
         run_program(path, token, 3)
@@ -214,9 +217,9 @@ def start(program: bytes, token: bytes, limits: dict[str, int]) -> tuple[int, in
 
 
 def watch(child: int, output: int, limits: dict[str, int]) -> str | None:
-    """Wait until the child has ended; return which limit it broke, or None."""
+    """Wait until the child has ended; return the limit it exceeded, or None."""
     deadline, n_bytes = time.monotonic() + limits["wall_seconds"], 0
-    next_look = 0.0
+    next_check = 0.0
     while True:
         if select.select([output], [], [], TICK_SECONDS / 5)[0]:
             piece = os.read(output, 1 << 16)
@@ -234,14 +237,14 @@ def watch(child: int, output: int, limits: dict[str, int]) -> str | None:
         now = time.monotonic()
         if now > deadline:
             return "time"
-        if now > next_look:
-            next_look = now + TICK_SECONDS
+        if now > next_check:
+            next_check = now + TICK_SECONDS
             if resident_bytes() > limits["memory_bytes"]:
                 return "memory"
 
 
 def cpu_spent(limits: dict[str, int]) -> bool:
-    """Return whether the children that have ended used up the processor time."""
+    """Return whether the ended children used up the processor time."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime >= limits["cpu_seconds"] - 0.1
 
@@ -249,20 +252,20 @@ def cpu_spent(limits: dict[str, int]) -> bool:
 def main() -> None:
     """Run the program on standard input and print the verdict."""
     limits = json.loads(sys.argv[1])
-    prctl(_PR_SET_DUMPABLE, 0)  # nobody but root opens this process's files or memory
+    prctl(_PR_SET_DUMPABLE, 0)  # only root can open this process's files or memory
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    token = os.urandom(16).hex().encode()  # the module secrets takes longer to load
+    token = os.urandom(16).hex().encode()  # the module secrets takes longer to import
     child, output, verdict = start(sys.stdin.buffer.read(), token, limits)
     broken = watch(child, output, limits)
     end_everything(child)
     os.set_blocking(verdict, False)
-    said = b""
+    result = b""
     with contextlib.suppress(OSError):
-        said = os.read(verdict, 4096)
-    if broken is None and said == token:
+        result = os.read(verdict, 4096)
+    if broken is None and result == token:
         answer: dict[str, bool | str | None] = {"passed": True, "reason": None}
     else:
-        error = said.decode("utf-8", "replace") if said and said != token else "it ended before its end was reached"
+        error = result.decode("utf-8", "replace") if result and result != token else "it exited before its end"
         answer = {"passed": False, "reason": f"limit: {broken}" if broken else error}
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()

@@ -1,8 +1,8 @@
-"""Filters: from what a model wrote to what is compared, in named steps, as task files list them.
+"""Filters extract the answer to compare from generated texts, in named steps, as task files list them.
 
-A step sees all responses (repeats) of each sample and returns what replaces them; `take_first` ends the list. The
-rules of every step are lm-eval's, because published numbers depend on them: which match counts, what is stripped,
-what stands for "nothing found".
+A step gets all responses (repeats) of each sample and returns their replacements; `take_first` reduces the list to one
+answer. The rules of every step are lm-eval's, because published scores depend on them: which match counts, what is
+stripped, and which value means "nothing found".
 """
 
 import re
@@ -24,41 +24,41 @@ INVALID = "[invalid]"
 
 
 class Filter(Protocol):
-    """One step: the responses of every sample in, what replaces them out, in the same order."""
+    """One step: replaces the responses of every sample, in the same order."""
 
     def apply(self, resps: Any, docs: Any) -> Any:
-        """Return one entry per sample. The argument names are lm-eval's, as task files' own classes have them."""
+        """Return one entry per sample. The argument names are lm-eval's, as in task files' own classes."""
         ...
 
 
 class EachResponse:
-    """A step that treats every response alike, whatever its row."""
+    """A step that handles every response by itself, regardless of its row."""
 
     def one(self, text: Any) -> Any:
-        """Return what replaces one response."""
+        """Return the replacement of one response."""
         raise NotImplementedError
 
     def apply(self, resps: Iterable[Sequence[Any]], docs: Sequence[Row]) -> list[list[Any]]:  # noqa: ARG002 - Filter
-        """Return every response replaced."""
+        """Return the replacement of every response."""
         return [[self.one(text) for text in texts] for texts in resps]
 
 
 class EachSample:
-    """A step that looks at all responses of a sample together."""
+    """A step that handles all responses of a sample together."""
 
     def pick(self, responses: Sequence[Any]) -> Any:
-        """Return what replaces one sample's responses."""
+        """Return the replacement of one sample's responses."""
         raise NotImplementedError
 
     def apply(self, resps: Iterable[Sequence[Any]], docs: Sequence[Row]) -> list[Any]:  # noqa: ARG002 - Filter
-        """Return every sample's choice."""
+        """Return the replacement of every sample's responses."""
         return [self.pick(responses) for responses in resps]
 
 
 def _chosen(matches: Sequence[Any], group_select: int, empty: str) -> str:
-    """The selected match of re.findall; of several groups the first that is not empty.
+    """Return the selected match of re.findall; of several groups, the first that is not empty.
 
-    Where there are fewer matches than `group_select` asks for, lm-eval stops with IndexError; here nothing was found.
+    Where `group_select` is beyond the matches, lm-eval stops with IndexError; here nothing was found.
     """
     if not -len(matches) <= group_select < len(matches):
         return empty
@@ -70,7 +70,7 @@ def _chosen(matches: Sequence[Any], group_select: int, empty: str) -> str:
 
 @dataclass(frozen=True)
 class RegexFilter(EachResponse):
-    """Keep one match of a pattern; `group_select` counts matches, not groups (-1: the last)."""
+    """Extract one match of a pattern; `group_select` counts matches, not groups (-1: the last)."""
 
     regex_pattern: str = r"#### (\-?[0-9\.\,]+)"
     group_select: int = 0
@@ -84,7 +84,7 @@ class RegexFilter(EachResponse):
 
 @dataclass(frozen=True)
 class RegexPosFilter(EachResponse):
-    """Keep the tags of `('token', 'TAG')` pairs."""
+    """Extract the tags of `('token', 'TAG')` pairs."""
 
     regex_pattern: str = r"\['(.*?)'\]"  # accepted and unused, as in lm-eval
     group_select: int = 0
@@ -108,37 +108,37 @@ class RemoveWhitespaceFilter(EachResponse):
 
 @dataclass(frozen=True)
 class LowercaseFilter(EachResponse):
-    """Small letters."""
+    """Convert to lower case."""
 
     def one(self, text: str) -> str:
-        """Return the response in small letters."""
+        """Return the response in lower case."""
         return text.lower()
 
 
 @dataclass(frozen=True)
 class UppercaseFilter(EachResponse):
-    """Capital letters."""
+    """Convert to upper case."""
 
     def one(self, text: str) -> str:
-        """Return the response in capital letters."""
+        """Return the response in upper case."""
         return text.upper()
 
 
 @dataclass(frozen=True)
 class MapFilter(EachResponse):
-    """Replace by a table."""
+    """Replace each response by a table."""
 
     mapping_dict: Mapping[Any, Any] = field(default_factory=dict)
     default_value: Any = None
 
     def one(self, text: Any) -> Any:
-        """Return what the table has for the response, else the default."""
+        """Return the table's value for the response, else the default."""
         return self.mapping_dict.get(text, self.default_value)
 
 
 @dataclass(frozen=True)
 class TakeFirstFilter(EachSample):
-    """Keep the first response, no longer in a list."""
+    """Keep the first response, not in a list."""
 
     def pick(self, responses: Sequence[Any]) -> Any:
         """Return the first response."""
@@ -154,13 +154,13 @@ class TakeFirstKFilter(EachSample):
     def pick(self, responses: Sequence[Any]) -> Sequence[Any]:
         """Return k responses. Raises: PlanError if there are fewer."""
         if len(responses) < self.k:
-            raise PlanError(f"take_first_k={self.k} met a sample with {len(responses)} responses; raise `repeats`")
+            raise PlanError(f"take_first_k={self.k}: a sample has {len(responses)} responses; increase `repeats`")
         return responses[: self.k]
 
 
 @dataclass(frozen=True)
 class MajorityVoteFilter(EachSample):
-    """Keep the most frequent response, in a list of one; of equals the one seen first."""
+    """Keep the most frequent response, in a list of one; of equally frequent ones the first."""
 
     def pick(self, responses: Sequence[Any]) -> list[Any]:
         """Return the winner, in a list."""
@@ -169,7 +169,7 @@ class MajorityVoteFilter(EachSample):
 
 @dataclass(frozen=True)
 class CustomFilter:
-    """A function of the task's own, given all responses and all rows at once."""
+    """A function of the task's own, called with all responses and all rows."""
 
     filter_fn: Callable[[Any, Any], Any]
 
@@ -226,13 +226,13 @@ class MultiChoiceRegexFilter:
 
 @cache
 def _punctuation() -> dict[int, None]:
-    """Every character that Unicode calls punctuation, mapped to nothing."""
+    """Return a translation table that removes all Unicode punctuation."""
     return {code: None for code in range(sys.maxunicode) if unicodedata.category(chr(code)).startswith("P")}
 
 
 @dataclass(frozen=True)
 class ChoiceLetterFilter(EachResponse):
-    """Keep the letter that an answer names (`choice_letter`), in capitals."""
+    """Extract the letter that an answer names (`choice_letter`), as a capital."""
 
     letters: str = "ABCDEFGHIJ"
     fallback: str = INVALID
@@ -264,10 +264,10 @@ _SPAN_LABELS = {
 
 @dataclass(frozen=True)
 class FormatSpanFilter(EachResponse):
-    """Bring named entities into the one form `label: value $ label: value`."""
+    """Normalise named entities to `label: value $ label: value`."""
 
     def one(self, text: str) -> str:
-        """Return the response in that form."""
+        """Return the normalised response."""
         return self._entities(self._labels(text.lower()))
 
     def _labels(self, text: str) -> str:
@@ -300,7 +300,7 @@ FILTERS: Mapping[str, Callable[..., Filter]] = {
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A named list of steps; each named pipeline of a task is scored by itself."""
+    """A named list of steps; each pipeline of a task has its own scores."""
 
     name: str
     steps: tuple[Filter, ...]
@@ -320,15 +320,15 @@ class Pipeline:
 
     @property
     def fallbacks(self) -> tuple[str, ...]:
-        """What the steps write where they found nothing: an answer equal to one of these is unparsed."""
+        """The values of steps that found nothing: an answer equal to one of these is unparsed."""
         found = (getattr(step, "fallback", None) for step in self.steps)
         return tuple(dict.fromkeys([INVALID, *(text for text in found if isinstance(text, str))]))
 
 
 def build_filter(function: str | type[Any] | Callable[..., Any], options: Mapping[str, Any] | None = None) -> Filter:
-    """Return one step by name, or of a class or function that a task file brought along.
+    """Return one step, given by name or as a class or function of a task file.
 
-    Raises: UnknownName; PlanError for options the step does not take.
+    Raises: UnknownName; PlanError for options the step does not accept.
     """
     make = FILTERS.get(function) if isinstance(function, str) else function
     if make is None:

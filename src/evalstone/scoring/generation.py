@@ -1,7 +1,7 @@
-"""Written answers against references: exact match with lm-eval's options, and the pairs that corpus metrics take.
+"""Score generated answers against references: exact match with lm-eval's options, and the pairs for corpus metrics.
 
-What is compared is the text after a filter pipeline (`filters`). An answer from which nothing could be extracted is
-not the same as a wrong answer: `is_unparsed` says so, and the runner counts it.
+The text after a filter pipeline (`filters`) is compared. An answer from which nothing could be extracted is not the
+same as a wrong answer: `is_unparsed` detects it, and the runner counts it.
 """
 
 import string
@@ -23,7 +23,7 @@ _NO_DIGITS = str.maketrans("", "", string.digits)
 
 @dataclass(frozen=True, slots=True)
 class ExactMatchOptions:
-    """What exact match looks past; applied to prediction and reference alike, in this order."""
+    """What exact match ignores; applied to prediction and reference, in this order."""
 
     regexes_to_ignore: tuple[str, ...] = ()
     ignore_case: bool = False
@@ -32,7 +32,7 @@ class ExactMatchOptions:
 
     @classmethod
     def from_mapping(cls, options: Mapping[str, Any]) -> "ExactMatchOptions":
-        """Read a task file's keys. Raises: UnknownName for a key that exact match does not have."""
+        """Return the options in a task file's keys. Raises: UnknownName for an unknown key."""
         known = tuple(cls.__dataclass_fields__)
         for key in options:
             if key not in known:
@@ -47,7 +47,7 @@ class ExactMatchOptions:
 
 
 def normalise(text: str, options: ExactMatchOptions) -> str:
-    """Return the text as exact match compares it. White space is kept: lm-eval does not strip."""
+    """Return the text as exact match compares it. As in lm-eval, white space is not stripped."""
     for pattern in options.regexes_to_ignore:
         text = sub(pattern, "", text)
     if options.ignore_case:
@@ -76,11 +76,11 @@ def score_generation(
     multiple_targets: bool = False,
     functions: Mapping[str, MetricFunction] | None = None,
 ) -> dict[str, ScoreValue]:
-    """Score one written answer, filtered already.
+    """Score one generated answer, after filtering.
 
     Args:
-        prediction: the answer after the filter pipeline: a text, or a list where the pipeline keeps several.
-        gold: the reference; with `multiple_targets` a list of which any is right.
+        prediction: the answer after the filter pipeline: a text, or a list where the pipeline returns several.
+        gold: the reference; with `multiple_targets` a list any of which is correct.
         metrics: name -> its options in the task file (`{"exact_match": {"ignore_case": True}}`).
         multiple_targets: whether the task has several references per sample.
         functions: metrics of the task's own (`!function`), called as lm-eval calls them.
@@ -108,7 +108,7 @@ def score_generation(
 
 
 def is_unparsed(prediction: Any, fallbacks: Sequence[str] = ("[invalid]",)) -> bool:
-    """Return whether the filters extracted nothing: an empty answer, or a filter's fallback."""
+    """Return whether the filters extracted nothing: the answer is empty or a filter's fallback."""
     if isinstance(prediction, (list, tuple)):
         return all(is_unparsed(part, fallbacks) for part in prediction)
     if prediction is None:
@@ -117,7 +117,7 @@ def is_unparsed(prediction: Any, fallbacks: Sequence[str] = ("[invalid]",)) -> b
 
 
 def _cast_gold(gold: Any, prediction: Any, *, multiple_targets: bool, bypass: bool) -> Any:
-    """Give the reference the prediction's type, as lm-eval does: 42 is the text "42"."""
+    """Convert the reference to the prediction's type, as lm-eval does: 42 becomes the text "42"."""
     if multiple_targets:
         return list(gold) if isinstance(gold, (list, tuple)) else [gold]
     if type(gold) is type(prediction) or bypass or isinstance(prediction, list):
@@ -126,7 +126,7 @@ def _cast_gold(gold: Any, prediction: Any, *, multiple_targets: bool, bypass: bo
         return type(prediction)(gold)
     except (TypeError, ValueError) as error:
         raise MalformedSample(
-            f"reference {gold!r} cannot be read as {type(prediction).__name__}, which the answer {prediction!r} is"
+            f"reference {gold!r} cannot be converted to {type(prediction).__name__}, the type of answer {prediction!r}"
         ) from error
 
 
@@ -137,7 +137,7 @@ def _any_match(prediction: Any, golds: Sequence[Any], rules: ExactMatchOptions) 
 
 
 def _call(function: MetricFunction, gold: Any, prediction: Any, options: Mapping[str, Any]) -> Any:
-    """Call a metric both ways lm-eval knows: by keyword, else with one [gold, prediction] list."""
+    """Call a metric in either way that lm-eval uses: by keyword, else with one [gold, prediction] list."""
     try:
         return function(references=[gold], predictions=[prediction], **options)
     except TypeError:

@@ -1,4 +1,4 @@
-"""Log-likelihood tasks (LAMBADA): how probable one given target is, and whether greedy decoding would write it."""
+"""Score log-likelihood tasks (LAMBADA): the probability of one target, and whether greedy decoding generates it."""
 
 import math
 from collections.abc import Iterable

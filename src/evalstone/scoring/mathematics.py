@@ -1,8 +1,9 @@
-"""Are two mathematical answers the same? Through math-verify, and by the normal form of Minerva's paper.
+"""Compare mathematical answers with math-verify, and by the normal form of the Minerva paper.
 
-math-verify reads LaTeX with a grammar and compares symbolically; it is an extra. What it hands to sympy as a Python
-expression has first passed a pattern of digits, operators and brackets, so no model text is run. Minerva's normal form
-is text alone: units and markup go, fractions and roots get their braces, and equal texts are equal answers.
+math-verify parses LaTeX with a grammar and compares symbolically; it is an optional package. Only what matches a
+pattern of digits, operators and brackets is passed to sympy as a Python expression, so no generated code is run.
+Minerva's normal form is textual: units and markup are removed, fractions and roots get their braces, and equal texts
+are equal answers.
 """
 
 import re
@@ -15,7 +16,7 @@ from evalstone.scoring.values import ScoreValue
 INVALID_ANSWER = "[invalidanswer]"
 _FINAL = re.compile(r"Final Answer: The final answer is(.*?). I hope it is correct\.")
 
-# Lewkowycz et al. 2022 (arXiv 2206.14858), appendix D: what is replaced, then what is dropped
+# Lewkowycz et al. 2022 (arXiv 2206.14858), appendix D: replacements, then removals
 _REPLACED = (
     ("an ", ""),
     ("a ", ""),
@@ -41,7 +42,7 @@ _UNIT_WORDS = re.compile(rf"(?<!\\)\b(?:{'|'.join(_UNITS)})\b")
 
 
 def last_boxed(text: str) -> str | None:
-    r"""Return what stands in the last \boxed{...} (or \fbox{...}, or after "\boxed "), braces balanced, or None."""
+    r"""Return the content of the last \boxed{...} (or \fbox{...}, or after "\boxed "), braces balanced, or None."""
     if r"\boxed " in text:
         return text.rsplit(r"\boxed ", 1)[1].split("$", 1)[0]
     start = max(text.rfind(r"\boxed{"), -1)
@@ -51,15 +52,15 @@ def last_boxed(text: str) -> str | None:
         return None
     opening = text.index("{", start)
     depth = 0
-    for place in range(opening, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[place], 0)
+    for index in range(opening, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[index], 0)
         if depth == 0:
-            return text[opening + 1 : place]
+            return text[opening + 1 : index]
     return None
 
 
 def minerva_answer(text: str) -> str:
-    """Return what follows "Final Answer: The final answer is", or `INVALID_ANSWER` where that is not said."""
+    """Return the text after "Final Answer: The final answer is", or `INVALID_ANSWER` where that is missing."""
     found = _FINAL.search(text + "I hope it is correct.")
     return found.group(1).strip() if found else INVALID_ANSWER
 
@@ -68,9 +69,9 @@ def normalise_minerva(answer: str) -> str:
     r"""Return the normal form of a final answer.
 
     The part after the last equals sign, without units, articles and markup; \frac12 becomes \frac{1}{2}, \sqrt2
-    \sqrt{2}, 100,000 100000. Units are taken away as words first, so that \left keeps its "ft".
+    \sqrt{2}, 100,000 100000. Units are removed as whole words first, so that \left keeps its "ft".
 
-    Source: Lewkowycz et al. 2022, appendix D; corrections as lm-evaluation-harness 0.4.13 has them.
+    Source: Lewkowycz et al. 2022, appendix D; corrections as in lm-evaluation-harness 0.4.13.
     """
     text = _UNIT_WORDS.sub("", answer.rsplit("=", maxsplit=1)[-1])
     for before, after in _REPLACED:
@@ -87,8 +88,8 @@ def normalise_minerva(answer: str) -> str:
 def normalise_published(answer: str) -> str:
     r"""Return the normal form as the paper's appendix prints it, before the corrections in `normalise_minerva`.
 
-    Units go wherever their letters stand (\left loses its "ft"), \sqrt[3]{8} is broken, and 0,1 becomes 01. The second
-    Open LLM Leaderboard counted by it.
+    Units are removed wherever their letters occur (\left loses its "ft"), \sqrt[3]{8} is broken, and 0,1 becomes 01.
+    The second Open LLM Leaderboard used it.
     """
     text = answer.rsplit("=", maxsplit=1)[-1]
     for before, after in _REPLACED:
@@ -101,7 +102,7 @@ def normalise_published(answer: str) -> str:
 
 
 def _without_frames(text: str) -> str:
-    r"""Take the formula out of $...$, words out of \text and boxes, and give fractions their braces."""
+    r"""Extract the formula in $...$, unwrap \text and boxes, and give fractions their braces."""
     text = re.sub(r"(.*?)(\$)(.*?)(\$)(.*)", r"$\3$", text)
     for command in ("text", "textbf", "overline"):
         text = re.sub(rf"\\{command}\{{(.*?)\}}", r"\1", text)
@@ -110,13 +111,13 @@ def _without_frames(text: str) -> str:
 
 
 def _in_published_order() -> tuple[str, ...]:
-    r"""Units and marks in the appendix's order: \ldots stands among the units."""
+    r"""Return units and marks in the appendix's order: \ldots is among the units."""
     cut = _UNITS.index("sue")
     return (*_UNITS[:cut], _MARKS[0], *_UNITS[cut:], *_MARKS[1:])
 
 
 def _drop_unit(text: str, unit: str) -> str:
-    """Drop a unit everywhere but inside LaTeX commands."""
+    """Remove a unit everywhere except inside LaTeX commands."""
     pieces = re.split(r"(\\[a-zA-Z]+)", text)
     return "".join(piece if index % 2 else piece.replace(unit, "") for index, piece in enumerate(pieces))
 
@@ -124,8 +125,8 @@ def _drop_unit(text: str, unit: str) -> str:
 def is_equal_mathematics(reference: str, answer: str, *, timeout_seconds: int = 5) -> bool:
     r"""Return whether math-verify finds the answer equal to the reference.
 
-    What cannot be parsed, or takes longer, is not equal. Time limits need the main thread; in another there is none.
-    Each side should hold its answer in $...$, \boxed{...} or as plain numbers.
+    What cannot be parsed, or takes longer, is not equal. The time limit applies only in the main thread.
+    Each side should have its answer in $...$, \boxed{...} or as plain numbers.
 
     Raises: MissingExtra without math-verify.
     Source: Kydlíček 2025, Math-Verify; the metric `math_verify` of lm-evaluation-harness' minerva_math.
@@ -137,7 +138,7 @@ def is_equal_mathematics(reference: str, answer: str, *, timeout_seconds: int = 
 
 
 def is_equal_to_latex(solution: str, answer: str, *, timeout_seconds: int = 5) -> bool:
-    """Return whether math-verify finds an answer equal to a reference that is read as LaTeX and nothing else.
+    """Return whether math-verify finds an answer equal to a reference that is parsed only as LaTeX.
 
     Raises: MissingExtra without math-verify.
     Source: lm-evaluation-harness 0.4.13, leaderboard_math_hard's exact_match.
@@ -151,11 +152,11 @@ def is_equal_to_latex(solution: str, answer: str, *, timeout_seconds: int = 5) -
 
 
 def score_minerva(solution: str, answer: str) -> dict[str, ScoreValue]:
-    """Score one written solution of a MATH problem: `exact_match` by normal form or value, `math_verify` by whole text.
+    """Score one solution of a MATH problem: `exact_match` by normal form or value, `math_verify` by the whole text.
 
     Raises: MissingExtra without math-verify.
     Source: lm-evaluation-harness 0.4.13, minerva_math. Its exact_match compares values with sympy's LaTeX parser where
-    texts differ; here math-verify does, which reads more (intervals, tuples, matrices).
+    texts differ; here math-verify does, which parses more (intervals, tuples, matrices).
     """
     gold = normalise_minerva(last_boxed(solution) or "")
     extracted = normalise_minerva(minerva_answer(answer))

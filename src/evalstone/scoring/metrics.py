@@ -1,9 +1,9 @@
-"""Every metric that is known by name, in one table: what other parts need to know of a metric, they read here.
+"""The table of all metrics known by name; all other code reads the properties of a metric here.
 
-A task's own function may return scores of any name. What no row describes is taken as its task file describes it,
-else as a mean of which higher is better. The rows are in lm-evaluation-harness's order, which its files keep.
+A task's own function may return scores of any name. A metric without a row is as its task file describes it, else a
+mean where higher is better. The rows are in lm-evaluation-harness's order, as in its results files.
 
-To add a metric: its row here and, where `output_types` names any, its computation in the file of `scoring` for that
+To add a metric, add its row here and, where `output_types` has any, its computation in the file of `scoring` for that
 output type. `tests/scoring/test_metrics.py` finds a metric without a row and a row without a computation.
 """
 
@@ -33,30 +33,30 @@ Scale = Literal["right or wrong", "share", "number"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One metric: what a sample's score means, and how many of them become one number."""
+    """One metric: the meaning of a sample's score, and how scores are aggregated."""
 
-    name: str  # `pass@k` describes pass@1, pass@10 and so on
+    name: str  # the row `pass@k` is for pass@1, pass@10 and so on
     formula: str  # of one sample's score, or of the aggregate where it is not a mean
     formulas: tuple[tuple[str, str], ...] = ()  # (output type, formula) where that differs
     output_types: tuple[str, ...] = ()  # those for which `scoring` computes it; none: a task's function or another tool
-    default_for: tuple[str, ...] = ()  # output types whose tasks have it where their file lists no metric
+    default_for: tuple[str, ...] = ()  # output types whose tasks have it if their file lists no metrics
     aggregation: str = "mean"  # a name of `statistics.aggregate.AGGREGATIONS`; a task file may name another
     higher_is_better: bool = True
     scale: Scale = "share"  # of a sample's score: 0 or 1; within [0, 1], shown as per cent; or any number
-    preference: int | None = None  # which metric stands for a task whose card names none: the smallest
-    is_auxiliary: bool = False  # computed beside others for their details; has no row of its own in tables
-    picks_choice: bool = False  # whether one choice, the best by some measure, is the right one
-    length: Literal["characters", "bytes", "tokens"] | None = None  # by which choices' log-likelihoods are divided
-    needs: tuple[Literal["unconditional", "token counts"], ...] = ()  # beside the choices' log-likelihoods
-    collects_texts: bool = False  # a sample contributes (reference, prediction); only all together have a value
-    measures_text: bool = False  # how probable a given text is
+    preference: int | None = None  # the primary metric of a task whose card names none has the smallest
+    is_auxiliary: bool = False  # computed for the details of others; has no row of its own in tables
+    picks_choice: bool = False  # whether it scores if the best choice, by some measure, is gold
+    length: Literal["characters", "bytes", "tokens"] | None = None  # unit of length that divides log-likelihoods
+    needs: tuple[Literal["unconditional", "token counts"], ...] = ()  # besides the choices' log-likelihoods
+    collects_texts: bool = False  # a sample contributes (reference, prediction); only the corpus has a value
+    measures_text: bool = False  # whether it measures the probability of a given text
     packages: tuple[str, ...] = ()  # optional packages without which it cannot be computed
-    in_lm_eval: bool = True  # whether lm-evaluation-harness registers it under this name
-    per_cent_in: tuple[str, ...] = ()  # tools whose files state it in per cent
+    in_lm_eval: bool = True  # whether lm-evaluation-harness has it under this name
+    per_cent_in: tuple[str, ...] = ()  # tools whose files report it in per cent
 
     @property
     def is_share(self) -> bool:
-        """Whether values lie in [0, 1] and are shown as per cent."""
+        """Whether values are in [0, 1] and shown as per cent."""
         return self.scale != "number"
 
 
@@ -64,7 +64,7 @@ class Metric:
 
 
 def _per_unit(name: str, formula: str, aggregation: str, preference: int | None = None) -> Metric:
-    """Return a row for the log-likelihood of whole texts per word or byte."""
+    """Return the row of a metric of whole texts' log-likelihoods per word or byte."""
     return Metric(
         name=name,
         formula=formula,
@@ -79,7 +79,7 @@ def _per_unit(name: str, formula: str, aggregation: str, preference: int | None 
 
 
 def _of_corpus(name: str, formula: str, *, higher_is_better: bool = True) -> Metric:
-    """Return a row for a metric of sacrebleu over all texts together."""
+    """Return the row of a corpus metric of sacrebleu."""
     return Metric(
         name=name,
         formula=formula,
@@ -107,7 +107,7 @@ _COMPUTED = (
     ),
     Metric(
         name="acc",
-        formula="1 if the choice with the highest log-likelihood is the right one (the first of equal ones), else 0",
+        formula="1 if the choice with the highest log-likelihood (the first of equal ones) is gold, else 0",
         formulas=((LOGLIKELIHOOD, "1 if every token of the continuation is the model's first choice, else 0"),),
         output_types=(MULTIPLE_CHOICE, LOGLIKELIHOOD),
         default_for=(MULTIPLE_CHOICE, LOGLIKELIHOOD),
@@ -125,7 +125,7 @@ _COMPUTED = (
     ),
     Metric(
         name="mcc",
-        formula="Matthews correlation of picked and right choices over all samples",
+        formula="Matthews correlation of picked and gold choices over all samples",
         output_types=(MULTIPLE_CHOICE,),
         aggregation="matthews_corrcoef",
         scale="number",
@@ -147,7 +147,7 @@ _COMPUTED = (
     Metric(
         name="exact_match",
         formula="1 if the answer after the filters equals a reference after the same normalisation, else 0",
-        formulas=((MULTIPLE_CHOICE, "1 if every token of a right choice is the model's first choice, else 0"),),
+        formulas=((MULTIPLE_CHOICE, "1 if every token of a gold choice is the model's first choice, else 0"),),
         output_types=(MULTIPLE_CHOICE, GENERATE),
         default_for=(GENERATE,),
         scale="right or wrong",
@@ -156,7 +156,7 @@ _COMPUTED = (
     ),
     Metric(
         name="brier_score",
-        formula="sum over choices of (softmax of the log-likelihoods - 1 if right)^2",
+        formula="sum over choices of (softmax of the log-likelihoods - 1 if gold)^2",
         output_types=(MULTIPLE_CHOICE,),
         aggregation="brier_score",
         higher_is_better=False,
@@ -164,7 +164,7 @@ _COMPUTED = (
     ),
     Metric(
         name="likelihood",
-        formula="the log-likelihood of every choice, kept and not summarised",
+        formula="the log-likelihood of every choice, stored and not aggregated",
         output_types=(MULTIPLE_CHOICE,),
         scale="number",
     ),
@@ -191,7 +191,7 @@ _COMPUTED = (
     _of_corpus("ter", "translation edit rate of all answers and references", higher_is_better=False),
     Metric(
         name="bypass",
-        formula="none: answers are kept, nothing is measured",
+        formula="none: answers are stored, nothing is measured",
         output_types=(MULTIPLE_CHOICE, LOGLIKELIHOOD, ROLLING, GENERATE),
         aggregation="bypass",
         scale="number",
@@ -213,16 +213,16 @@ _BESIDE = (
     replace(
         _AUXILIARY,
         name=BRIER,
-        formula="as brier_score, right answers sharing the truth equally",
+        formula="as brier_score, gold answers sharing the truth equally",
         higher_is_better=False,
     ),
     replace(
         _AUXILIARY,
         name=CONFIDENCE,
-        formula="the share of the choices' probability that is on the best one",
+        formula="the share of the choices' probability on the best one",
         scale="share",
     ),
-    replace(_AUXILIARY, name="n_tied", formula="how many choices are equally likely and best", higher_is_better=False),
+    replace(_AUXILIARY, name="n_tied", formula="the number of equally probable best choices", higher_is_better=False),
 )
 
 # ------------------------------------------------------- computed by functions of task files and by other tools
@@ -236,9 +236,9 @@ def _share(name: str, formula: str, *packages: str) -> Metric:
     return Metric(name=name, formula=formula, packages=packages, in_lm_eval=False)
 
 
-def _nearness(kind: str, package: str) -> tuple[Metric, ...]:
-    """Return TruthfulQA's three metrics of one measure of nearness to a reference."""
-    highest, lead = f"the best {kind} with a true answer, in per cent", "with a true answer less that with a false one"
+def _similarity(kind: str, package: str) -> tuple[Metric, ...]:
+    """Return TruthfulQA's three metrics for one measure of similarity to a reference."""
+    highest, lead = f"the best {kind} with a true answer, in per cent", "with a true answer minus that with a false one"
     number = Metric(name="", formula="", scale="number", packages=(package,), in_lm_eval=False)
     return (
         replace(number, name=f"{kind}_max", formula=highest),
@@ -250,8 +250,10 @@ def _nearness(kind: str, package: str) -> tuple[Metric, ...]:
 _OF_TASKS = (
     replace(_share("pass@k", "the chance that one of k programs passes the tests"), per_cent_in=("opencompass",)),
     _share("pass_at_1", "the share of programs that pass the tests"),
-    replace(_share("acc_all", "the share of questions all of whose answers are judged rightly"), aggregation="acc_all"),
-    _share("acc_or_drawn", "1 if the letter found is right, else 0; without a letter 1 over the number of options"),
+    replace(
+        _share("acc_all", "the share of questions all of whose answers are judged correctly"), aggregation="acc_all"
+    ),
+    _share("acc_or_drawn", "1 if the extracted letter is gold, else 0; without a letter 1 over the number of options"),
     _share("multiple_choice_grade", "the grade that the task's authors give to the most probable choice"),
     _binary("prefix_match", "1 if the answer begins with the reference, both in normal form, else 0"),
     _binary("math_verify", "1 if math-verify finds answer and solution equal, else 0", "math_verify"),
@@ -272,10 +274,10 @@ _OF_TASKS = (
             _share(f"inst_level_{kind}_acc", f"the share of instructions that are followed ({kind})", "langdetect"),
         )
     ),
-    *_nearness("bleu", "sacrebleu"),
-    *_nearness("rouge1", "rouge_score"),
-    *_nearness("rouge2", "rouge_score"),
-    *_nearness("rougeL", "rouge_score"),
+    *_similarity("bleu", "sacrebleu"),
+    *_similarity("rouge1", "rouge_score"),
+    *_similarity("rouge2", "rouge_score"),
+    *_similarity("rougeL", "rouge_score"),
 )
 
 _OF_OTHER_TOOLS = (
@@ -297,13 +299,13 @@ METRICS: tuple[Metric, ...] = (*_COMPUTED, *_BESIDE, *_OF_TASKS, *_OF_OTHER_TOOL
 _BY_NAME = {metric.name: metric for metric in METRICS}
 _PASS_AT = re.compile(r"pass@\d+")
 
-# words in names that have no row: what they say of values between 0 and 1
+# words in the names of metrics without a row, which decide what values between 0 and 1 mean
 _NUMBER_WORDS = frozenset({
     "perplexity", "ppl", "bits", "loss", "nll", "logprob", "logprobs", "tokens", "latency", "time", "seconds", "cost",
     "mse", "rmse", "mae", "std", "stdev", "var", "variance", "corr", "correlation", "corrcoef", "pearson", "spearman",
     "kendall", "matthews", "mcc", "brier", "ece", "calibration", "bleu", "chrf", "ter",
 })  # fmt: skip
-_SHARE_WORDS = frozenset({"acc", "accuracy"})  # whatever decided it: `bleu_acc` is a share
+_SHARE_WORDS = frozenset({"acc", "accuracy"})  # these win: `bleu_acc` is a share
 
 
 @cache
@@ -323,50 +325,50 @@ def names_for(output_type: str) -> tuple[str, ...]:
 
 @cache
 def defaults_for(output_type: str) -> tuple[str, ...]:
-    """Return the metrics of a task of this output type whose file lists none, as in lm-eval 0.4.13."""
+    """Return the default metrics of an output type, as in lm-eval 0.4.13."""
     return tuple(metric.name for metric in METRICS if output_type in metric.default_for)
 
 
 @cache
 def accuracies_over_choices(*, without: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the metrics that pick one choice, but for those with a need among `without`; those to show first."""
+    """Return the metrics that pick one choice, by preference, except those with a need in `without`."""
     picking = [m for m in METRICS if m.picks_choice and not m.is_auxiliary and not set(m.needs) & set(without)]
     return tuple(m.name for m in sorted(picking, key=lambda metric: metric.preference or len(METRICS)))
 
 
 @cache
 def preferred_names() -> tuple[str, ...]:
-    """Return which metrics stand for a task whose card names none: what leaderboards show, then what pairs best."""
+    """Return the candidates for the primary metric of a task whose card names none, by preference."""
     ranked = [(metric.preference, metric.name) for metric in METRICS if metric.preference is not None]
     return tuple(name for _, name in sorted(ranked))
 
 
 def aggregation_of(name: str) -> str:
-    """Return the name of a metric's aggregation where its task file names none; the mean where nothing is known."""
+    """Return a metric's aggregation where its task file names none; the mean for unknown metrics."""
     found = find_metric(name)
     return "mean" if found is None else found.aggregation
 
 
 def is_higher_better(name: str) -> bool:
-    """Return a metric's direction where its task file gives none; True where nothing is known."""
+    """Return a metric's direction where its task file gives none; True for unknown metrics."""
     found = find_metric(name)
     return found is None or found.higher_is_better
 
 
 def is_auxiliary(name: str) -> bool:
-    """Return whether a metric is only for the details of others: it has no row of its own in tables."""
+    """Return whether a metric is only computed for the details of others, without a row of its own in tables."""
     found = find_metric(name)
     return found is not None and found.is_auxiliary
 
 
 def is_number(name: str) -> bool:
-    """Return whether a metric is known to be no share, even where all its values lie in [0, 1]."""
+    """Return whether a metric is known not to be a share, even where all its values are in [0, 1]."""
     found = find_metric(name)
     return found is not None and not found.is_share
 
 
 def is_right_or_wrong(name: str) -> bool:
-    """Return whether a metric says of a sample that its answer is right: one run's may be compared with another's."""
+    """Return whether a sample's score is 0 or 1 for a wrong or right answer, comparable between runs."""
     found = find_metric(name)
     return found is not None and found.scale == "right or wrong"
 
@@ -378,7 +380,7 @@ def needs_unconditional(name: str) -> bool:
 
 
 def may_be_share(name: str) -> bool:
-    """Return whether values between 0 and 1 are shares: as the row says, else as the words of the name do."""
+    """Return whether values between 0 and 1 are shares: by the metric's row, else by the words in its name."""
     found = find_metric(name)
     if found is not None:
         return found.is_share
@@ -387,7 +389,7 @@ def may_be_share(name: str) -> bool:
 
 
 def formula_of(name: str, output_type: str) -> str | None:
-    """Return a metric's formula for an output type; None where no row describes it."""
+    """Return a metric's formula for an output type; None for a metric without a row."""
     found = find_metric(name)
     return None if found is None else dict(found.formulas).get(output_type, found.formula)
 

@@ -1,7 +1,7 @@
-"""Reading comprehension: SQuAD's and DROP's exact match and F1 over words.
+"""Score reading comprehension: SQuAD's and DROP's exact match and F1 over words.
 
-Both compare bags of words after normalising case, punctuation and articles; they differ in how, and DROP's answers
-may be several spans, which are matched one to one before scoring.
+Both compare bags of words after normalising case, punctuation and articles, by different rules. DROP's answers may be
+several spans, which are matched one to one before scoring.
 """
 
 import re
@@ -20,12 +20,12 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalise_squad(text: str) -> str:
-    """Return the text in small letters without punctuation, articles and double spaces."""
+    """Return the text in lower case without punctuation, articles and repeated spaces."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def squad_f1(prediction: str, reference: str) -> float:
-    """Return the F1 of shared words, counted with repetition; two texts of which one is empty must both be.
+    """Return the F1 of shared words, counted with repetition; if one text is empty, 1.0 only if both are.
 
     Source: Rajpurkar et al. 2016, section 6.1, and the official evaluation script of version 2.0.
     """
@@ -42,7 +42,7 @@ def squad_exact(prediction: str, reference: str) -> float:
 
 
 def score_squad(prediction: str, references: Sequence[str]) -> dict[str, ScoreValue]:
-    """Score one answer by its best reference; no references: the right answer is to give none.
+    """Score one answer by its best reference; without references the correct answer is an empty one.
 
     Values are shares (the official script prints percent). `HasAns_*` and `NoAns_*` are None where they do not apply.
     """
@@ -63,7 +63,7 @@ def score_squad(prediction: str, references: Sequence[str]) -> dict[str, ScoreVa
 
 
 def normalise_drop(text: str) -> str:
-    """Return the text as DROP compares it: word by word, hyphens split, numbers as floats, articles dropped."""
+    """Return the text as DROP compares it: split at spaces and hyphens, numbers as floats, without articles."""
     words = (_normalise_word(word) for word in re.split(r" |-", text))
     return " ".join(word for word in words if word.strip()).strip()
 
@@ -80,9 +80,9 @@ def drop_answers(row: Mapping[str, Any]) -> list[tuple[str, ...]]:
 def drop_scores(prediction: str | Sequence[str], reference: str | Sequence[str]) -> tuple[float, float]:
     """Return exact match and F1 of one answer against one reference.
 
-    Exact: the same normalised spans, as many. F1: spans matched one to one for the greatest sum, words counted once;
-    a span with numbers matches only one that shares a number; divided by the larger number of spans and rounded to
-    two digits, as the official script does.
+    Exact match: the same normalised spans, and as many. F1: spans are matched one to one for the greatest sum, words
+    counted once; a span with numbers matches only one that shares a number; the sum is divided by the larger number of
+    spans and rounded to two digits, as in the official script.
 
     Source: Dua et al. 2019, section 5.2, and the official script drop_eval.py.
     """
@@ -93,7 +93,7 @@ def drop_scores(prediction: str | Sequence[str], reference: str | Sequence[str])
 
 
 def score_drop(prediction: str | Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, ScoreValue]:
-    """Score one answer by its best reference; blank references do not count."""
+    """Score one answer by its best reference; blank references are ignored."""
     scores = [drop_scores(prediction, reference) for reference in references if reference[0].strip()]
     return {
         "em": ScoreValue(max((exact for exact, _ in scores), default=0.0)),
@@ -142,7 +142,7 @@ def _bag_f1(predicted: set[str], wanted: set[str]) -> float:
 
 
 def best_assignment(gains: Sequence[Sequence[float]]) -> float:
-    """Return the greatest sum of gains when each row takes at most one column and each column serves one row.
+    """Return the greatest sum of gains when each row is assigned at most one column, and each column one row.
 
     Source: Kuhn 1955 and Munkres 1957, in the form of shortest augmenting paths (Jonker and Volgenant 1987).
     """
@@ -153,7 +153,7 @@ def best_assignment(gains: Sequence[Sequence[float]]) -> float:
         rows = [list(column) for column in zip(*rows, strict=True)]
     n, m = len(rows), len(rows[0])
     row_price, column_price = [0.0] * (n + 1), [0.0] * (m + 1)
-    owner = [0] * (m + 1)  # which row (from 1) has a column; 0: none
+    owner = [0] * (m + 1)  # the row (from 1) that has a column; 0: none
     for row in range(1, n + 1):
         owner[0] = row
         _augment(rows, row_price, column_price, owner)
@@ -161,7 +161,7 @@ def best_assignment(gains: Sequence[Sequence[float]]) -> float:
 
 
 def _augment(gains: list[list[float]], row_price: list[float], column_price: list[float], owner: list[int]) -> None:
-    """Give the row in owner[0] a column, moving others along the cheapest chain."""
+    """Assign a column to the row in owner[0], reassigning others along the cheapest path."""
     m = len(column_price) - 1
     distance, before, used = [float("inf")] * (m + 1), [0] * (m + 1), [False] * (m + 1)
     here = 0

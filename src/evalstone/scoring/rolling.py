@@ -1,6 +1,6 @@
-"""Whole-text perplexities: nats of a document over its words or bytes, whatever the tokenizer.
+"""Score whole texts: a document's nats per word or byte, independent of the tokenizer.
 
-A document's value alone is defined (its own perplexity); the task's is the ratio of sums, so `parts` travel.
+A document has its own perplexity; the task's is computed from the ratio of sums, for which scores have `parts`.
 """
 
 import math
@@ -32,7 +32,7 @@ def score_rolling(
         nats: log-likelihood of the whole text.
         text: the text that was scored.
         metrics: those of `metrics.METRICS` for whole texts.
-        counted_text: the text whose words and bytes count, where it differs (wikitext: the page as it was).
+        counted_text: the text whose words and bytes count, where it differs (wikitext: the original page).
 
     Units: nats; bits for bits_per_byte. Raises: NonFiniteLogits; MalformedSample for an empty text.
     Source: lm-evaluation-harness 0.4.13, output type loglikelihood_rolling; aggregation sum(nats) / sum(weights).
@@ -59,5 +59,5 @@ def _metric(metric: str, nats: float, counted: str) -> ScoreValue:
 
 
 def _exp(value: float) -> float | None:
-    """exp, or None beyond float64: one document may be that improbable, the ratio of sums is not."""
+    """Return exp(value), or None beyond float64: one document may be that improbable, the ratio of sums is not."""
     return math.exp(value) if value < 709 else None

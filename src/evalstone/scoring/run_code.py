@@ -1,9 +1,9 @@
-"""Model-written code is run in a sandbox: no network, a read-only system, no home, an empty environment, hard limits.
+"""Run generated code in a sandbox: no network, a read-only system, no home, an empty environment, hard limits.
 
-Never in our own process. Three places can run it: bubblewrap, a container runtime that the setting
-EVALSTONE_CODE_CONTAINER names, and, only where the user said so, a plain process with limits and nothing else. Inside
-all three, `code_guard` sets the limits and says how the program ended. A program that digs for the guard's secret in
-its own interpreter could claim to have passed, as it could by replacing the tests' functions; it cannot reach further.
+It is never run in our own process, but by bubblewrap, by a container runtime that the setting EVALSTONE_CODE_CONTAINER
+names, or, only where the user allowed it, by a plain process with limits. In all three, `code_guard` sets the limits
+and reports how the program ended. A program that searches its own interpreter for the guard's secret could claim to
+have passed, as it could by replacing the tests' functions; it cannot do more than that.
 """
 
 import contextlib
@@ -30,8 +30,8 @@ from evalstone.errors import PlanError
 GUARD = Path(__file__).with_name("code_guard.py")
 _SYSTEM = ("usr", "lib", "lib64", "lib32", "bin", "sbin")
 _AS_ROOT = ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_KILL")
-_GRACE_SECONDS = 5.0  # for starting the sandbox and for the guard to clear up, beyond the program's own time
-_FIRST_USER = 1_500_000_000  # numbers that belong to nobody; one for each program, so that its processes can be counted
+_GRACE_SECONDS = 5.0  # for starting the sandbox and for the guard's cleanup, beyond the program's own time
+_FIRST_USER = 1_500_000_000  # unused user ids; a new one for each program, so that its processes can be counted
 REMEDY = (
     "apt-get install bubblewrap (or dnf, pacman ...), or name a container with "
     "EVALSTONE_CODE_CONTAINER='docker run --rm -i --network none --read-only --tmpfs /tmp -w /tmp --cap-drop ALL "
@@ -41,10 +41,10 @@ REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one program may use. The processor time is that of code_eval, which the field's pass@k comes from."""
+    """The resources that one program may use. The processor time is that of Hugging Face evaluate's code_eval."""
 
     cpu_seconds: int = 3
-    wall_seconds: float = 10.0  # a busy machine, or sleep, makes a program slow without its computing much
+    wall_seconds: float = 10.0  # more than the processor time: the machine may be busy, the program may sleep
     memory_bytes: int = 1 << 30
     output_bytes: int = 1 << 20
     file_bytes: int = 1 << 24
@@ -62,21 +62,21 @@ class Outcome:
 
 
 class Sandbox(Protocol):
-    """A place where programs are run."""
+    """Runs programs."""
 
     @property
     def name(self) -> str:
-        """What a run's plan says about where code was run."""
+        """The name stored in a run's plan."""
         ...
 
     def run(self, program: str, limits: Limits | None = None) -> Outcome:
-        """Run the program; whatever it does, this returns within its limits."""
+        """Run the program; this returns within the limits, whatever the program does."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
-    """Namespaces of its own for files, processes, network and users, made by bwrap."""
+    """Separate namespaces for files, processes, network and users, created by bwrap."""
 
     executable: str
     name: str = "bubblewrap"
@@ -88,7 +88,7 @@ class Bubblewrap:
         as_root = os.getuid() == 0
         words = [self.executable, "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
         words += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
-        # root needs no user namespace, and its programs become a user of their own: only so are processes counted
+        # root needs no user namespace: each program gets a user of its own, without which processes are not counted
         words += _AS_ROOT if as_root else ["--unshare-user", "--disable-userns"]
         words += ["--hostname", "sandbox", *_system_folders(), *binds, "--proc", "/proc", "--dev", "/dev"]
         words += ["--perms", "1777", "--size", str(limits.disk_bytes), "--tmpfs", "/tmp", "--chdir", "/tmp"]  # noqa: S108 - its own
@@ -98,7 +98,7 @@ class Bubblewrap:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container runtime: the user's own command, to which the guard is appended."""
+    """A container runtime: the user's command, to which the guard's is appended."""
 
     template: str
 
@@ -118,19 +118,19 @@ class Container:
             return [word.format(**known) for word in shlex.split(self.template)]
         except (ValueError, KeyError, IndexError) as error:
             raise PlanError(
-                f"EVALSTONE_CODE_CONTAINER is '{self.template}', which cannot be read ({error}); expected a command "
+                f"EVALSTONE_CODE_CONTAINER is '{self.template}', which cannot be parsed ({error}); expected a command "
                 "with {memory_mb}, {n_processes}, {wall_seconds} where it needs them"
             ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class Unprotected:
-    """A process of its own with limits, and no sandbox: what the user may read, the program may read."""
+    """A separate process with limits but no sandbox: the program can read what the user can read."""
 
     name: str = "no sandbox (--unsafe-code)"
 
     def run(self, program: str, limits: Limits | None = None) -> Outcome:
-        """Run the program in an empty folder that is removed afterwards; as root's nobody where we are root."""
+        """Run the program in an empty folder that is removed afterwards; where we are root, as an unprivileged user."""
         limits = limits or Limits()
         python = Path(sys.executable).resolve()
         drop = os.getuid() == 0
@@ -141,7 +141,7 @@ class Unprotected:
 
 @lru_cache(maxsize=4)
 def _probe(template: str | None, executable: str | None) -> tuple[Sandbox | None, str]:
-    """Return the sandbox that works here, or None and why there is none."""
+    """Return the sandbox that works here, or None and the reason."""
     if template:
         sandbox: Sandbox = Container(template)
     elif executable:
@@ -153,12 +153,12 @@ def _probe(template: str | None, executable: str | None) -> tuple[Sandbox | None
 
 
 def find_sandbox() -> tuple[Sandbox | None, str]:
-    """Return the sandbox that works here, the container if one is named; or None, and why there is none."""
+    """Return the sandbox that works here (the container if one is configured), or None and the reason."""
     return _probe(settings.read("EVALSTONE_CODE_CONTAINER"), shutil.which("bwrap"))
 
 
 def choose_sandbox(wanted_for: str, *, unsafe: bool = False) -> Sandbox:
-    """Return where programs are run: a sandbox where there is one, else a plain process if the user allowed that.
+    """Return the sandbox to use; where there is none, a plain process if the user allowed that.
 
     Raises: PlanError with the command that would provide a sandbox.
     """
@@ -167,75 +167,75 @@ def choose_sandbox(wanted_for: str, *, unsafe: bool = False) -> Sandbox:
         return sandbox
     if unsafe and os.getuid() == 0 and not _is_open_to_all(Path(sys.base_prefix)):
         raise PlanError(
-            f"{wanted_for} runs code that the model writes; there is no sandbox here ({why}), and as root it would be "
-            f"run with no rights, by a Python in {sys.base_prefix} that only root may read. Run as another user, or "
-            f"have a sandbox: {REMEDY}"
+            f"{wanted_for} runs generated code; there is no sandbox here ({why}), and as root it would be run "
+            f"without privileges, by a Python in {sys.base_prefix} that only root can read. Run as another user, or "
+            f"install a sandbox: {REMEDY}"
         )
     if unsafe:
         return Unprotected()
     raise PlanError(
-        f"{wanted_for} runs code that the model writes, and there is no sandbox here: {why}. To have one: {REMEDY}. "
-        "To run the code without one, with your rights: --unsafe-code"
+        f"{wanted_for} runs generated code, and there is no sandbox here: {why}. To install one: {REMEDY}. "
+        "To run the code without one, with your privileges: --unsafe-code"
     )
 
 
 @dataclass(slots=True)
-class _Place:
-    """Where programs are run just now, and how they ended; the same program is not run twice."""
+class _Runs:
+    """The current sandbox and the outcomes of programs; the same program is not run twice."""
 
     sandbox: Sandbox
     outcomes: dict[str, Outcome]
 
 
-_chosen: ContextVar[_Place | None] = ContextVar("evalstone_sandbox", default=None)
+_current: ContextVar[_Runs | None] = ContextVar("evalstone_sandbox", default=None)
 
 
 @contextlib.contextmanager
 def running_in(sandbox: Sandbox) -> Iterator[Mapping[str, Outcome]]:
-    """Have `run_programs` use this sandbox; give the programs it ran, with their outcomes, in order."""
-    place = _Place(sandbox, {})
-    token = _chosen.set(place)
+    """Make `run_programs` use this sandbox; yields the programs it ran, with their outcomes, in order."""
+    runs = _Runs(sandbox, {})
+    token = _current.set(runs)
     try:
-        yield place.outcomes
+        yield runs.outcomes
     finally:
-        _chosen.reset(token)
+        _current.reset(token)
 
 
 def run_programs(programs: Sequence[str], limits: Limits | None = None) -> list[Outcome]:
-    """Run programs one after another where `running_in` says, else in the sandbox there is.
+    """Run programs one after another in the sandbox set by `running_in`, else in the one that `choose_sandbox` finds.
 
     Raises: PlanError where there is none.
     """
-    place = _chosen.get() or _Place(choose_sandbox("this metric"), {})
+    runs = _current.get() or _Runs(choose_sandbox("this metric"), {})
     for program in programs:
-        if program not in place.outcomes:
-            place.outcomes[program] = place.sandbox.run(program, limits)
-    return [place.outcomes[program] for program in programs]
+        if program not in runs.outcomes:
+            runs.outcomes[program] = runs.sandbox.run(program, limits)
+    return [runs.outcomes[program] for program in programs]
 
 
 def _guarded(python: str, limits: Limits, *, as_root: bool = False) -> list[str]:
-    told = asdict(limits)
+    settings_of_guard = asdict(limits)
     if as_root:
-        told["user_id"] = _FIRST_USER + secrets.randbelow(500_000_000)
-    return [python, "-I", "-S", "-c", GUARD.read_text(encoding="utf-8"), json.dumps(told)]
+        settings_of_guard["user_id"] = _FIRST_USER + secrets.randbelow(500_000_000)
+    return [python, "-I", "-S", "-c", GUARD.read_text(encoding="utf-8"), json.dumps(settings_of_guard)]
 
 
 def _system_folders() -> list[str]:
-    """Return the options that show the system's programs and libraries, read-only."""
+    """Return the options that mount the system's programs and libraries, read-only."""
     words: list[str] = []
     for name in _SYSTEM:
-        place = Path("/", name)
-        if place.is_symlink():
-            words += ["--symlink", str(place.readlink()), str(place)]
-        elif place.is_dir():
-            words += ["--ro-bind", str(place), str(place)]
+        path = Path("/", name)
+        if path.is_symlink():
+            words += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            words += ["--ro-bind", str(path), str(path)]
     for file in ("/etc/ld.so.cache",):
         words += ["--ro-bind-try", file, file]
     return words
 
 
 def _interpreter() -> tuple[str, list[str]]:
-    """Return our Python as the sandbox sees it, without what is installed beside the standard library."""
+    """Return our Python's path inside the sandbox and the mounts it needs, without installed packages."""
     real, prefix = Path(sys.executable).resolve(), Path(sys.base_prefix).resolve()
     if prefix.is_relative_to("/usr") or not real.is_relative_to(prefix):
         return str(real), []
@@ -244,9 +244,9 @@ def _interpreter() -> tuple[str, list[str]]:
 
 
 def _is_open_to_all(folder: Path) -> bool:
-    """Return whether a user without any rights of its own can go to this folder."""
+    """Return whether an unprivileged user can enter this folder."""
     try:
-        return all(place.stat().st_mode & 0o001 for place in (folder, *folder.parents))
+        return all(each.stat().st_mode & 0o001 for each in (folder, *folder.parents))
     except OSError:
         return False
 
@@ -259,7 +259,7 @@ def _run(
     cwd: str | None = None,
     environment: Mapping[str, str] | None = MappingProxyType({}),  # None: ours, which a container's client needs
 ) -> Outcome:
-    """Run the guard; end it, and all it started, when it is late."""
+    """Run the guard and return its verdict; kill it, and all it started, on a timeout."""
     try:
         process = subprocess.Popen(
             words,
@@ -273,13 +273,13 @@ def _run(
     except OSError as error:
         return Outcome(False, f"{words[0]} cannot be started: {error.strerror or error}")
     try:
-        said, complaint = process.communicate(program.encode("utf-8", "replace"), limits.wall_seconds + _GRACE_SECONDS)
+        output, errors = process.communicate(program.encode("utf-8", "replace"), limits.wall_seconds + _GRACE_SECONDS)
     except subprocess.TimeoutExpired:
         _end(process)
         return Outcome(False, "limit: time")
     finally:
         _end(process)
-    return _read_verdict(said, complaint, process.returncode)
+    return _read_verdict(output, errors, process.returncode)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
@@ -292,10 +292,10 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
                 stream.close()
 
 
-def _read_verdict(said: bytes, complaint: bytes, status: int) -> Outcome:
+def _read_verdict(output: bytes, errors: bytes, status: int) -> Outcome:
     try:
-        verdict = json.loads(said.decode("utf-8").strip().splitlines()[-1])
+        verdict = json.loads(output.decode("utf-8").strip().splitlines()[-1])
         return Outcome(bool(verdict["passed"]), verdict["reason"])
     except (ValueError, IndexError, KeyError, TypeError):
-        last = complaint.decode("utf-8", "replace").strip().splitlines()[-1:] or [f"status {status}"]
+        last = errors.decode("utf-8", "replace").strip().splitlines()[-1:] or [f"status {status}"]
         return Outcome(False, f"the sandbox ended without a verdict: {last[0][:300]}")

@@ -1,4 +1,4 @@
-"""What a scoring function returns for one metric, before a runner adds which request and which filter it belongs to."""
+"""The result of a scoring function for one metric, before the runner adds request and filter."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,11 +8,11 @@ from typing import Any
 class ScoreValue:
     """One metric of one answer."""
 
-    value: float | None  # None: defined only over many samples (then `parts` holds what is aggregated), or undefined
+    value: float | None  # None: defined only over many samples (then `parts` is aggregated), or undefined
     parts: tuple[Any, ...] | None = None  # what a corpus metric aggregates, e.g. (gold, predicted) or (nats, weight)
-    detail: Any = None  # for people: choice picked, ties, what was extracted
+    detail: Any = None  # for display: picked choice, ties, extracted answer
 
 
 def aggregation_item(score: ScoreValue) -> Any:
-    """Return what lm-eval's aggregations take for this score: the parts where there are any, else the value."""
+    """Return the item that lm-eval's aggregations take for this score: its parts if there are any, else its value."""
     return score.value if score.parts is None else score.parts

@@ -1,1 +1,1 @@
-"""What is asked: task files read into frozen tasks, the catalogue of them, and tasks bound to their rows."""
+"""Tasks: task files read into frozen tasks, their catalogue, and tasks bound to their rows."""

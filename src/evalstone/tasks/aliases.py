@@ -1,7 +1,7 @@
-"""Names that tasks had in earlier versions of lm-evaluation-harness, so that old command lines run as typed.
+"""Aliases: names that tasks had in earlier versions of lm-evaluation-harness, so that old command lines still work.
 
-The names are data (`library/aliases.yaml`); here is only how they are read. A key may be a pattern whose `*` stands in
-its value too. `harness|hellaswag|10`, the form of published results files, is a task with its number of shots.
+The names are data (`library/aliases.yaml`). A key may be a pattern whose `*` is used in its value too.
+`harness|hellaswag|10`, as in published results files, is a task with its number of shots.
 """
 
 import re
@@ -20,13 +20,13 @@ _FRAMED = re.compile(r"(?:harness|leaderboard|lighteval|original)\|(?P<task>[^|]
 
 @dataclass(frozen=True, slots=True)
 class Aliases:
-    """Old names and what they are called now."""
+    """Old names and their present names."""
 
     exact: Mapping[str, tuple[str, ...]]
     patterns: Mapping[str, tuple[str, ...]]
 
     def meaning(self, name: str) -> tuple[str, ...]:
-        """Return the names that `name` stands for now; none if it is no old name."""
+        """Return the present names for `name`; none if it is no old name."""
         if name in self.exact:
             return self.exact[name]
         for pattern, values in self.patterns.items():
@@ -36,15 +36,15 @@ class Aliases:
         return ()
 
     def matching(self, pattern: str, tasks_of: Callable[[str], Iterable[str]]) -> list[str]:
-        """Return what the old names that match a pattern stand for.
+        """Return the present names of the old names that match a pattern.
 
-        `hendrycksTest-*` is every subject: a key that is a pattern has one old name for each task of the group that
-        its beginning is an old name of (`hendrycksTest`: mmlu). `tasks_of` gives a group's tasks.
+        `hendrycksTest-*` is every subject: a key that is a pattern has one old name for each task of a group, namely
+        the group whose old name is the key's beginning (`hendrycksTest`: mmlu). `tasks_of` returns a group's tasks.
         """
         found = [values[0] for old, values in self.exact.items() if fnmatchcase(old, pattern) and "|" not in old]
         for old, values in self.patterns.items():
-            start, asked = old.partition("*")[0], pattern.partition("*")[0]
-            if not (start.startswith(asked) or asked.startswith(start)):
+            start, given = old.partition("*")[0], pattern.partition("*")[0]
+            if not (start.startswith(given) or given.startswith(start)):
                 continue  # saves reading the group's files
             for group in self.exact.get(start.rstrip("-_"), ()):
                 parts = ((name, _matched(values[0], name)) for name in tasks_of(group))
@@ -54,7 +54,10 @@ class Aliases:
 
 @lru_cache(maxsize=1)
 def known_aliases() -> Aliases:
-    """Return what the library's file says."""
+    """Return the library's aliases.
+
+    Raises: DataError for a malformed entry.
+    """
     exact: dict[str, tuple[str, ...]] = {}
     patterns: dict[str, tuple[str, ...]] = {}
     for old, new in parse_yaml(FILE).items():
@@ -66,7 +69,7 @@ def known_aliases() -> Aliases:
 
 
 def framed(name: str) -> tuple[str, int] | None:
-    """Return task and shots of `harness|hellaswag|10`; None if the name is not of that form."""
+    """Return task and shots of a name like `harness|hellaswag|10`; None for any other name."""
     match = _FRAMED.fullmatch(name)
     return (match["task"], int(match["shots"])) if match else None
 
@@ -82,7 +85,7 @@ def _is_pattern(text: str) -> bool:
 
 
 def _matched(pattern: str, name: str) -> str | None:
-    """Return what the `*` of a pattern stands for in a name; None if it does not match."""
+    """Return the part of a name that the `*` of a pattern matches; None if it does not match."""
     start, _, end = pattern.partition("*")
     if len(name) < len(start) + len(end) or not name.startswith(start) or not name.endswith(end):
         return None

@@ -1,18 +1,18 @@
-"""Binding: a task, its rows and the options of a run become the one of the two kinds of bound task that fits."""
+"""Bind a task to its rows and the options of a run: as a YAML task or as a Python class."""
 
 from evalstone.errors import DataError, MalformedSample, PlanError
 from evalstone.tasks.bound import BindOptions, BoundTask
+from evalstone.tasks.generated_code import refuse_unconfirmed_code
 from evalstone.tasks.python_tasks import BoundPythonTask
 from evalstone.tasks.support import why_not_runnable
 from evalstone.tasks.task import Task
-from evalstone.tasks.written_code import refuse_unconfirmed_code
 from evalstone.tasks.yaml_tasks import BoundYamlTask
 
 __all__ = ["bind"]
 
 
 def bind(task: Task, options: BindOptions) -> BoundTask:
-    """Load the task's rows and fix its options.
+    """Load the task's rows and return the task bound to them and to the options.
 
     Raises: DataError, MalformedSample, PlanError; MissingExtra for data that only the Hub has.
     """

@@ -1,4 +1,4 @@
-"""A task bound to its rows and to the options of a run: what requests come from, and what scores outputs.
+"""A task bound to its rows and to the options of a run: it makes requests and scores outputs.
 
 `yaml_tasks` implements it for tasks described by a YAML file, `python_tasks` for classes of lm-evaluation-harness;
 `bind.bind` chooses.
@@ -25,7 +25,7 @@ __all__ = ["BindOptions", "BoundTask", "chosen_indices", "n_shots_of"]
 class BindOptions:
     """The options of a run that apply to every task."""
 
-    num_fewshot: int | None = None  # None: the task's own, else 0; a task that says 0 itself keeps 0
+    num_fewshot: int | None = None  # None: the task's own, else 0; a task that sets 0 itself keeps 0
     limit: float | None = None  # below 1: a fraction of the samples, rounded up
     sample_indices: tuple[int, ...] | None = None
     seed: int | None = None  # of the few-shot draw; None: the profile's
@@ -37,10 +37,10 @@ class BindOptions:
     fewshot_as_multiturn: bool = False
     gen_kwargs: Mapping[str, JsonValue] = field(default_factory=dict)
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
-    confirm_unsafe_code: bool = False  # tasks whose scoring runs what the model wrote are refused without it
+    confirm_unsafe_code: bool = False  # without it, tasks whose own functions run generated code are refused
 
     def renderer(self, render: Render | None) -> Render | None:
-        """Return what renders a conversation as text: the preset, else what the model offers."""
+        """Return the function that renders a conversation as text: the preset's, else the model's."""
         return render if self.preset is None else self.preset.render
 
 
@@ -57,70 +57,70 @@ class BoundTask(Protocol):
 
     @property
     def n_original(self) -> int:
-        """Rows of the evaluated split, whatever the limit."""
+        """The number of rows in the evaluated split, whatever the limit."""
 
     @property
     def plan(self) -> TaskPlan:
-        """What of this goes into the run key."""
+        """The part of the run's plan, and so of the run key, for this task."""
 
     @property
     def is_conversation(self) -> bool:
-        """Whether further turns may follow an answer; `next` returns them."""
+        """Whether further turns may follow an answer; see `next`."""
 
     @property
     def sandbox(self) -> Sandbox | None:
-        """Where programs that the model writes are run; None for a task whose scoring runs none.
+        """The sandbox in which generated programs are run; None for a task whose scoring runs none.
 
-        Raises: PlanError where there is no sandbox and the run does not allow to go without one.
+        Raises: PlanError where there is no sandbox and the run does not allow running without one.
         """
 
     def samples(self) -> Sequence[Sample]:
         """Return the samples of the run, in the order in which their shots are drawn."""
 
     def requests(self, render: Render | None = None) -> Iterator[Request]:
-        """Yield one request per sample, in the order of `samples`; of a conversation the first turn.
+        """Yield one request per sample, in the order of `samples`; for a conversation, its first turn.
 
-        `render` renders a conversation by the model's chat template, where the run or the task asks for one. Without
-        it such requests hold messages and no text, for models that apply a template themselves.
+        `render` renders a conversation with the model's chat template, where the run or the task requires one. Without
+        it such requests have messages and no text, for models that apply a template themselves.
 
         Raises: MalformedSample naming the sample, if a row lacks what the prompt needs.
         """
 
     def request(self, sample: Sample, render: Render | None = None) -> Request:
-        """Return the request of one sample, the same as among `requests`."""
+        """Return the request of one sample, equal to the one that `requests` yields."""
 
     def next(
         self, request: Request, sample: Sample, outputs: Sequence[Output], render: Render | None = None
     ) -> Request | None:
-        """Return the next turn of a conversation, after a request and the outputs that answer it; None if none is left.
+        """Return the next turn of a conversation, given a request and the outputs that answer it; None at the end.
 
         Raises: MalformedSample for a row whose turns are not a list of texts.
         """
 
     def shots_of(self, sample: Sample) -> Shots:
-        """Return the places, in the pool of shots, of the rows that precede a sample.
+        """Return the indices, in the pool of shots, of a sample's shots.
 
-        Raises: PlanError for a Python class with shots, which draws them by itself.
+        Raises: PlanError for a Python class with shots, which draws them itself.
         """
 
     def shot(self, place: int) -> Sample:
-        """Return a row of the pool of shots as a sample, its index the place there."""
+        """Return the row at an index of the pool of shots as a sample with that index."""
 
     def alone(self, sample: Sample, render: Render | None = None) -> Request:
-        """Return the request of any row of this kind, without shots.
+        """Return the request of any row with the task's columns, without shots.
 
         Raises: MalformedSample if the row lacks what the prompt needs.
         """
 
     def gold_is_absent(self, sample: Sample) -> bool:
-        """Return whether the sample's right answer is none of its choices: scored as wrong, and a fault of the row."""
+        """Return whether the sample's gold answer is none of its choices: a fault of the row, scored as wrong."""
 
     def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
-        """Return the sample's scores, one per filter and metric, from the outputs to all of the request's asks."""
+        """Return the sample's scores, one per filter and metric, from the outputs of all of the request's queries."""
 
 
 def n_shots_of(task: Task, options: BindOptions) -> int:
-    """Return the number of shots: the run's option, unless the task says 0 itself, else the task's."""
+    """Return the number of shots: the run's option, unless the task sets 0 itself, else the task's."""
     if options.num_fewshot is not None and options.num_fewshot < 0:
         raise PlanError(f"num_fewshot is {options.num_fewshot}; expected 0 or more")
     if options.num_fewshot is None or task.num_fewshot == 0:
@@ -137,7 +137,7 @@ def chosen_indices(n_rows: int, rules: DrawRules, options: BindOptions, name: st
         wanted = set(options.sample_indices)
         beyond = sorted(index for index in wanted if not 0 <= index < n_rows)
         if beyond:
-            raise PlanError(f"task {name} has samples 0 to {n_rows - 1}; asked for {beyond[0]}")
+            raise PlanError(f"task {name} has samples 0 to {n_rows - 1}; sample {beyond[0]} was requested")
         return tuple(index for index in order if index in wanted)
     if options.limit is None:
         return tuple(order)

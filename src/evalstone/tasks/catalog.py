@@ -1,9 +1,9 @@
-"""Every task that can be named: our library, an installed lm_eval, the user's folders and files.
+"""The catalogue of tasks: our library, an installed lm_eval, the user's folders and files.
 
-Opening the catalogue reads cached indexes only. A task file is read when its task is selected, and the code it names
-is imported later still. Of equal names the user's wins over ours and ours over lm_eval's; `lm-eval:NAME` and
-`evalstone:NAME` name one of them in particular. A suite's name counts where no task or group has it;
-`suite:NAME` is always the suite.
+Opening the catalogue reads only cached indexes. A task file is read when its task is selected, and the code it names
+is imported later still. Where names are equal, the user's task wins over ours and ours over lm_eval's; `lm-eval:NAME`
+and `evalstone:NAME` select one of them. A suite's name counts where no task or group has it; `suite:NAME` is always
+the suite.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,12 +25,12 @@ from evalstone.tasks.task_index import IndexedFile, describe_file, index_folder,
 from evalstone.tasks.yaml_files import read_task_file, repeated_keys
 
 LIBRARY = Path(__file__).resolve().parents[1] / "library"
-# what our own task files, and no others, may name by dotted path: `!function evalstone.scoring.…`
+# our own task files, and no others, may name functions here by dotted path: `!function evalstone.scoring.…`
 OWN_CODE = (
     LIBRARY.parent / "scoring",
     *(Path(__file__).resolve().with_name(f"{name}_metrics.py") for name in ("code", "reading")),
 )
-SHOWN_MISSING = 40  # members of a suite that are named when they are refused
+SHOWN_MISSING = 40  # missing members of a suite that an error lists
 _MISSING = "only lm_eval has it; install it with: pip install 'evalstone[lm-eval]'"
 
 
@@ -44,7 +44,7 @@ class _Folder:
 
 
 class Catalog:
-    """Names and what they stand for."""
+    """Looks up tasks, groups, tags and suites by name."""
 
     def __init__(self, folders: Sequence[_Folder], known_elsewhere: Mapping[str, str]) -> None:
         self._folders = folders
@@ -73,10 +73,10 @@ class Catalog:
             elsewhere = lm_eval_names.known_names()
         folders.append(_Folder(LIBRARY, "evalstone", index_folder(LIBRARY)))
         for path in include_paths:
-            place = Path(path).expanduser()
-            if not place.is_dir():
+            root = Path(path).expanduser()
+            if not root.is_dir():
                 raise DataError(f"include path '{path}' is no folder; expected a folder with .yaml task files")
-            folders.append(_Folder(place.resolve(), "user", index_folder(place)))
+            folders.append(_Folder(root.resolve(), "user", index_folder(root)))
         return cls(folders, elsewhere)
 
     def _add(self, folder: _Folder) -> None:
@@ -92,7 +92,7 @@ class Catalog:
         self._by_origin.setdefault(folder.origin, {}).update(own)
 
     def _find(self, name: str) -> Source | None:
-        """Return where a task or group is defined; `<origin>:` before the name chooses whose."""
+        """Return where a task or group is defined; a prefix `<origin>:` selects whose."""
         found = self._files.get(name)
         if found is None and ":" in name:
             origin, _, bare = name.partition(":")
@@ -104,7 +104,7 @@ class Catalog:
         return Source(file, folder.root / file.path, folder.origin, trusted)
 
     def _trusted(self, origin: Origin, root: Path) -> tuple[Path, ...]:
-        """Return the folders whose code a task may import: installed task files, its own folder, or our scoring."""
+        """Return the folders whose code a task may import: installed task files, and its own folder or our scoring."""
         own = {"evalstone": OWN_CODE, "user": (root,)}.get(origin, ())
         return (*own, *self._installed)
 
@@ -123,7 +123,7 @@ class Catalog:
         return found
 
     def entries(self) -> Sequence[CatalogEntry]:
-        """Return every known name, sorted: tasks, groups, tags and suites, those that cannot run with the reason."""
+        """Return every known name, sorted: tasks, groups, tags and suites; with the reason where one cannot run."""
         found = [self._entry(name) for name in self._names]
         found += [self._suite_entry(suite) for name, suite in self._suites.items() if name == suite.name]
         lacking = [
@@ -158,34 +158,34 @@ class Catalog:
         )
 
     def select(self, names: Sequence[str], *, partial: bool = False) -> Selection:
-        """Return the tasks, groups and suites that `names` stand for.
+        """Return the tasks, groups and suites named by `names`.
 
         A name may be a task, group or tag, a suite, a glob, an old alias, a YAML, CSV or JSONL file, or a folder of
-        YAML files. `partial` leaves out the members of a suite that cannot be had, which are refused otherwise.
+        YAML files. `partial` omits missing members of a suite, which are an error otherwise.
 
         Raises: UnknownName with the nearest names; MissingExtra for a task only lm_eval has; DataError for bad files;
-        PlanError for a suite with missing members; UsageError if one name would stand for two different tasks.
+        PlanError for a suite with missing members; UsageError if one name would be two different tasks.
         """
         expander = Expander(self._find, self._tags)
-        asked: list[str] = []
+        meant: list[str] = []
         for name in names:
-            asked += self._resolve(name.strip(), expander)
+            meant += self._resolve(name.strip(), expander)
         for chosen in expander.suites:
             if chosen.missing and not partial:
                 raise PlanError(missing_members(chosen.suite.name, chosen.missing))
         if not expander.tasks:
-            raise UsageError(f"no tasks: {', '.join(names) or 'nothing'} stands for none; see `evalstone ls tasks`")
+            raise UsageError(f"no tasks: {', '.join(names) or 'nothing'} selects none; see `evalstone ls tasks`")
         return Selection(
             expander.tasks,
             expander.groups,
-            tuple(dict.fromkeys(asked)),
+            tuple(dict.fromkeys(meant)),
             tuple(expander.notes),
             tuple(expander.suites),
             expander.shots,
         )
 
     def _resolve(self, name: str, expander: Expander) -> list[str]:
-        """Add what one name stands for; return the names that were meant."""
+        """Add the tasks of one name; return the present names it resolved to."""
         is_file = self._find(name) is not None
         if not is_file and (name.startswith("suite:") or name in self._suites):
             return self._add_suite(self._find_suite(name.removeprefix("suite:")), expander)
@@ -216,7 +216,7 @@ class Catalog:
         return found
 
     def _old_name(self, name: str, expander: Expander) -> list[str] | None:
-        """Add what an old name stands for; `harness|hellaswag|10` says at how many shots."""
+        """Add the tasks of an old name, with the shots of one like `harness|hellaswag|10`."""
         old = framed(name)
         if old is None:
             meant = known_aliases().meaning(name)
@@ -237,7 +237,7 @@ class Catalog:
         raise UnknownName("suite", name, nearest(name, self._suites), "see `evalstone ls suites`")
 
     def _add_suite(self, suite: Suite, expander: Expander) -> list[str]:
-        """Add a suite's members at their shots, and note which of them cannot be had."""
+        """Add a suite's members at their shots, and note which of them are missing."""
         leaves: list[tuple[str, ...]] = []
         missing: list[tuple[str, str]] = []
         for member in suite.members:
@@ -280,7 +280,7 @@ class Catalog:
         if path.is_dir():
             files = task_files(path)
             if not files:
-                raise DataError(f"folder '{name}' holds no .yaml task file")
+                raise DataError(f"folder '{name}' has no .yaml task file")
             for file in files:
                 self._add_file(file.resolve(), path.resolve(), expander, alone=False)
             return True
@@ -297,7 +297,7 @@ class Catalog:
         return False
 
     def _add_file(self, path: Path, root: Path, expander: Expander, *, alone: bool) -> None:
-        """Add the task or group of a YAML file; a file that names neither is an error only if it was named itself."""
+        """Add the task or group of a YAML file; a file without either is an error only if it was named itself."""
         home = next((folder for folder in self._folders if path.is_relative_to(folder.root)), None)
         origin: Origin = home.origin if home else "user"
         trusted = self._trusted(origin, root)
@@ -312,12 +312,12 @@ class Catalog:
 
 
 def missing_members(suite: str, missing: Sequence[tuple[str, str]]) -> str:
-    """Return the message that refuses a suite with holes, one line per member."""
+    """Return the error message about a suite's missing members, one line per member."""
     lines = "".join(f"\n  {member}: {why}" for member, why in missing[:SHOWN_MISSING])
     lines += f"\n  and {len(missing) - SHOWN_MISSING} more" if len(missing) > SHOWN_MISSING else ""
     return (
-        f"suite {suite}: {len(missing)} of its tasks cannot be asked, and a composite with holes is no composite; "
-        f"put them right, or say --partial to run the others and have no composite:{lines}"
+        f"suite {suite}: {len(missing)} of its tasks cannot be evaluated, and the composite needs all of them; "
+        f"fix them, or add --partial to run the others without a composite:{lines}"
     )
 
 

@@ -1,7 +1,6 @@
-"""What `evalstone explain TASK` shows, as data: the card, one rendered prompt, and how an answer becomes a score.
+"""The content of `evalstone explain TASK` as data: the card, one rendered prompt, and how an answer is scored.
 
-The worked sample uses made-up answers (the same ones every time) and the task's real scoring code, so that what is
-shown is what is computed.
+The worked sample uses made-up answers (the same every time) and the task's real scoring code.
 """
 
 import re
@@ -29,12 +28,12 @@ from evalstone.tasks.yaml_files import read_card
 
 REQUEST_TYPES: dict[str, str] = {
     "multiple_choice": "one log-likelihood per choice, given the same context (or one context per choice)",
-    "loglikelihood": "the log-likelihood of one given continuation, and whether greedy decoding would write it",
-    "loglikelihood_rolling": "the log-likelihood of a whole text, from nothing",
-    "generate_until": "a written answer, up to a stop text or a number of tokens",
+    "loglikelihood": "the log-likelihood of one given continuation, and whether greedy decoding would generate it",
+    "loglikelihood_rolling": "the log-likelihood of a whole text, without a context",
+    "generate_until": "a generated answer, up to a stop text or a number of tokens",
 }
 
-A_CONVERSATION = "a conversation: a written answer to each turn, which the next turn follows"
+A_CONVERSATION = "a conversation: a generated answer to each turn, followed by the next turn"
 _ANSWERED = re.compile(r"^(?:A|Answer|Solution|Output|Response)[ \t]*:[ \t]*\S", re.MULTILINE)
 
 
@@ -59,7 +58,7 @@ class MetricText:
 
 @dataclass(frozen=True, slots=True)
 class TaskOutline:
-    """What a task's files and card say of it; neither data nor a scoring package is needed."""
+    """A description of a task from its files and card; needs neither data nor scoring packages."""
 
     task: Task
     card: Mapping[str, Any] | None
@@ -70,20 +69,20 @@ class TaskOutline:
 
 @dataclass(frozen=True, slots=True)
 class WorkedSample:
-    """One of a task's samples, its prompt, and how made-up answers to it are scored."""
+    """One of a task's samples, its prompt, made-up answers and their scores."""
 
     n_samples: int  # of the task
     n_shots: int
     sample: Sample
     request: Request
-    hidden_shots: int  # answered examples in a prompt that is said to have none
+    hidden_shots: int  # answered examples inside the question's own text
     outputs: tuple[Output, ...]  # made up
     scores: tuple[Score, ...]  # of the made-up outputs, by the real scoring code
     failure: str | None = None  # why the sample could not be scored
 
 
 def outline_task(task: Task) -> TaskOutline:
-    """Return what can be said about a task without its data.
+    """Return a task's outline, without reading its data.
 
     Raises: DataError for a card that is no mapping.
     """
@@ -98,13 +97,13 @@ def outline_task(task: Task) -> TaskOutline:
 
 
 def work_sample(bound: BoundTask, render: Render | None = None, position: int = 0) -> WorkedSample:
-    """Return the sample at `position` as an example of how the task is asked and scored.
+    """Return the sample at `position` as an example of how the task is prompted and scored.
 
     Raises: DataError if the task has no such sample.
     """
     samples = bound.samples()
     if not 0 <= position < len(samples):
-        raise DataError(f"task {bound.task.name} has {len(samples)} samples; there is no number {position}")
+        raise DataError(f"task {bound.task.name} has {len(samples)} samples; there is no sample {position}")
     sample = samples[position]
     request = bound.request(sample, render)
     outputs = made_up_outputs(request)
@@ -127,7 +126,7 @@ def work_sample(bound: BoundTask, render: Render | None = None, position: int = 
 
 
 def find_card(task: Task) -> Mapping[str, Any] | None:
-    """Return the task's card: its own, its groups', or that of the family its name begins with; None if none is found.
+    """Return the task's card: its own, a group's, or that of a prefix of its name; None if there is none.
 
     Raises: DataError for a card that is no mapping.
     """
@@ -135,12 +134,12 @@ def find_card(task: Task) -> Mapping[str, Any] | None:
 
 
 def find_card_named(task: str, holders: Sequence[str], beside: Path) -> Mapping[str, Any] | None:
-    """Return a task's card by its name alone, as a stored run knows it.
+    """Return a task's card by its name, for tasks of stored runs.
 
     Args:
         task: its name.
         holders: groups and tags it belongs to, the innermost first.
-        beside: the folder of its file; it need not exist any more.
+        beside: the folder of its file; it need not exist.
 
     Raises: DataError for a card that is no mapping.
     """
@@ -150,21 +149,21 @@ def find_card_named(task: str, holders: Sequence[str], beside: Path) -> Mapping[
         stem = stem.rpartition("_")[0]
         names.append(stem)
     for name in names:
-        for place in _card_places(name, beside):
-            return read_card(place)
+        for path in _card_paths(name, beside):
+            return read_card(path)
     return None
 
 
-def _card_places(name: str, beside: Path) -> list[Path]:
+def _card_paths(name: str, beside: Path) -> list[Path]:
     own = beside / f"{name}.card.yaml"
     return [own] if own.is_file() else sorted(LIBRARY.rglob(f"{name}.card.yaml"))[:1]
 
 
 def count_hidden_shots(bound: BoundTask, request: Request, card: Mapping[str, Any] | None) -> int:
-    """Return how many answered examples stand in the question itself: as the card says, else as counted."""
-    said = (card or {}).get("hidden_shots")
-    if isinstance(said, int):
-        return said
+    """Return how many answered examples the question itself contains: the card's number, else as counted."""
+    stated = (card or {}).get("hidden_shots")
+    if isinstance(stated, int):
+        return stated
     if bound.task.output_type == "loglikelihood_rolling":
         return 0
     question = request.segments[-1] if request.segments else request.prompt
@@ -173,7 +172,7 @@ def count_hidden_shots(bound: BoundTask, request: Request, card: Mapping[str, An
 
 
 def made_up_outputs(request: Request) -> tuple[Output, ...]:
-    """Return answers that no model gave: one nat per four characters, the first choice a little likelier."""
+    """Return made-up outputs: one nat per four characters, the first choice a little more probable."""
     outputs = []
     for query in request.queries:
         if isinstance(query, GenerateQuery):
@@ -209,9 +208,9 @@ def _metric_texts(task: Task) -> Sequence[MetricText]:
     for metric in task.metrics:
         formula = formula_of(metric.name, task.output_type) or "see the task's own function"
         if task.process_results is not None:
-            formula = f"as the task's function {task.process_results.path} computes it"
+            formula = f"computed by the task's function {task.process_results.path}"
         elif metric.function is not None:
-            formula = f"as the task's function {metric.function.path} computes it"
+            formula = f"computed by the task's function {metric.function.path}"
         how = metric.aggregation if isinstance(metric.aggregation, str) else f"!function {metric.aggregation.path}"
         texts.append(MetricText(metric.name, formula, how, metric.higher_is_better, metric.kwargs))
     return texts

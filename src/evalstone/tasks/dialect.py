@@ -1,7 +1,7 @@
-"""lm-evaluation-harness's task format, read into one frozen `Task`. Nothing else in the program knows its keys.
+"""Read lm-evaluation-harness's task format into a frozen `Task`. No other module knows its keys.
 
-Every key that 0.4.13's task files use is known here; another one is an error that names file, key, value and the
-nearest known key, because a misspelt key that is silently ignored gives wrong numbers.
+Every key that 0.4.13's task files use is known here; any other is an error that names file, key, value and the
+nearest known key, because a misspelt key that is silently ignored gives wrong scores.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -97,7 +97,7 @@ _MEANING = {
 
 
 class _Reader:
-    """One file's mapping with its place, for messages."""
+    """One file's mapping with its path, for error messages."""
 
     def __init__(self, spec: Mapping[str, Any], source: Path) -> None:
         self.spec = spec
@@ -170,33 +170,33 @@ def _metadata(reader: _Reader) -> Mapping[str, Any]:
 
 
 def _checked(reader: _Reader) -> tuple[OutputType, Splits]:
-    """Return what kind of task this is and its splits, after looking that both and a data set are named."""
+    """Return the output type and the splits, after checking that these and a data set are named."""
     output_type = reader.get("output_type", "generate_until")
     if output_type not in get_args(OutputType):
         raise reader.fail("output_type", output_type, " or ".join(get_args(OutputType)))
     if reader.get("also_loglikelihood") and output_type != "generate_until":
-        raise reader.fail("also_loglikelihood", reader.get("also_loglikelihood"), "none beside log-likelihoods")
+        raise reader.fail("also_loglikelihood", reader.get("also_loglikelihood"), "none unless generate_until")
     if reader.get("doc_to_turns") is not None:
         _check_turns(reader, output_type)
     if reader.get("custom_dataset") is None and not reader.get("dataset_path"):
         raise reader.fail("dataset_path", reader.get("dataset_path"), "a Hub name, or json, csv or parquet")
     splits = Splits(reader.get("training_split"), reader.get("validation_split"), reader.get("test_split"))
     if splits.evaluated is None:
-        raise reader.fail("test_split", None, "test_split or validation_split: the rows that are asked")
+        raise reader.fail("test_split", None, "test_split or validation_split: the rows to evaluate")
     return cast("OutputType", output_type), splits
 
 
 def _check_turns(reader: _Reader, output_type: str) -> None:
-    """Refuse what a conversation cannot have beside its turns."""
+    """Raise DataError for keys that a conversation cannot have besides its turns."""
     if output_type != "generate_until":
-        raise reader.fail("output_type", output_type, "generate_until, as doc_to_turns is for written answers")
+        raise reader.fail("output_type", output_type, "generate_until, as doc_to_turns is for generated answers")
     for key, plain in (("doc_to_text", None), ("num_fewshot", 0), ("repeats", 1), ("gen_prefix", None)):
         if reader.get(key, plain) not in (plain, None):
-            raise reader.fail(key, reader.get(key), f"{plain} beside doc_to_turns, which is the whole conversation")
+            raise reader.fail(key, reader.get(key), f"{plain} with doc_to_turns, which is the whole conversation")
 
 
 def _python_task(reader: _Reader, origin: Origin, trusted: Sequence[Path]) -> Task:
-    """A task that is a Python class: what it asks is only known when the class is loaded."""
+    """Return a task that is a Python class; its requests are only known when the class is loaded."""
     spec = reader.spec
     if not isinstance(spec["class"], FunctionRef):
         raise reader.fail("class", spec["class"], "!function <module>.<Class>")
@@ -338,7 +338,7 @@ def _metrics(reader: _Reader, output_type: str, filters: tuple[str, ...]) -> tup
 def _scores_named(
     metric: str | int | FunctionRef, name: str, kwargs: dict[str, Any]
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Return the names of the scores that a metric gives, with its options: one, but pass@k gives one for each k."""
+    """Return the names of a metric's scores, with its options: one, except that pass@k has one for each k."""
     if not (isinstance(metric, FunctionRef) and metric.path == CODE_METRIC):
         return [(name, kwargs)]
     sizes = kwargs.get("k", [1])
@@ -365,7 +365,7 @@ def _filters(reader: _Reader) -> tuple[FilterSpec, ...]:
 
 
 def _check_regexes(reader: _Reader, where: str, options: Mapping[str, Any]) -> None:
-    """Raise DataError, with the place in the file, for a regular expression that does not compile."""
+    """Raise DataError, with the key in the file, for a regular expression that does not compile."""
     ignored = options.get("regexes_to_ignore") or ()
     named = [("regex_pattern", options["regex_pattern"])] if "regex_pattern" in options else []
     named += [("regexes_to_ignore", each) for each in (ignored if isinstance(ignored, list | tuple) else (ignored,))]

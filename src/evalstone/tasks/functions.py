@@ -1,8 +1,8 @@
-"""Importing the functions that task files name: late, once, and only from folders that may run code here.
+"""Import the functions that task files name: late, once, and only from trusted folders.
 
-Our library and lm_eval's task folder may; a user's folder may because the user named it. Task code draws from the
-global generators, which we keep out of everything else: it finds them seeded as lm-evaluation-harness seeds them at
-the start of a run, and they are put back afterwards.
+Trusted are our library, lm_eval's task folder, and folders that the user named. Task code may draw from the global
+random generators: it finds them seeded as lm-evaluation-harness seeds them at the start of a run, and their states
+are restored afterwards.
 """
 
 import hashlib
@@ -35,18 +35,18 @@ def load_function(function: FunctionRef, trusted: Sequence[Path]) -> Callable[..
             raise _lacking_lm_eval(f"!function {function.path}", function.module)
         raise DataError(
             f"!function {function.path}: no file {function.module.replace('.', '/')}.py beside the task file; only "
-            "functions of files beside it may be named"
+            "functions of files beside it can be used"
         )
     real = file.resolve()
     if not any(real.is_relative_to(folder.resolve()) for folder in trusted):
         if function.file is None:
             raise UsageError(
                 f"!function {function.path} names an installed module ({real}); only functions of files beside the "
-                "task file may be named: import what is needed in a .py file there"
+                "task file can be used: import what is needed in a .py file there"
             )
         raise UsageError(
-            f"!function {function.path} is in {real.parent}, which was not named; "
-            f"to run its code name that folder: --include_path {real.parent}"
+            f"!function {function.path} is in {real.parent}, which is not a trusted folder; "
+            f"to run its code, add --include_path {real.parent}"
         )
     module = _module(function, real)
     _rewind(module)
@@ -58,7 +58,7 @@ def load_function(function: FunctionRef, trusted: Sequence[Path]) -> Callable[..
 
 
 def loader_of(task: Task) -> Callable[[Any], Any]:
-    """Return a function that turns this task's FunctionRefs into functions and leaves other values alone."""
+    """Return a function that replaces this task's FunctionRefs by functions and returns other values unchanged."""
     return lambda value: load_function(value, task.trusted) if isinstance(value, FunctionRef) else value
 
 
@@ -79,7 +79,7 @@ def _module(function: FunctionRef, file: Path) -> Any:
 
 
 def _lacking_lm_eval(what: str, module: str) -> EvalstoneError:
-    """Return the error for a module of lm_eval that is not there: all of it, or one that only a fork of it has."""
+    """Return the error for a missing module of lm_eval: lm_eval itself, or a module that only a fork has."""
     if importlib.util.find_spec("lm_eval") is None:
         return MissingExtra(what, "lm-eval")
     return DataError(
@@ -89,20 +89,20 @@ def _lacking_lm_eval(what: str, module: str) -> EvalstoneError:
 
 
 def _rewind(module: Any) -> None:
-    """Put a module's own generators back to where its import left them.
+    """Restore a module's own random generators to their states after import.
 
-    What it draws must not depend on what was drawn before in this process: the same plan is the same prompts.
+    What it draws must not depend on earlier draws in this process: the same plan has the same prompts.
     """
-    kept = module.__dict__.get("__evalstone_generators__")
-    if kept is None:
+    states = module.__dict__.get("__evalstone_generators__")
+    if states is None:
         own = [(name, value) for name, value in vars(module).items() if type(value) is random.Random]
         module.__dict__["__evalstone_generators__"] = [(name, generator.getstate()) for name, generator in own]
-    for name, state in kept or ():
+    for name, state in states or ():
         module.__dict__[name].setstate(state)
 
 
 def _module_of_file(file: Path) -> Any:
-    """Import a .py file under a name of its own, once; again where its hash changed, and with it its tasks'."""
+    """Import a .py file under a unique name, once; again where its hash, and so that of its tasks, has changed."""
     name = _module_name(file)
     stamp = (str(file), code_hash(file))
     known = sys.modules.get(name)
@@ -125,10 +125,10 @@ def _module_of_file(file: Path) -> Any:
 
 @contextmanager
 def _beside(file: Path) -> Iterator[None]:
-    """Let a file import those beside it, where no installed module has their name.
+    """Let a file import the files beside it, unless an installed module has the same name.
 
-    They are forgotten afterwards, so that another folder's file of the same name, or an edited one, is not taken for
-    them; no .pyc is written of them, which an edit within the same second would leave stale.
+    They are removed from `sys.modules` afterwards, so that they are not confused with another folder's file of the
+    same name or an edited one. No .pyc is written, which an edit within the same second would leave stale.
     """
     folder, before, no_bytecode = str(file.parent), set(sys.modules), sys.dont_write_bytecode
     sys.path.append(folder)
@@ -142,18 +142,18 @@ def _beside(file: Path) -> Iterator[None]:
         own = {str(each) for each in local_imports(file)}
         own |= {str(each.parent) for each in local_imports(file)}  # a folder without __init__.py is a module too
         for name in set(sys.modules) - before:
-            if own.intersection(_places_of(sys.modules[name])) and not name.startswith("lm_eval."):
+            if own.intersection(_locations_of(sys.modules[name])) and not name.startswith("lm_eval."):
                 del sys.modules[name]
 
 
-def _places_of(module: Any) -> set[str]:
-    """Return a module's file, or where it has none, its folders."""
+def _locations_of(module: Any) -> set[str]:
+    """Return a module's file, or its folders where it has none."""
     file = getattr(module, "__file__", None)
     return {str(file)} if file is not None else set(map(str, getattr(module, "__path__", ())))
 
 
 def _module_name(file: Path) -> str:
-    """Files of lm_eval and of our library keep their dotted names, so that they may import one another."""
+    """Return a module name; files of lm_eval and of our library keep their dotted names, to import one another."""
     parts = file.with_suffix("").parts
     for package, inner in (("lm_eval", "tasks"), ("evalstone", "library")):
         for i in range(len(parts) - 2, 0, -1):
@@ -164,10 +164,10 @@ def _module_name(file: Path) -> str:
 
 @contextmanager
 def published_seeds(sample_index: int = 0) -> Iterator[None]:
-    """Seed the global generators as lm-evaluation-harness does (0 and 1234), and put their states back at the end.
+    """Seed the global generators as lm-evaluation-harness does (0 and 1234), and restore their states at the end.
 
-    Scoring functions get other seeds for other samples, so that a guess drawn for one does not depend on which samples
-    were scored before it.
+    For scoring functions the seed depends on the sample, so that a random guess does not depend on which samples were
+    scored before it.
     """
     before, before_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - the one that task code uses
     random.seed(sample_index)

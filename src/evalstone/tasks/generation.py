@@ -1,4 +1,4 @@
-"""How a task's answers are to be written: its `generation_kwargs`, the user's on top, in one normal form."""
+"""Generation settings of a task: its `generation_kwargs`, overridden by the user's, in one normal form."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ _RANGES: Mapping[str, tuple[Callable[[float], bool], str]] = {
     "max_gen_toks": (lambda value: value >= 1, "1 or more"),
     "temperature": (lambda value: value >= 0, "0 or more"),
     "top_p": (lambda value: 0 < value <= 1, "more than 0, at most 1"),
-    "top_k": (lambda value: value >= -1, "0 or more; 0 and -1 let every token pass"),
+    "top_k": (lambda value: value >= -1, "0 or more; 0 and -1 allow every token"),
     "min_p": (lambda value: 0 <= value <= 1, "0 to 1"),
     "seed": (lambda value: value >= 0, "0 or more"),
 }
@@ -25,7 +25,7 @@ _RANGES: Mapping[str, tuple[Callable[[float], bool], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class AnswerSettings:
-    """What the model is told for each sample: one thing for all, or what the sample's column says."""
+    """The generation settings of each sample: the same for all, or by the value of a column."""
 
     of_all: GenerationSettings
     column: str | None = None
@@ -37,36 +37,37 @@ class AnswerSettings:
 
     @property
     def facts(self) -> dict[str, JsonValue]:
-        """The settings as a plan keeps them."""
+        """The settings as a plan stores them."""
         own: dict[str, JsonValue] = asdict(self.of_all)
         if self.column is None:
             return own
-        return own | {"by": {self.column: {value: asdict(told) for value, told in self.of_value.items()}}}
+        return own | {"by": {self.column: {value: asdict(each) for value, each in self.of_value.items()}}}
 
 
 def answer_settings(
     task: Task, gen_kwargs: Mapping[str, JsonValue], preset: PromptPreset | None = None
 ) -> AnswerSettings:
-    """Return what the model is told; the texts that end a turn of the preset are among the stop texts.
+    """Return a task's generation settings; the texts that end a turn of the preset are added to the stop texts.
 
-    Raises: PlanError for a value that is no number or stop text where one is expected, or out of its range.
+    Raises: PlanError for a value of a wrong type or out of its range.
     Source: lm-evaluation-harness 0.4.13 `normalize_gen_kwargs`.
     """
     own, by = effective_kwargs(task, {}), task.generation_by or {}
 
-    def told(more: Mapping[str, Any]) -> GenerationSettings:
+    def settings(more: Mapping[str, Any]) -> GenerationSettings:
         return _with_stops(settings_of(task.name, {**own, **more, **gen_kwargs}, task.repeats), preset)
 
-    return AnswerSettings(told({}), by.get("column"), {str(v): told(more) for v, more in by.get("values", {}).items()})
+    of_value = {str(value): settings(more) for value, more in by.get("values", {}).items()}
+    return AnswerSettings(settings({}), by.get("column"), of_value)
 
 
 def check_gen_kwargs(gen_kwargs: Mapping[str, Any]) -> None:
-    """Raise PlanError for a value that no task could use, whether or not the run's tasks write anything."""
+    """Raise PlanError for a value that no task could use, whether or not the run's tasks generate anything."""
     settings_of("gen_kwargs", gen_kwargs)
 
 
 def effective_kwargs(task: Task, gen_kwargs: Mapping[str, JsonValue]) -> dict[str, Any]:
-    """Return the task's settings with the user's laid over, in lm-evaluation-harness's spelling.
+    """Return the task's settings, overridden by the user's, with lm-evaluation-harness's names.
 
     Source: lm-evaluation-harness 0.4.13 `TaskConfig.__post_init__`; without `until` the shot delimiter stops.
     """
@@ -86,7 +87,7 @@ def _with_stops(settings: GenerationSettings, preset: PromptPreset | None) -> Ge
 
 
 def settings_of(name: str, given: Mapping[str, Any], repeats: int = 1) -> GenerationSettings:
-    """Return lm-evaluation-harness's `generation_kwargs` in our form. Raises: PlanError naming the task."""
+    """Convert lm-evaluation-harness's `generation_kwargs` to our settings. Raises: PlanError naming the task."""
     kwargs = dict(given)
     until = kwargs.pop("until", [])
     stops = until if isinstance(until, (list, tuple)) else [until]
@@ -113,7 +114,7 @@ def settings_of(name: str, given: Mapping[str, Any], repeats: int = 1) -> Genera
 
 
 def _number(name: str, value: Any) -> float | None:
-    """Return a number in its range. Raises: ValueError naming the setting, what was seen and what is possible."""
+    """Return a number in its range. Raises: ValueError naming the setting, its value and the expected range."""
     if value is None:
         return None
     fits, words = _RANGES[name]

@@ -1,4 +1,4 @@
-"""Which choices of a sample are right, asked of the task's own scoring: the one place that always knows."""
+"""Find the gold choices of a sample through the task's own scoring, which always knows them."""
 
 from evalstone.records import LoglikelihoodQuery, Output, Request, Sample
 from evalstone.scoring.metrics import TIES, accuracies_over_choices
@@ -11,15 +11,15 @@ _UNLIKELY = -1000.0
 
 
 def choice_queries(request: Request) -> list[LoglikelihoodQuery]:
-    """Return the asks that are the sample's choices, in order; none where the task offers no choices."""
+    """Return the queries of the sample's choices, in order; none where the task offers no choices."""
     queries = [query for query in request.queries if isinstance(query, LoglikelihoodQuery) and query.role == "choice"]
     return queries if len(queries) > 1 else []
 
 
 def gold_choices(bound: BoundTask, request: Request, sample: Sample) -> frozenset[int]:
-    """Return the positions of the right choices, empty where the task's scoring does not say.
+    """Return the positions of the gold choices, empty where the task's scoring does not reveal them.
 
-    Each choice is scored as if the model found it certain: those that earn credit are right.
+    Each choice is scored as if the model found it certain: those that earn credit are gold.
     """
     return frozenset(
         position

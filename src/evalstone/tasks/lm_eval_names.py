@@ -1,6 +1,6 @@
-"""The names of lm_eval's tasks, known without lm_eval: a task only it has is answered with the line that installs it.
+"""The names of lm_eval's tasks, known without lm_eval: the error about such a task states how to install lm_eval.
 
-`python -m evalstone.tasks.lm_eval_names` writes the list anew from an installed lm_eval.
+`python -m evalstone.tasks.lm_eval_names` regenerates the list from an installed lm_eval.
 """
 
 import gzip
@@ -17,16 +17,16 @@ _FILE = Path(__file__).parent / "data" / "lm_eval_names.json.gz"
 
 
 def task_folder() -> Path | None:
-    """Return the folder of the installed lm_eval's task files, found without importing it; None if it is absent."""
+    """Return the folder of the installed lm_eval's task files, without importing it; None if it is absent."""
     found = find_spec("lm_eval")
-    for place in (found.submodule_search_locations or ()) if found else ():
-        if (Path(place) / "tasks").is_dir():
-            return Path(place) / "tasks"
+    for location in (found.submodule_search_locations or ()) if found else ():
+        if (Path(location) / "tasks").is_dir():
+            return Path(location) / "tasks"
     return None
 
 
 def installed_version() -> str:
-    """Return lm_eval's version, or an empty text where it cannot be told."""
+    """Return lm_eval's version, or an empty text where it is unknown."""
     try:
         return version("lm_eval")
     except PackageNotFoundError:
@@ -55,7 +55,7 @@ def write_names(folder: Path, target: Path = _FILE) -> int:
 
 
 if __name__ == "__main__":
-    place = task_folder()
-    if place is None:
+    installed = task_folder()
+    if installed is None:
         sys.exit("lm_eval is not installed: pip install 'evalstone[lm-eval]'")
-    sys.stdout.write(f"{write_names(place)} names in {_FILE}\n")
+    sys.stdout.write(f"{write_names(installed)} names in {_FILE}\n")

@@ -1,7 +1,7 @@
-"""A CSV or JSONL file as a task: the columns say what is asked, and what was guessed is said.
+"""Make a task of a CSV or JSONL file: its columns determine the task, and what was guessed is reported.
 
-Known shapes: `question,A,B,C,D,answer` and `prompt,option_a,option_b,gold` (a choice by letter),
-`question,choices,answer`, `question,answer` and `prompt,reference` (a written answer, compared exactly), `text` (its
+Known columns: `question,A,B,C,D,answer` and `prompt,option_a,option_b,gold` (a choice by letter),
+`question,choices,answer`, `question,answer` and `prompt,reference` (a generated answer, compared exactly), `text` (its
 perplexity). Names may be upper or lower case (`row_columns`); CSV may be separated by `,` `;` tab or `|`.
 """
 
@@ -27,58 +27,58 @@ from evalstone.tasks.task import Task
 
 
 def is_rows_file(path: Path) -> bool:
-    """Return whether the file's name says that it holds rows."""
+    """Return whether a file, by the end of its name, contains rows."""
     return path.name.endswith(READABLE)
 
 
 def task_from_rows(path: Path) -> tuple[Task, list[str]]:
-    """Return the task that a file of rows makes, and what was guessed.
+    """Return the task made of a file of rows, and notes on what was guessed.
 
-    Raises: DataError if the columns fit no known shape.
+    Raises: DataError if the columns are none of the known sets.
     """
     is_csv = bool({".csv", ".tsv"} & set(path.suffixes))
     kind = "parquet" if path.suffix == ".parquet" else "csv" if is_csv else "json"
     options: dict[str, Any] = {}
-    places: list[str] = []
+    locations: list[str] = []
     if is_csv and path.stat().st_size:
         delimiter = sniff_delimiter(path)
-        places = refuse_faulty_lines(path, delimiter)
+        locations = refuse_faulty_lines(path, delimiter)
         options = {"delimiter": delimiter} if delimiter != "," else {}
     rows = read_files([path], options)
     if not rows:
         raise DataError(f"{path} has no rows")
     unfit = [name for name in rows.column_names if not name.strip().isidentifier()]
     columns = {name.strip().lower(): name for name in rows.column_names if name not in unfit}
-    shape, said, used = _shape(columns, rows, path, places)
+    shape, guess, used = _shape(columns, rows, path, locations)
     spec = {
         "task": path.name.split(".")[0],
         "dataset_path": kind,
         "dataset_kwargs": {"data_files": {"test": path.name}, **options},
         "test_split": "test",
-        "fewshot_split": "test",  # the sample itself is left out of its shots
+        "fewshot_split": "test",  # the sample itself is excluded from its shots
         "metadata": {"version": "1.0"},
         **shape,
     }
-    notes = [f"{path.name}: {said}"]
+    notes = [f"{path.name}: {guess}"]
     if ignored := [name for name in rows.column_names if name not in used]:
         notes[0] += f"; ignored columns: {', '.join(ignored)}"
     return task_from_spec(spec, path, "user"), notes
 
 
 def _shape(
-    columns: Mapping[str, str], rows: Rows, path: Path, places: Sequence[str]
+    columns: Mapping[str, str], rows: Rows, path: Path, locations: Sequence[str]
 ) -> tuple[dict[str, Any], str, tuple[str, ...]]:
-    """Return the keys of the task file, what was guessed, and the columns that are used."""
+    """Return the keys of the task file, a note on what was guessed, and the columns that are used."""
     found = find_columns(columns)
     if found:
         is_list = found.choices is not None and isinstance(rows[0][found.choices], list)
         found = found if is_list else QuestionColumns(found.question, found.answer, found.options)
-        refuse_faulty_rows(path, rows, found, places)
+        refuse_faulty_rows(path, rows, found, locations)
         if found.options:
             return *_by_letter(found, rows), found.used
         if found.choices:
             return *_by_text(found.question, found.answer, found.choices, rows[0][found.answer]), found.used
-        return *_written(found.question, found.answer), found.used
+        return *_generated(found.question, found.answer), found.used
     if "text" in columns:
         text = columns["text"]
         spec = {"output_type": "loglikelihood_rolling", "doc_to_text": "", "doc_to_target": text}
@@ -127,7 +127,7 @@ def _by_text(question: str, answer: str, choices: str, first: Any) -> tuple[dict
     return spec, f"multiple choice by text: '{question}', '{choices}', '{answer}' is {means}"
 
 
-def _written(question: str, answer: str) -> tuple[dict[str, Any], str]:
+def _generated(question: str, answer: str) -> tuple[dict[str, Any], str]:
     spec = {
         "output_type": "generate_until",
         "doc_to_text": f"{{{{{question}}}}}",
@@ -139,8 +139,8 @@ def _written(question: str, answer: str) -> tuple[dict[str, Any], str]:
         ],
     }
     if question.lower() == "prompt":
-        said = f"'{question}' is put as it is, the written answer is compared with '{answer}'"
+        guess = f"'{question}' is the prompt as it is, the generated answer is compared with '{answer}'"
     else:
         spec["doc_to_text"] = f"Question: {{{{{question}}}}}\nAnswer:"
-        said = f"'{question}' is put as a question, the written answer is compared with '{answer}'"
-    return spec, said + ", looking past case and punctuation"
+        guess = f"'{question}' is a question, the generated answer is compared with '{answer}'"
+    return spec, guess + ", ignoring case and punctuation"

@@ -1,7 +1,7 @@
-"""Whose rules a run follows, because "the same benchmark" is four different things.
+"""Profiles: whose rules a run follows.
 
-Begin-of-sequence token, few-shot seed and scheme, and what happens to shots that would leak changed over the years;
-a profile fixes all of them, so that a number can be set beside the published ones of its time.
+Begin-of-sequence token, few-shot seed and scheme, and the treatment of leaking shots have changed over the years. A
+profile fixes all of them, so that a score is comparable with the published ones of its time.
 """
 
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from evalstone.registry import nearest
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The rules of one time and place."""
+    """The rules of one tool or leaderboard."""
 
     name: str
     meaning: str
     add_bos: bool | None = None  # None: as the tokenizer does by default
     seed: int = 1234  # of the few-shot draw
     # sequential: one generator over the samples in order; shuffled: the samples are shuffled first, by the same
-    # generator; others: sequential, among the other rows of the asked split; per-sample: each sample draws by its own
-    # name, so it does not depend on which others are asked
+    # generator; others: sequential, among the other rows of the evaluated split; per-sample: the seed is the sample's
+    # name, so its shots do not depend on which others are evaluated
     draw: Literal["sequential", "shuffled", "others", "per-sample"] = "sequential"
     leaks: Literal["allow", "forbid"] = "allow"  # allow: counted; forbid: never drawn, nor a near-duplicate
     numerics: str | None = None  # None: float32

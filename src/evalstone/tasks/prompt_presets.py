@@ -1,4 +1,4 @@
-"""The library of prompt presets and system prompts: named data, found by name or by file."""
+"""The library of prompt presets and system prompts, found by name or by file."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -24,7 +24,7 @@ def preset_names() -> list[str]:
 
 
 def find_preset(name: str | PromptPreset) -> PromptPreset | None:
-    """Return a preset by its name or its YAML file, or as it is; None for `none`.
+    """Return a preset given by its name, its YAML file or itself; None for `none`.
 
     Raises: UnknownName with the nearest names; DataError for a file that is no preset.
     """
@@ -47,7 +47,7 @@ def _of_library(path: Path) -> PromptPreset:
 
 
 def preset_from(spec: Mapping[str, Any], where: str) -> PromptPreset:
-    """Return the preset that a YAML file, or a stored run, holds.
+    """Return the preset that the content of a YAML file, or a stored run, describes.
 
     Raises: DataError naming `where`, the key and what was expected.
     """
@@ -77,7 +77,7 @@ def preset_from(spec: Mapping[str, Any], where: str) -> PromptPreset:
 def _pair(spec: Mapping[str, Any], key: str, where: str) -> tuple[str, str]:
     value = spec[key]
     if not (isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)):
-        raise DataError(f"{where}: {key} is {value!r:.80}; expected two texts: what stands before and after")
+        raise DataError(f"{where}: {key} is {value!r:.80}; expected two texts: what comes before and after")
     return value[0], value[1]
 
 
@@ -87,7 +87,7 @@ def _mapping(path: Path) -> Mapping[str, Any]:
     except (OSError, DataError) as error:
         raise DataError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(content, Mapping):
-        raise DataError(f"{path} holds {type(content).__name__}; expected keys and values")
+        raise DataError(f"{path} contains {type(content).__name__}; expected keys and values")
     return content
 
 
@@ -98,7 +98,7 @@ def system_prompts() -> Mapping[str, str]:
 
 
 def find_system_prompt(name: str) -> str:
-    """Return a system prompt's text by its name, or what a text file holds, without the line end at its end.
+    """Return a system prompt's text by its name, or a text file's content without its final line end.
 
     Raises: UnknownName with the nearest names; DataError for a file that cannot be read or is empty.
     """
@@ -106,7 +106,7 @@ def find_system_prompt(name: str) -> str:
     if name not in known and ("/" in name or Path(name).suffix):
         return _text_of(Path(name).expanduser())
     if name not in known:
-        remedy = f"known: {', '.join(known)}, or a text file; a text of your own goes into --system_instruction"
+        remedy = f"known: {', '.join(known)}, or a text file; for a text of your own use --system_instruction"
         raise UnknownName("system prompt", name, nearest(name, known), remedy)
     return known[name]
 
@@ -117,5 +117,5 @@ def _text_of(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"system prompt {path} cannot be read: {' '.join(str(error).split())}") from error
     if not text.strip():
-        raise DataError(f"system prompt {path} holds no text")
+        raise DataError(f"system prompt {path} is empty")
     return text

@@ -1,6 +1,6 @@
-"""Multiple-choice tasks derived from one: the same rows put by letter, by text, or with reasoning before the letter.
+"""Derive a multiple-choice task in another prompt style: letter, text, or cot (reasoning before the letter).
 
-A derived task keeps its name, so that its runs pair sample by sample; its hash says how it is put.
+A derived task keeps its name, so that its runs are paired sample by sample; its hash includes the prompt style.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from evalstone.tasks.task import Group, GroupMetric, Selection, Task
 
 __all__ = ["find_prompt_style", "styled_selection", "styled_task", "with_spec"]
 
-PROMPT_STYLE_VERSION = 1  # raise it when the same task would be put otherwise
+PROMPT_STYLE_VERSION = 1  # raise it when the same task would get other prompts
 COT_TOKENS = 512
 
 _LETTER = {"name": "letter", "filter": [{"function": "choice_letter", "letters": LETTERS}, {"function": "take_first"}]}
@@ -42,24 +42,24 @@ _CHANGES: Mapping[PromptStyle, Mapping[str, Any]] = {
 
 
 def find_prompt_style(name: str) -> PromptStyle:
-    """Return the way of that name.
+    """Return the prompt style of that name.
 
     Raises: UnknownName with the nearest ones.
     """
     for known in PROMPT_STYLES:
         if name == known:
             return known
-    raise UnknownName("way to put a question", name, nearest(name, PROMPT_STYLES), f"known: {', '.join(PROMPT_STYLES)}")
+    raise UnknownName("prompt style", name, nearest(name, PROMPT_STYLES), f"known: {', '.join(PROMPT_STYLES)}")
 
 
 def styled_selection(selection: Selection, prompt_style: PromptStyle) -> Selection:
-    """Return the selection with every task put in this way.
+    """Return the selection with every task in this prompt style.
 
-    Raises: PlanError for a suite, and for tasks that cannot be put so.
+    Raises: PlanError for a suite, and for tasks that have no other prompt style.
     """
     if selection.suites:
         raise PlanError(
-            f"suite {selection.suites[0].suite.name} fixes its prompt style; with {prompt_style} it would be "
+            f"suite {selection.suites[0].suite.name} fixes its prompt style; with style {prompt_style} it would be "
             "another benchmark; name its tasks with --tasks"
         )
     tasks = tuple(styled_task(task, prompt_style) for task in selection.tasks)
@@ -69,29 +69,30 @@ def styled_selection(selection: Selection, prompt_style: PromptStyle) -> Selecti
 
 
 def styled_task(task: Task, prompt_style: PromptStyle) -> Task:
-    """Return the task put in this way.
+    """Return the task in this prompt style.
 
-    Raises: PlanError for a task that is no multiple choice, or scores in a way of its own.
+    Raises: PlanError for a task that is no multiple choice, or that scores by a function of its own.
     """
     if task.output_type != "multiple_choice" or task.python_class is not None:
-        raise PlanError(f"task {task.name} is {task.output_type}; only multiple_choice can be put as {prompt_style}")
+        raise PlanError(f"task {task.name} is {task.output_type}; only multiple_choice can have style {prompt_style}")
     if task.process_results is not None:
-        raise PlanError(f"task {task.name} is scored by a function of its own, which knows one way to put it only")
+        raise PlanError(f"task {task.name} is scored by a function of its own, which fits its own prompt style only")
     spec = {**task.spec, "filter_list": None, "num_fewshot": None, **_CHANGES[prompt_style]}
     return with_spec(replace(task, prompt_style=prompt_style), spec)
 
 
 def with_spec(task: Task, spec: Mapping[str, Any]) -> Task:
-    """Return the task that `spec` describes, put as `task` is."""
+    """Return the task that `spec` describes, in the prompt style of `task`."""
     made = task_from_spec(spec, task.source, task.origin, task.trusted)
     if task.prompt_style is None:
         return replace(made, groups=task.groups)
-    put = content_hash({"task": made.spec_hash, "put as": task.prompt_style, "version": PROMPT_STYLE_VERSION})
-    return replace(made, groups=task.groups, prompt_style=task.prompt_style, spec_hash=put)
+    # the key "put as" is hashed: changing it would change the keys of stored runs
+    styled = content_hash({"task": made.spec_hash, "put as": task.prompt_style, "version": PROMPT_STYLE_VERSION})
+    return replace(made, groups=task.groups, prompt_style=task.prompt_style, spec_hash=styled)
 
 
 def _styled_group(group: Group, prompt_style: PromptStyle) -> Group:
-    """Return the group with the metrics that its tasks now have, weighed as before."""
+    """Return the group with the metrics that its tasks now have, weighted as before."""
     if not group.metrics:
         return group
     names = [item["metric"] for item in _CHANGES[prompt_style]["metric_list"]]

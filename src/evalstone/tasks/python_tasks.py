@@ -1,7 +1,7 @@
-"""Tasks written as Python classes for lm-evaluation-harness (`class: !function task.SQuAD2`), run through an adapter.
+"""Tasks that are Python classes of lm-evaluation-harness (`class: !function task.SQuAD2`), run through an adapter.
 
-Such a class builds its own requests and scores its own results, so all of that is left to it; the adapter turns its
-instances into our requests and our outputs back into what it expects.
+Such a class builds its own requests and scores its own results; the adapter converts its instances to our requests,
+and our outputs to what it expects.
 """
 
 import inspect
@@ -41,7 +41,7 @@ class BoundPythonTask:
     """A `BoundTask` around a class of lm-evaluation-harness."""
 
     is_conversation = False
-    sandbox: Sandbox | None = None  # what such a class runs, it runs by itself
+    sandbox: Sandbox | None = None  # such a class runs code itself, if at all
 
     def __init__(self, task: Task, options: BindOptions) -> None:
         if find_spec("lm_eval") is None:
@@ -66,7 +66,7 @@ class BoundPythonTask:
 
     @property
     def plan(self) -> TaskPlan:
-        """What of this goes into the run key; the data set's hash is that of its rows."""
+        """The part of the run key for this task; the data set's hash is that of its rows."""
         return TaskPlan(
             name=self.task.name,
             version=str(getattr(self._theirs, "VERSION", "Python")),
@@ -113,25 +113,25 @@ class BoundPythonTask:
         """Return None: there is one turn."""
         return None
 
-    def shots_of(self, sample: Sample) -> Shots:  # noqa: ARG002 - none is known of any
-        """Return nothing; where there are shots, the class alone knows which rows they are.
+    def shots_of(self, sample: Sample) -> Shots:  # noqa: ARG002 - shots are unknown
+        """Return no shots; where there are any, only the class knows which rows they are.
 
-        Raises: PlanError where there are.
+        Raises: PlanError where there are shots.
         """
         if self.n_shots:
             raise PlanError(
-                f"task {self.task.name} is a Python class, which draws its {self.n_shots} shots unseen; ask for "
-                "--num_fewshot 0, or for a task that is a YAML file"
+                f"task {self.task.name} is a Python class, whose {self.n_shots} shots are unknown; use "
+                "--num_fewshot 0, or a task that is a YAML file"
             )
         return ()
 
     def shot(self, place: int) -> Sample:
         """Raise PlanError: only the class knows the rows of its shots."""
-        raise PlanError(f"task {self.task.name} is a Python class; its pool of shots has no row {place} to show")
+        raise PlanError(f"task {self.task.name} is a Python class; row {place} of its pool of shots is unknown")
 
-    def alone(self, sample: Sample, render: Render | None = None) -> Request:  # noqa: ARG002 - of no row there is one
-        """Raise PlanError: the class makes prompts of its own rows only."""
-        raise PlanError(f"task {self.task.name} is a Python class, which makes no prompt of a row alone")
+    def alone(self, sample: Sample, render: Render | None = None) -> Request:  # noqa: ARG002 - not supported
+        """Raise PlanError: the class makes prompts only for its own rows."""
+        raise PlanError(f"task {self.task.name} is a Python class, which makes no prompts for other rows")
 
     def request(self, sample: Sample, render: Render | None = None) -> Request:
         """Return the request of one sample. Shots are drawn in order, so the samples before it are rendered first."""
@@ -193,18 +193,18 @@ class BoundPythonTask:
                 return RollingQuery(index, arguments[0])
             case "generate_until" if segments is None:
                 return GenerateQuery(index, settings_of(self.task.name, {**arguments[1], **self.options.gen_kwargs}))
-        raise PlanError(f"task {self.task.name} asks for {instance.request_type}, which is not supported")
+        raise PlanError(f"task {self.task.name} requests {instance.request_type}, which is not supported")
 
-    def gold_is_absent(self, sample: Sample) -> bool:  # noqa: ARG002 - the class knows its golds, we do not
-        """Return False: what is right is the class's own business."""
+    def gold_is_absent(self, sample: Sample) -> bool:  # noqa: ARG002 - only the class knows the gold answers
+        """Return False: only the class knows the gold answers."""
         return False
 
     def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
-        """Return the scores that the class gives."""
+        """Return the scores that the class computes."""
         failure = next((output.error for output in outputs if output.error), None)
         answers = by_query(request, outputs)
         if failure is None and any(not answers[query.index] for query in request.queries):
-            failure = "no answer came"
+            failure = "there is no answer"
         if failure is not None:
             status = ScoreStatus.FAILED
             return tuple(Score(request.id, m.name, None, status=status, detail=failure) for m in self.metrics)
@@ -224,7 +224,7 @@ def _made(task: Task) -> Any:
             theirs = made(config=config) if "config" in inspect.signature(made).parameters else made()
     except Exception as error:
         raise DataError(
-            f"class {task.python_class.path} of task {task.name} cannot be made: {type(error).__name__}: {error}"
+            f"class {task.python_class.path} of task {task.name} cannot be created: {type(error).__name__}: {error}"
         ) from error
     return theirs
 

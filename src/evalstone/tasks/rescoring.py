@@ -1,7 +1,6 @@
-"""A task with other filters or metrics, and its scoring of rows that are stored: no data set is read, no model asked.
+"""Derive a task with other filters or metrics, and score stored rows with it; no data set is read, no model loaded.
 
-What can be changed is how an answer is read and what it is compared by. The questions stay: the stored answers were
-given to them.
+Only how an answer is extracted and compared can change. The prompts stay, since the stored outputs answer them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,25 +12,25 @@ from evalstone.limits.yaml_documents import load_yaml
 from evalstone.records import LoglikelihoodQuery, Output, Request, Sample, Score
 from evalstone.registry import nearest
 from evalstone.scoring.metrics import needs_unconditional
+from evalstone.tasks.generated_code import refuse_unconfirmed_code, sandbox_of, score_in
 from evalstone.tasks.prompt_styles import with_spec
 from evalstone.tasks.sample_scores import SampleScorer
 from evalstone.tasks.support import why_not_runnable
 from evalstone.tasks.task import KIND_OF_OUTPUT_TYPE, FunctionRef, Task
-from evalstone.tasks.written_code import refuse_unconfirmed_code, sandbox_of, score_in
 from evalstone.tasks.yaml_tasks import layout_of
 
 __all__ = ["SCORING_KEYS", "StoredScoring", "read_item", "refuse_inapplicable", "with_scoring"]
 
 SCORING_KEYS = frozenset({"filter_list", "metric_list", "process_results", "doc_to_target"})
-"""Keys of a task file that say how answers are scored, and nothing of what is asked (for a task without shots)."""
+"""Keys of a task file that affect only scoring, not prompts (for a task without shots)."""
 
-_TAKES_PAIRS = frozenset({"take_first", "take_first_k"})  # filters that may stand before log-likelihoods
+_TAKES_PAIRS = frozenset({"take_first", "take_first_k"})  # filters that can be applied to log-likelihoods
 
 
 def read_item(text: str, option: str) -> str | Mapping[str, Any]:
-    """Return a name, or the mapping that YAML text or a YAML file holds, as an item of a task file's list.
+    """Return an item of a task file's list: a name, or the mapping in a YAML text or file.
 
-    Raises: UsageError for text that begins like a mapping and is none.
+    Raises: UsageError for text that begins like a mapping but is none.
     """
     is_file = text.endswith((".yaml", ".yml"))
     if not is_file and not text.lstrip().startswith("{"):
@@ -41,21 +40,21 @@ def read_item(text: str, option: str) -> str | Mapping[str, Any]:
     except (OSError, DataError) as error:
         raise UsageError(f"{option} {text!r:.120} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(content, Mapping):
-        raise UsageError(f"{option} {text!r:.120} holds no mapping; expected an item as in a task file's list")
+        raise UsageError(f"{option} {text!r:.120} is no mapping; expected an item as in a task file's list")
     return content
 
 
 def with_scoring(
     task: Task, filters: Sequence[str | Mapping[str, Any]], metrics: Sequence[str | Mapping[str, Any]]
 ) -> Task:
-    """Return the task with only these filters and metrics; none named: those it has.
+    """Return the task with only these filters and metrics; where none are named, with those it has.
 
     Args:
         task: as its file describes it.
         filters: names of its own filters, or items of a `filter_list` (`name`, and `filter`: a list of steps).
         metrics: names of its own or of known metrics, or items of a `metric_list` (`metric` and its options).
 
-    Raises: UnknownName for a filter that the task does not have; DataError for an item that is none.
+    Raises: UnknownName for a filter that the task does not have; DataError for an invalid item.
     """
     changes: dict[str, Any] = {}
     if filters:
@@ -80,7 +79,7 @@ def _filter_item(task: Task, item: str | Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def _metric_item(task: Task, item: str | Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the task's own item of that name with the new options over it, else the item as it was given."""
+    """Return the task's own item of that name, overridden by the new options, else the item as given."""
     given = {"metric": item} if isinstance(item, str) else dict(item)
     for own in task.spec.get("metric_list") or ():
         metric = own.get("metric")
@@ -91,23 +90,23 @@ def _metric_item(task: Task, item: str | Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def _score_names(task: Task, metric: Any) -> set[str]:
-    """Return what the scores of a metric that is a function are called: pass@1 for pass_at_k."""
+    """Return the names of the scores of a metric that is a function: pass@1 for pass_at_k."""
     return {each.name for each in task.metrics if isinstance(metric, FunctionRef) and each.function == metric}
 
 
 def refuse_inapplicable(task: Task, request: Request) -> None:
-    """Raise PlanError where a metric or filter cannot be had from the kind of answer that is stored.
+    """Raise PlanError where a metric or filter cannot be computed from the kind of answer that is stored.
 
-    `request` is one of the task's stored ones: what was asked decides what there is to score.
+    `request` is one of the task's stored requests; its queries determine what can be scored.
     """
     where = f"task {task.name}"
     if task.python_class is not None:
-        raise PlanError(f"{where} is a Python class that scores in its own way; run it again instead")
-    kind = request.queries[0].kind  # a weighed continuation may stand beside a written answer, which comes first
+        raise PlanError(f"{where} is a Python class that scores by itself; run it again instead")
+    kind = request.queries[0].kind  # a generation comes first, before the log-likelihood of `also_loglikelihood`
     if kind != KIND_OF_OUTPUT_TYPE[task.output_type]:
         raise PlanError(
-            f"{where}: its file says output_type {task.output_type}, and the stored answers are of the kind {kind}; "
-            "run the task again to ask for another kind of answer"
+            f"{where}: its file has output_type {task.output_type}, and the stored answers are of the kind {kind}; "
+            "run the task again to get another kind of answer"
         )
     if reason := why_not_runnable(task.spec):
         raise PlanError(f"{where}: {reason}; the stored answers are of the kind {kind}")
@@ -115,14 +114,14 @@ def refuse_inapplicable(task: Task, request: Request) -> None:
         _refuse_text_filters(task)
     if task.spec.get("unsafe_code") and any(metric.function is None for metric in task.metrics):
         names = ", ".join(metric.name for metric in task.metrics if metric.function is None)
-        raise PlanError(f"{where}: {names} compares texts; its answers are programs, which are run with their tests")
+        raise PlanError(f"{where}: {names} compares texts; its answers are programs, which are scored by their tests")
     unconditional = next((metric.name for metric in task.metrics if needs_unconditional(metric.name)), None)
     if unconditional is not None and not any(
         isinstance(query, LoglikelihoodQuery) and query.role == "unconditional" for query in request.queries
     ):
         raise PlanError(
-            f"{where}: {unconditional} needs each choice's log-likelihood after an empty context, and that was not "
-            f"asked; run the task again with {unconditional} in its metric_list"
+            f"{where}: {unconditional} needs each choice's log-likelihood after an empty context, which is not "
+            f"stored; run the task again with {unconditional} in its metric_list"
         )
 
 
@@ -131,13 +130,13 @@ def _refuse_text_filters(task: Task) -> None:
         for step in pipeline.steps:
             if isinstance(step.function, str) and step.function not in _TAKES_PAIRS:
                 raise PlanError(
-                    f"task {task.name}: filter '{pipeline.name}' has the step {step.function}, which reads written "
-                    "answers; the stored answers are log-likelihoods; leave the filter out, or name tasks with --task"
+                    f"task {task.name}: filter '{pipeline.name}' has the step {step.function}, which reads generated "
+                    "answers; the stored answers are log-likelihoods; omit the filter, or name tasks with --task"
                 )
 
 
 class StoredScoring:
-    """Scores one task's stored responses. `task` and `metrics` are what is scored."""
+    """Scores one task's stored responses, by the filters of `task` and by `metrics`."""
 
     def __init__(self, task: Task, row: Mapping[str, Any], *, unsafe_code: bool = False) -> None:
         refuse_unconfirmed_code(task, confirmed=unsafe_code)

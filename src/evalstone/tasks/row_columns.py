@@ -1,4 +1,4 @@
-"""Which columns of a user's file hold the question, the options and the answer, and which rows lack one of them."""
+"""Find the columns of question, options and answer in a user's file, and the rows that lack one of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _ANSWERS = (
     *("correct_option", "answer_key", "answerkey", "expected", "ground_truth", "ideal", "completion"),
 )
 _LISTS = ("choices", "options", "endings")
-# how the options of one question are named, for letter and number: A, option_a, choice1, ...
+# names of the columns of a question's options, by letter or number: A, option_a, choice1, ...
 _OPTIONS = tuple(
     pattern
     for word in ("option", "choice", "answer", "op")
@@ -29,7 +29,7 @@ _OPTIONS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class QuestionColumns:
-    """The columns of a question, as the file spells them; `options` or `choices` where it offers some."""
+    """The columns of a question, as the file spells them; with `options` or `choices` for multiple choice."""
 
     question: str
     answer: str
@@ -38,12 +38,12 @@ class QuestionColumns:
 
     @property
     def used(self) -> tuple[str, ...]:
-        """All of them."""
+        """All of these columns."""
         return (self.question, self.answer, *self.options, *([self.choices] if self.choices else []))
 
 
 def find_columns(columns: Mapping[str, str]) -> QuestionColumns | None:
-    """Return the columns of a question, None where there is no question or no answer.
+    """Return the columns of a question; None where there is no column of a question or of an answer.
 
     Args:
         columns: lower-case name -> name in the file.
@@ -62,11 +62,11 @@ def find_columns(columns: Mapping[str, str]) -> QuestionColumns | None:
 
 
 def refuse_faulty_lines(path: Path, delimiter: str) -> list[str]:
-    """Check every line of a CSV file: as many cells as the header has, nothing missing, an answer among the options.
+    """Check every line of a CSV file: as many cells as the header has, no empty cell, an answer among the options.
 
-    Returns: the place of each row (`line 2`, ...), for messages.
+    Returns: the location of each row (`line 2`, ...), for messages.
 
-    Raises: DataError that lists the faults with their lines, the first 20 of them.
+    Raises: DataError that lists the first 20 faults with their lines.
     """
     lines = csv_lines(path, delimiter)
     header = next(lines, None)
@@ -74,13 +74,13 @@ def refuse_faulty_lines(path: Path, delimiter: str) -> list[str]:
         return []
     names = header.cells
     faults = [f"line {header.number}: two columns are called '{name}'" for name in _repeated(names)]
-    faults += [f"line {header.number}: the name {name!r:.80} holds the character NUL" for name in names if "\0" in name]
+    faults += [f"line {header.number}: the name {name!r:.80} has the character NUL" for name in names if "\0" in name]
     whole: list[tuple[str, Mapping[str, Any]]] = []
     for line in lines:
         if len(line.cells) != len(names):
             faults.append(f"line {line.number}: {len(line.cells)} cells, but the header has {len(names)}")
         elif any("\0" in cell for cell in line.cells):
-            faults.append(f"line {line.number}: the character NUL, which no text has")
+            faults.append(f"line {line.number}: the character NUL, which is not allowed in texts")
         else:
             cells = {name: cell or None for name, cell in zip(names, line.cells, strict=True)}
             whole.append((f"line {line.number}", cells))
@@ -88,21 +88,21 @@ def refuse_faulty_lines(path: Path, delimiter: str) -> list[str]:
     faults += _row_faults(whole, columns) if columns else []
     if faults:
         raise DataError(f"{path}: {at_most(sorted(faults, key=_line_of))}; correct them, or write a task file")
-    return [place for place, _ in whole]
+    return [location for location, _ in whole]
 
 
-def refuse_faulty_rows(path: Path, rows: Rows, columns: QuestionColumns, places: Sequence[str]) -> None:
-    """Check every row: nothing missing, an answer among the options.
+def refuse_faulty_rows(path: Path, rows: Rows, columns: QuestionColumns, locations: Sequence[str]) -> None:
+    """Check every row: no empty cell, an answer among the options.
 
     Args:
         path: the file.
-        rows: its rows, as they are asked.
-        columns: those that are read.
-        places: where each row stands, as messages name it; row numbers where there is none for each.
+        rows: its rows.
+        columns: the columns that are used.
+        locations: the location of each row for messages; row numbers are used where it is not one for each row.
 
-    Raises: DataError that lists the faults with their places, the first 20 of them.
+    Raises: DataError that lists the first 20 faults with their locations.
     """
-    known = places if len(places) == len(rows) else [f"row {number}" for number in range(1, len(rows) + 1)]
+    known = locations if len(locations) == len(rows) else [f"row {number}" for number in range(1, len(rows) + 1)]
     faults = _row_faults(list(zip(known, rows, strict=True)), columns)
     if faults:
         raise DataError(f"{path}: {at_most(faults)}; correct them, or write a task file")
@@ -111,7 +111,7 @@ def refuse_faulty_rows(path: Path, rows: Rows, columns: QuestionColumns, places:
 def answer_kind(answers: Sequence[Any], n_options: int) -> str:
     """Return how answers name an option: `number from 0`, `number from 1`, `letter` or `text`.
 
-    A few that fit nothing are faults of their rows, so most answers decide.
+    The majority of answers decides; a few that do not fit are faults of their rows.
     """
     texts = [str(answer).strip() for answer in answers if answer is not None]
     numbers = [int(text) for text in texts if text.isascii() and text.isdigit() and len(text) < 4]
@@ -124,13 +124,13 @@ def answer_kind(answers: Sequence[Any], n_options: int) -> str:
 def _row_faults(rows: Sequence[tuple[str, Mapping[str, Any]]], columns: QuestionColumns) -> list[str]:
     faults = []
     kind = answer_kind([row[columns.answer] for _, row in rows], len(columns.options)) if columns.options else ""
-    for place, row in rows:
+    for location, row in rows:
         empty = [column for column in columns.used if row[column] is None or row[column] != row[column]]
         if empty:
-            faults.append(f"{place} has nothing in column {', '.join(repr(column) for column in empty)}")
+            faults.append(f"{location} has nothing in column {', '.join(repr(column) for column in empty)}")
         elif columns.options and not _is_option(row, columns, kind):
             faults.append(
-                f"{place}: '{row[columns.answer]!s:.40}' in column '{columns.answer}' is {_NOT[kind](columns)}"
+                f"{location}: '{row[columns.answer]!s:.40}' in column '{columns.answer}' is {_NOT[kind](columns)}"
             )
     return faults
 

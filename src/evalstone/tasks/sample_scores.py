@@ -1,4 +1,4 @@
-"""From outputs to scores: which function of `scoring`, or of the task itself, gets what."""
+"""Score a sample's outputs with the functions of `scoring`, or of the task itself."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -50,11 +50,11 @@ class SampleScorer:
         return self._loaded
 
     def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
-        """Return one score per filter and metric; every one failed if any ask has no answer."""
+        """Return one score per filter and metric; all are FAILED if any query has no answer."""
         answers = by_query(request, outputs)
         failure = next((output.error for output in outputs if output.error), None)
         if failure is None and any(not answers[query.index] for query in request.queries):
-            failure = "no answer came"
+            failure = "there is no answer"
         if failure is not None:
             return self._failed(request, failure)
         pipelines, _, _ = self._load()
@@ -66,8 +66,8 @@ class SampleScorer:
             except ModelError as error:
                 return self._failed(request, str(error))
             except RegexTooSlow as error:
-                place = f"task {self.task.name} ({self.task.source}), filter {pipeline.name}"
-                return self._failed(request, f"{place}, sample {sample.index}: {error}")
+                where = f"task {self.task.name} ({self.task.source}), filter {pipeline.name}"
+                return self._failed(request, f"{where}, sample {sample.index}: {error}")
             except MalformedSample as error:
                 raise self._of(sample, error) from error
         return tuple(scores)
@@ -90,10 +90,10 @@ class SampleScorer:
         pipeline: Pipeline,
         lengths: Mapping[int, int],
     ) -> list[Score]:
-        writes = self.task.output_type == "generate_until"
+        generates = self.task.output_type == "generate_until"
         results = [
-            answers[query.index][0]  # filters are for what was written, not for what is weighed beside it
-            if writes and isinstance(query, LoglikelihoodQuery)
+            answers[query.index][0]  # filters apply to the generated text, not to `also_loglikelihood`
+            if generates and isinstance(query, LoglikelihoodQuery)
             else pipeline.apply_one(answers[query.index], sample.row)
             for query in request.queries
         ]
@@ -173,7 +173,7 @@ class SampleScorer:
         return choices, self.layout.text(sample.row) if self.multiple_input else self.layout.target(sample.row)
 
     def gold_is_absent(self, sample: Sample) -> bool:
-        """Return whether the sample's right answer is none of its choices; False where the task scores in its own way.
+        """Return whether the sample's gold answer is none of its choices; False where the task scores by itself.
 
         Raises: MalformedSample for a row that lacks what its task needs.
         """
@@ -198,12 +198,12 @@ class SampleScorer:
 
 
 def _known(metrics: Sequence[str], known: Sequence[str]) -> list[str]:
-    """lm-eval leaves out what a log-likelihood task cannot compute, such as acc_norm, without a word."""
+    """Return the computable metrics; lm-eval silently omits what a log-likelihood task cannot compute (acc_norm)."""
     return [metric for metric in metrics if metric in known]
 
 
 def by_query(request: Request, outputs: Sequence[Output]) -> dict[int, list[Any]]:
-    """Return ask index -> raw results by repeat: (nats, greedy), nats, or text, as lm-eval's `resps`."""
+    """Return query index -> raw results by repeat: (nats, greedy), nats, or text, as lm-eval's `resps`."""
     answers: dict[int, list[Any]] = {query.index: [] for query in request.queries}
     kinds = {query.index: query for query in request.queries}
     for output in sorted(outputs, key=lambda output: (output.ask_index, output.repeat)):
@@ -217,9 +217,9 @@ def by_query(request: Request, outputs: Sequence[Output]) -> dict[int, list[Any]
 
 
 def as_value(value: Any) -> ScoreValue:
-    """Return what a task's own function gave: a number as the value, anything compound as parts.
+    """Convert the result of a task's own function: a number to the value, anything compound to parts.
 
-    A text or mapping is one part, and `detail` says `wrapped`: an aggregation function wants the part, not the tuple.
+    A text or mapping is one part, marked `wrapped` in `detail`: an aggregation function takes the part, not the tuple.
     """
     if value is None:
         return ScoreValue(None)

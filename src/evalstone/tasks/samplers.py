@@ -1,4 +1,4 @@
-"""Shots drawn by a task's own sampler class, in the interface of lm-evaluation-harness."""
+"""Draw shots with a task's own sampler class, through the interface of lm-evaluation-harness."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,9 +11,9 @@ from evalstone.records import Sample
 def draw_with_class(
     sampler: Callable[..., Any], samples: Sequence[Sample], pool: list[Any], rules: DrawRules
 ) -> list[Shots]:
-    """Return the shots of each sample; rows that are not in the pool are appended to it.
+    """Return the shots of each sample as indices in the pool; rows that are not in the pool are appended to it.
 
-    Raises: PlanError if the class cannot be used as lm-evaluation-harness uses it.
+    Raises: PlanError if the class fails when used as lm-evaluation-harness uses it.
     """
     try:
         drawer = sampler(list(pool), rnd=None)
@@ -21,12 +21,12 @@ def draw_with_class(
         drawn = [drawer.sample(n=rules.n_shots, eval_doc=s.row if rules.exclude else None) for s in samples]
     except (TypeError, AttributeError, NotImplementedError, AssertionError, ValueError) as error:
         raise PlanError(f"the task's sampler {sampler!r} failed: {type(error).__name__}: {error}") from error
-    places = {id(row): index for index, row in enumerate(pool)}
+    indices = {id(row): index for index, row in enumerate(pool)}
     shots = []
     for rows in drawn:
         for row in rows:
-            if id(row) not in places:
-                places[id(row)] = len(pool)
+            if id(row) not in indices:
+                indices[id(row)] = len(pool)
                 pool.append(row)
-        shots.append(tuple(places[id(row)] for row in rows))
+        shots.append(tuple(indices[id(row)] for row in rows))
     return shots

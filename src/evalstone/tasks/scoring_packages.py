@@ -1,4 +1,4 @@
-"""Which optional packages a task's scoring needs: asked before a model is loaded, not after its answers are written."""
+"""Check the optional packages that a task's scoring needs, before a model is loaded."""
 
 from importlib.util import find_spec
 
@@ -10,16 +10,16 @@ __all__ = ["refuse_missing_packages"]
 
 
 def refuse_missing_packages(task: Task) -> None:
-    """Raise MissingExtra, with the line that installs it, where a package that scores this task's answers is absent."""
+    """Raise MissingExtra, with the install command, where a package that the task's scoring needs is absent."""
     missing = [package for package in _packages_of(task) if find_spec(package) is None]
     if missing:
         raise MissingExtra(f"scoring task {task.name} (with {', '.join(missing)})", "metrics")
 
 
 def _packages_of(task: Task) -> tuple[str, ...]:
-    """Return what the task's metrics need; functions of users' own files see to themselves.
+    """Return the packages that the task's metrics need; functions of users' own files are not checked.
 
-    An aggregation over texts has the name of its metric, whatever the metric is called in the file.
+    An aggregation over texts has the name of its metric, whatever the metric's name in the file.
     """
     names = [metric.aggregation for metric in task.metrics if isinstance(metric.aggregation, str)]
     if task.origin == "evalstone":

@@ -1,7 +1,7 @@
-"""From names to tasks: groups opened, tags opened, overrides of a group laid over the tasks it holds.
+"""Expand names to tasks: groups and tags to their members, with a group's overrides applied to its tasks.
 
-A group's keys that are not the group's own (and the keys beside a member) override those of its tasks, the outer
-group's over the inner's.
+Keys of a group that are not the group's own (and the keys beside a member) override those of its tasks; an outer
+group's override an inner's.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ _TASK_KEYS = frozenset({"dataset_path", "doc_to_text", "doc_to_target", "output_
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a name is defined, and which folders' code it may run."""
+    """The file that defines a name, and the folders whose code it may run."""
 
     file: IndexedFile
     path: Path
@@ -46,7 +46,7 @@ class Expander:
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """The tasks so far, in the order in which they were met."""
+        """The tasks so far, in the order in which they were added."""
         return tuple(self._tasks.values())
 
     @property
@@ -56,29 +56,29 @@ class Expander:
 
     @property
     def shots(self) -> tuple[tuple[str, int], ...]:
-        """The tasks whose number of shots is fixed, with it."""
+        """The tasks with a fixed number of shots, and that number."""
         return tuple(self._shots.items())
 
     def fix_shots(self, tasks: Iterable[str], shots: int) -> None:
-        """Ask these tasks at this many shots, whatever the run says.
+        """Fix the number of shots of these tasks, whatever the run's option.
 
-        Raises: UsageError if one was fixed at another number before.
+        Raises: UsageError if it was fixed at another number before.
         """
         for task in tasks:
             if self._shots.setdefault(task, shots) != shots:
                 raise UsageError(
-                    f"task '{task}' is asked for at {self._shots[task]} and at {shots} shots; "
-                    "a run asks each task once: ask for them in separate runs"
+                    f"task '{task}' is requested at {self._shots[task]} and at {shots} shots; "
+                    "a run evaluates each task once: use separate runs"
                 )
 
     def tasks_of(self, name: str) -> list[str]:
-        """Return the tasks below an added group, each once, in its order; of an added task: itself."""
+        """Return the tasks below an added group, each once, in its order; for an added task, itself."""
         if name not in self._groups:
             return [name]
         return list(dict.fromkeys(task for child in self._groups[name].children for task in self.tasks_of(child)))
 
     def add(self, name: str, overrides: Mapping[str, Any] | None = None, chain: tuple[str, ...] = ()) -> list[str]:
-        """Add what a known name stands for; return the names of the tasks or groups that it became."""
+        """Add the tasks of a known name; return the names of the added tasks or groups."""
         source = self._find(name)
         if source is not None:
             return [self.add_source(source, overrides, chain)]
@@ -101,13 +101,13 @@ class Expander:
     def add_task(self, task: Task, chain: tuple[str, ...] = ()) -> str:
         """Add a task.
 
-        Raises: UsageError if another task of that name is there already.
+        Raises: UsageError if a different task of that name was added before.
         """
         known = self._tasks.get(task.name)
         if known is not None and known.spec_hash != task.spec_hash:
             raise UsageError(
                 f"two different tasks are called '{task.name}': {known.source} and {task.source}, "
-                "or a group changes it; ask for them in separate runs"
+                "or a group changes it; evaluate them in separate runs"
             )
         groups = tuple(dict.fromkeys((*(known.groups if known else ()), *chain)))
         self._tasks[task.name] = replace(known or task, groups=groups)
@@ -117,9 +117,9 @@ class Expander:
         self, name: str, spec: Mapping[str, Any], source: Source, overrides: Mapping[str, Any], chain: tuple[str, ...]
     ) -> str:
         if name in chain:
-            raise DataError(f"{source.path}: group '{name}' holds itself: {' -> '.join((*chain, name))}")
+            raise DataError(f"{source.path}: group '{name}' contains itself: {' -> '.join((*chain, name))}")
         group = _read_group(name, spec, source)
-        self._groups.setdefault(name, group)  # its place comes before that of the groups within
+        self._groups.setdefault(name, group)  # before the groups inside it
         inherited = {**{key: value for key, value in spec.items() if key not in _GROUP_KEYS}, **overrides}
         members = spec.get("task")
         children: list[str] = []
@@ -150,7 +150,7 @@ class Expander:
                 f"task; write `tag: {group}` in its place"
             )
         if not isinstance(member, Mapping) or not merged:
-            raise DataError(f"{source.path}: group '{group}' holds '{name}', and no task, group or tag is called so")
+            raise DataError(f"{source.path}: group '{group}' has '{name}', and no task, group or tag has that name")
         spec = {**merged, "task": f"{group}::{name}"}
         return [self.add_task(task_from_spec(spec, source.path, source.origin, source.trusted), chain)]
 

@@ -1,7 +1,7 @@
-"""The hash of a task: its YAML after includes and the bytes of the .py files it names. It holds no path.
+"""The hash of a task: of its YAML after includes and the bytes of the .py files it names, but of no path.
 
 Moving a task folder does not change it; editing a template, a helper function, an included file, or a file beside it
-that a helper imports does. Installed packages are no part of it, but for lm_eval's task folder, which is task files.
+that a helper imports does. Installed packages are not part of it, except lm_eval's task folder.
 """
 
 import ast
@@ -21,7 +21,7 @@ TASK_PACKAGE = ("lm_eval", "tasks")
 
 
 def hash_spec(spec: Mapping[str, Any]) -> str:
-    """Return the content hash of a task file's mapping; no code is imported for it."""
+    """Return the content hash of a task file's mapping, without importing code."""
     return content_hash(_plain(spec))
 
 
@@ -37,7 +37,7 @@ def _plain(value: Any) -> Any:
 
 
 def code_hash(file: Path) -> str:
-    """Return the hash of a .py file, and of the files it imports where they belong to the task."""
+    """Return the hash of a .py file and of those files it imports that belong to the task."""
     imported = local_imports(file)
     own = _digest(file, file.stat().st_mtime_ns)
     if not imported:
@@ -46,7 +46,7 @@ def code_hash(file: Path) -> str:
 
 
 def local_imports(file: Path) -> frozenset[Path]:
-    """Return the .py files that belong to the task and that a file imports, directly or through others of them."""
+    """Return the .py files of the task that a file imports, directly or indirectly."""
     found: set[Path] = set()
     left = [file]
     while left:
@@ -63,7 +63,7 @@ def _imported_names(file: Path, _mtime_ns: int) -> tuple[str, ...]:
     """Return the modules that a file's syntax tree may import, anywhere in it; relative ones begin with dots."""
     try:
         tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError, RecursionError):  # said when the file is imported
+    except (SyntaxError, ValueError, RecursionError):  # reported when the file is imported
         return ()
     names: list[str] = []
     for node in ast.walk(tree):
@@ -77,7 +77,7 @@ def _imported_names(file: Path, _mtime_ns: int) -> tuple[str, ...]:
 
 
 def _files_of_name(importer: Path, name: str) -> Iterator[Path]:
-    """Yield the files that an import runs: of the module and of the packages above it, if they belong to the task."""
+    """Yield the files that an import runs, of the module and its parent packages, if they belong to the task."""
     bare = name.lstrip(".")
     parts = bare.split(".") if bare else []
     if tuple(parts[:2]) == TASK_PACKAGE:
@@ -88,8 +88,8 @@ def _files_of_name(importer: Path, name: str) -> Iterator[Path]:
     for _ in range(len(name) - len(bare) - 1):
         folder = folder.parent
     for depth in range(1, len(parts) + 1):
-        place = Path(folder, *parts[:depth])
-        yield from (each for each in (place.with_suffix(".py"), place / "__init__.py") if each.is_file())
+        path = Path(folder, *parts[:depth])
+        yield from (each for each in (path.with_suffix(".py"), path / "__init__.py") if each.is_file())
 
 
 @lru_cache(maxsize=1024)
@@ -98,12 +98,12 @@ def _digest(file: Path, _mtime_ns: int) -> str:
 
 
 def file_of(function: FunctionRef) -> Path | None:
-    """Return the .py file that holds a function, found without importing it; None if there is none."""
+    """Return the .py file of a function, without importing it; None if there is none."""
     return function.file if function.file is not None else _installed(function.module.split("."))
 
 
 def _installed(parts: list[str]) -> Path | None:
-    """Return the file of an installed module, found without importing it."""
+    """Return the file of an installed module, without importing it; None if there is none."""
     top, *rest = parts
     try:
         found = importlib.util.find_spec(top)
@@ -113,9 +113,9 @@ def _installed(parts: list[str]) -> Path | None:
         return None
     if not rest:
         file = Path(found.origin or "")
-        return file if file.is_file() else None  # the origin of sys and os is a word: built-in, frozen
+        return file if file.is_file() else None  # the origin of sys and os is no path: built-in, frozen
     for folder in found.submodule_search_locations or ():
-        for place in (Path(folder, *rest).with_suffix(".py"), Path(folder, *rest) / "__init__.py"):
-            if place.is_file():
-                return place
+        for path in (Path(folder, *rest).with_suffix(".py"), Path(folder, *rest) / "__init__.py"):
+            if path.is_file():
+                return path
     return None

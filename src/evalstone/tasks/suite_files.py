@@ -1,4 +1,4 @@
-"""Reading a suite's file; what its keys mean is in `suites`, which a stored run needs without its file."""
+"""Read a suite's file. Its keys are interpreted in `suites`, which stored runs use without the file."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ __all__ = ["read_suite"]
 
 
 def read_suite(path: Path) -> Suite:
-    """Return the suite that a file holds.
+    """Return the suite in a file.
 
     Raises: DataError naming the file, the key and what was expected.
     """

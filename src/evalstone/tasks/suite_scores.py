@@ -1,7 +1,7 @@
-"""What a suite's numbers come to: members normalised, averaged into columns, columns into the composite.
+"""Compute a suite's scores: members are normalised and averaged into columns, columns into the composite.
 
-The one place where a suite's rules are applied: a run's composite, a board's column and a published table that is
-checked all come from here. `statistics.board_scores` does the arithmetic and the errors.
+Only this module applies a suite's rules: for a run's composite, a leaderboard's column, and published tables that are
+checked. `statistics.board_scores` computes the arithmetic and the standard errors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,19 +23,19 @@ from evalstone.tasks.suites import Member, Suite
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemberScore:
-    """One member's score, as its metric gives it."""
+    """One member's score, before normalisation."""
 
     part: Part
-    chance: float | None = None  # what guessing scores; where the suite says a rule per sample, their mean
-    corrected: Part | None = None  # normalised sample by sample, where chance is a rule per sample
+    chance: float | None = None  # the score of random guessing; where the suite defines it per sample, the mean
+    corrected: Part | None = None  # normalised sample by sample, where chance is defined per sample
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SuiteScore:
     """A composite with its columns."""
 
-    value: IntervalEstimate | None  # None: undefined, `why` says why
-    columns: tuple[tuple[str, IntervalEstimate], ...]  # those that have all their members
+    value: IntervalEstimate | None  # None: undefined, see `why`
+    columns: tuple[tuple[str, IntervalEstimate], ...]  # only those that have all their members
     chance: float | None = None
     unclipped: IntervalEstimate | None = None  # where the suite clips
     why: str | None = None
@@ -44,7 +44,7 @@ class SuiteScore:
 def score_suite(suite: Suite, members: Sequence[MemberScore | None], confidence: float = 0.95) -> SuiteScore:
     """Return the composite and the columns of a suite from its members' scores, in the suite's order.
 
-    None is a missing member: its column and the composite are then undefined.
+    None is a missing member, which makes its column and the composite undefined.
     """
     plain = column_parts(suite, members, clip=False)
     shown = column_parts(suite, members, clip=suite.clip)
@@ -63,7 +63,7 @@ def score_suite(suite: Suite, members: Sequence[MemberScore | None], confidence:
 
 
 def column_parts(suite: Suite, members: Sequence[MemberScore | None], *, clip: bool) -> dict[str, Part]:
-    """Return the columns that have all their members: each member normalised (and clipped), then averaged."""
+    """Return the columns that have all their members: members are normalised (and clipped), then averaged."""
     if len(members) != len(suite.members):
         raise DataError(f"suite {suite.name} has {len(suite.members)} members; {len(members)} scores were given")
     found: dict[str, Part] = {}
@@ -78,7 +78,7 @@ def column_parts(suite: Suite, members: Sequence[MemberScore | None], *, clip: b
 def combine_columns(suite: Suite, columns: Mapping[str, Part]) -> Part | None:
     """Return the composite of columns; None for a geometric mean of negative ones.
 
-    Raises: DataError for a missing column (a composite with holes is refused), or a suite of win rates.
+    Raises: DataError for a missing column, or a suite of win rates.
     """
     absent = [name for name in suite.columns if name not in columns]
     if absent or suite.aggregate == "winrate":
@@ -94,9 +94,7 @@ def _normalised(suite: Suite, member: Member, score: MemberScore, *, clip: bool)
         part = rescaled(part, *member.range)
     elif suite.normalise == "chance":
         if score.corrected is None and score.chance is None:
-            raise DataError(
-                f"suite {suite.name}: what guessing scores in {member.task} is not known; give it a `chance`"
-            )
+            raise DataError(f"suite {suite.name}: the chance score of {member.task} is not known; give it a `chance`")
         part = score.corrected if score.corrected is not None else rescaled(part, score.chance or 0.0)
     return clipped(part) if clip else part
 
@@ -109,7 +107,7 @@ def _interval(suite: Suite, part: Part, unclipped: Part | None, name: str, confi
 
 
 def _chance(suite: Suite, members: Sequence[MemberScore | None]) -> float | None:
-    """Return what guessing scores in the composite; None where a member's is not known."""
+    """Return the composite of random guessing; None where a member's chance is not known."""
     known = [replace(score, part=Part(score.chance), corrected=None) for score in members
              if score is not None and score.chance is not None]  # fmt: skip
     if len(known) != len(suite.members):

@@ -1,7 +1,7 @@
-"""Suites: a board as data. Which tasks at how many shots, by which metric, and how they become one number.
+"""Suites: a leaderboard's benchmark as data: its tasks, their shots and metrics, and how the composite is computed.
 
-A suite file (`library/suites/*.yaml`, `suites/*.yaml` in the user's folders, or a path; `suite_files` reads it) becomes
-frozen records here; what its numbers come to is in `suite_scores`. Nothing about a board is written in code.
+A suite file (`library/suites/*.yaml`, `suites/*.yaml` in the user's folders, or a path; read by `suite_files`) becomes
+frozen records here; its scores are computed in `suite_scores`. No leaderboard is hard-coded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ class Member:
     chance: Chance = None
     within: Within = "mean"  # how the tasks of a group are averaged
     range: tuple[float, float] = (0.0, 1.0)  # of the metric, for `normalise: minmax`
-    questions: str | None = None  # members that share this name ask the same questions in the same order
+    questions: str | None = None  # members with the same name here have the same questions in the same order
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Suite:
     title: str
     profile: str
     members: tuple[Member, ...]
-    spec: Mapping[str, Any]  # the file, as JSON: kept with a run so that its composite needs no file
+    spec: Mapping[str, Any]  # the file, as JSON: stored with a run so that its composite needs no file
     version: str = "1"
     aliases: tuple[str, ...] = ()
     normalise: Normalise = "none"
@@ -61,7 +61,7 @@ class Suite:
     aggregate: Aggregate = "mean"
     column_weights: Mapping[str, float] | None = None  # for `aggregate: weighted` or `geometric`
     reproduced: bool = False
-    unshown: str = ""  # what keeps it from being called reproduced
+    unshown: str = ""  # what is missing for it to be reproduced
     note: str = ""
     source: Path | None = None
 
@@ -77,20 +77,20 @@ class Suite:
 
 @dataclass(frozen=True, slots=True)
 class ChosenSuite:
-    """A suite in a selection: what its members stand for here, and which of them cannot be asked."""
+    """A suite in a selection: the tasks of its members, and which members cannot be evaluated."""
 
     suite: Suite
-    leaves: tuple[tuple[str, ...], ...]  # of each member: the tasks it holds; () where it is missing
+    leaves: tuple[tuple[str, ...], ...]  # the tasks of each member; () where it is missing
     missing: tuple[tuple[str, str], ...] = ()  # (member, why)
 
 
 def is_suite(spec: Mapping[str, Any]) -> bool:
-    """Return whether a file's mapping is a suite's: it has members, and is neither task nor group."""
+    """Return whether a file's mapping is a suite: it has members, and is neither task nor group."""
     return "members" in spec and "task" not in spec and "group" not in spec
 
 
 def suite_from(spec: Mapping[str, Any], source: Path | None = None) -> Suite:
-    """Return the suite of a mapping, as a file or a stored run holds it.
+    """Return the suite described by a mapping, from a file or a stored run.
 
     Raises: DataError naming the key and what was expected.
     """
@@ -99,7 +99,7 @@ def suite_from(spec: Mapping[str, Any], source: Path | None = None) -> Suite:
     if not isinstance(spec.get("name"), str) or not spec.get("members"):
         raise DataError(f"{where}: a suite needs a `name` and at least one of `members`")
     if spec.get("missing", "refuse") != "refuse":
-        raise DataError(f"{where}: missing is {spec['missing']!r}; expected refuse: no composite with holes")
+        raise DataError(f"{where}: missing is {spec['missing']!r}; expected refuse: the composite needs all members")
     if not isinstance(spec["members"], list | tuple):
         raise DataError(f"{where}: members is {spec['members']!r:.120}; expected a list of tasks with their metrics")
     members = tuple(_member(one, where) for one in spec["members"])
@@ -170,7 +170,7 @@ def _listed(spec: Mapping[str, Any], key: str, where: str) -> Sequence[Any]:
 
 
 def _chance(value: Any, where: str) -> Chance:
-    """Return what guessing scores: a number, exactly where it is a fraction, or a rule per sample."""
+    """Return the chance score: a number (exact where it is given as a fraction), or a rule per sample."""
     if value is None or value in get_args(PerSample):
         return value  # type: ignore[no-any-return]
     try:

@@ -1,4 +1,4 @@
-"""What task files may ask for that is not supported, with the reason that is shown."""
+"""Unsupported features of task files, with the reason that is shown."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,19 +8,19 @@ from evalstone.scoring.metrics import LOGLIKELIHOOD, MULTIPLE_CHOICE, names_for
 
 
 def _known_metrics(output_type: str) -> tuple[str, ...]:
-    if output_type == LOGLIKELIHOOD:  # lm-eval leaves out of its result what such a task cannot have (acc_norm)
+    if output_type == LOGLIKELIHOOD:  # lm-eval omits from its results what such a task cannot have (acc_norm)
         return (*names_for(LOGLIKELIHOOD), *names_for(MULTIPLE_CHOICE))
     return names_for(output_type)
 
 
 def why_not_runnable(spec: Mapping[str, Any]) -> str | None:
-    """Return why a task file's mapping describes something that is not supported, or None."""
+    """Return the reason why a task file's mapping is not supported, or None."""
     if spec.get("use_prompt") is not None:
         return f"use_prompt '{spec['use_prompt']}' needs the library promptsource, which is not supported"
     if spec.get("doc_to_image") is not None:
-        return "doc_to_image: its prompts hold images, which local text models cannot read"
+        return "doc_to_image: its prompts contain images, which local text models cannot read"
     if spec.get("doc_to_audio") is not None:
-        return "doc_to_audio: its prompts hold sound, which is not supported"
+        return "doc_to_audio: its prompts contain audio, which is not supported"
     return None if "class" in spec else _unknown_metric(spec)
 
 

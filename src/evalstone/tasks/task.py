@@ -1,4 +1,4 @@
-"""What a task is, once read: frozen, complete, and free of YAML. Nothing else in the program knows the file format.
+"""The records of tasks, groups and selections: frozen, complete, and independent of the file format.
 
 Functions named in task files stay names here (`FunctionRef`), so that listing, planning and hashing import no code.
 """
@@ -38,7 +38,7 @@ class FunctionRef:
 
     @property
     def module(self) -> str:
-        """What precedes the name."""
+        """The module's name or path, before the function's name."""
         return self.path.rpartition(".")[0]
 
 
@@ -47,13 +47,13 @@ Field = str | int | float | bool | list[Any] | dict[str, Any] | FunctionRef | No
 
 @dataclass(frozen=True, slots=True)
 class MetricSpec:
-    """One metric of a task: how a sample is scored and how many scores become one number."""
+    """One metric of a task: how a sample is scored and how scores are aggregated."""
 
     name: str  # the key of its scores; for a function its name
     aggregation: str | FunctionRef
     higher_is_better: bool = True
     kwargs: Mapping[str, JsonValue] = field(default_factory=dict)
-    function: FunctionRef | None = None  # where the metric itself is a function of the task file
+    function: FunctionRef | None = None  # for a metric that is itself a function of the task file
     filters: tuple[str, ...] = ("none",)  # the filters under which it is computed
 
 
@@ -67,7 +67,7 @@ class FilterStep:
 
 @dataclass(frozen=True, slots=True)
 class FilterSpec:
-    """A named pipeline from raw answers to what is scored."""
+    """A named pipeline from raw outputs to extracted answers."""
 
     name: str
     steps: tuple[FilterStep, ...]
@@ -75,10 +75,10 @@ class FilterSpec:
 
 @dataclass(frozen=True, slots=True)
 class PromptSpec:
-    """How one row becomes text."""
+    """How one row is formatted as a prompt."""
 
     text: Field = None
-    turns: Field = None  # the user's messages, where a sample is asked in several turns; then there is no text
+    turns: Field = None  # the user's messages, for a sample with several turns; then there is no text
     target: Field = None
     choice: Field = None
     gen_prefix: Field = None
@@ -88,7 +88,7 @@ class PromptSpec:
 
 @dataclass(frozen=True, slots=True)
 class FewshotSpec:
-    """Where shots come from and how they are put."""
+    """Where shots are drawn from and how they are formatted."""
 
     prompt: PromptSpec
     sampler: str | FunctionRef = "default"
@@ -99,7 +99,7 @@ class FewshotSpec:
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """Which split of the data set serves what."""
+    """The data set's splits by purpose."""
 
     training: str | None = None
     validation: str | None = None
@@ -107,7 +107,7 @@ class Splits:
 
     @property
     def evaluated(self) -> str | None:
-        """The split that is asked: test if the task has one, else validation."""
+        """The split to evaluate: test if the task has one, else validation."""
         return self.test if self.test is not None else self.validation
 
 
@@ -123,7 +123,7 @@ class Task:
     prompt: PromptSpec
     fewshot: FewshotSpec
     spec: Mapping[str, Any]  # the file after includes; functions as FunctionRef
-    spec_hash: str  # of `spec` and the bytes of the .py files it names; holds no path
+    spec_hash: str  # of `spec` and the bytes of the .py files it names, but of no path
     source: Path
     origin: Origin
     metrics: tuple[MetricSpec, ...]
@@ -133,8 +133,8 @@ class Task:
     num_fewshot: int | None = None
     repeats: int = 1
     generation_kwargs: Mapping[str, JsonValue] | None = None
-    generation_by: Mapping[str, Any] | None = None  # {column, values}: settings over these, by what the column says
-    also_loglikelihood: str | None = None  # a continuation that is weighed beside the written answer
+    generation_by: Mapping[str, Any] | None = None  # {column, values}: overrides of these by the column's value
+    also_loglikelihood: str | None = None  # a continuation whose log-likelihood is queried besides the generation
     process_docs: FunctionRef | None = None
     process_results: FunctionRef | None = None
     custom_dataset: FunctionRef | None = None
@@ -143,7 +143,7 @@ class Task:
     tags: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()  # groups through which it was selected, outermost first
     trusted: tuple[Path, ...] = ()  # folders whose code this task may import
-    prompt_style: PromptStyle | None = None  # how its choices are put; None: as its file says
+    prompt_style: PromptStyle | None = None  # None: its file's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class GroupMetric:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A named set of tasks and groups, with a summary where it asks for one."""
+    """A named set of tasks and groups, with summary metrics where it declares any."""
 
     name: str
     alias: str
@@ -171,12 +171,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a list of names stands for: every task once, and the groups that hold them."""
+    """The tasks of a list of names, each once, with their groups and suites."""
 
     tasks: tuple[Task, ...]
     groups: tuple[Group, ...] = ()
-    names: tuple[str, ...] = ()  # what was asked for, after old names were replaced
-    notes: tuple[str, ...] = ()  # what the user should be told, e.g. guessed columns
+    names: tuple[str, ...] = ()  # the names that were given, with old ones replaced
+    notes: tuple[str, ...] = ()  # to be shown to the user, e.g. guessed columns
     suites: tuple[ChosenSuite, ...] = ()
     shots: tuple[tuple[str, int], ...] = ()  # task -> shots, where a suite or an old name fixes them
 

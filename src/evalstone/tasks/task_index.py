@@ -1,7 +1,7 @@
-"""What task files a folder holds, remembered: lm_eval alone has fourteen thousand, and parsing them takes seconds.
+"""A cached index of a folder's task files: lm_eval alone has fourteen thousand, and parsing them takes seconds.
 
-The index of a folder is kept in the cache folder together with a stamp (number, size and newest time of its task
-files, and the version of the package they came with); it is made anew when the stamp differs.
+The index of a folder is stored in the cache folder together with a stamp (number, size and newest time of its task
+files, and the version of their package); it is rebuilt when the stamp differs.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _SKIPPED = {"__pycache__", ".ipynb_checkpoints"}
 
 
 class IndexedFile(NamedTuple):
-    """One task file that names a task or a group; or one that cannot be read."""
+    """A task file that defines a task or a group, or one that cannot be read."""
 
     name: str
     kind: Kind
@@ -35,7 +35,7 @@ class IndexedFile(NamedTuple):
 
 
 def index_folder(root: Path, version: str = "") -> list[IndexedFile]:
-    """Return what the folder's task files name, in order of their paths; from the cache where nothing changed."""
+    """Return the folder's task files in order of their paths, from the cache where nothing changed."""
     root = root.resolve()
     stamp = [_FORMAT, version, *_stamp(root)]
     note = settings.cache_folder() / "task_index" / f"{hashlib.sha256(str(root).encode()).hexdigest()[:24]}.json"
@@ -61,7 +61,7 @@ def _stamp(root: Path) -> tuple[int, int, int]:
 
 
 def _walk(folder: str) -> Iterator["os.DirEntry[str]"]:
-    """Yield every file that can be part of a task: YAML, and what YAML includes without saying so by its name."""
+    """Yield every file that can be part of a task: YAML files, and those whose names end in yaml without a dot."""
     try:
         entries = list(os.scandir(folder))
     except OSError:
@@ -75,32 +75,32 @@ def _walk(folder: str) -> Iterator["os.DirEntry[str]"]:
 
 
 def task_files(root: Path) -> list[Path]:
-    """Return the folder's .yaml files but the cards, sorted by path."""
+    """Return the folder's .yaml files except cards, sorted by path."""
     paths = (Path(entry.path) for entry in _walk(str(root)) if entry.name.endswith((".yaml", ".yml")))
     return sorted((path for path in paths if not path.name.endswith(".card.yaml")), key=lambda path: path.as_posix())
 
 
 def _indexed(root: Path) -> Iterable[IndexedFile]:
     for path in task_files(root):
-        place = path.relative_to(root).as_posix()
+        relative = path.relative_to(root).as_posix()
         try:
             spec = read_task_file(path)
         except DataError as error:
-            yield IndexedFile(path.stem, "task", place, reason=str(error), broken=True)
+            yield IndexedFile(path.stem, "task", relative, reason=str(error), broken=True)
             continue
-        file = describe_file(spec, place)
+        file = describe_file(spec, relative)
         if file is not None:
             yield file
 
 
-def describe_file(spec: Mapping[str, Any], place: str) -> IndexedFile | None:
-    """Return what a file's mapping names: a task, a group, or nothing (a template that others include)."""
+def describe_file(spec: Mapping[str, Any], path: str) -> IndexedFile | None:
+    """Return the index entry of a file's mapping: a task, a group, or None (a template that others include)."""
     tag = spec.get("tag")
     tags = (tag,) if isinstance(tag, str) else tuple(map(str, tag)) if isinstance(tag, list) else ()
     if "class" not in spec and isinstance(spec.get("group"), str):
         members = spec.get("task")
         count = len(members) if isinstance(members, list) else 0
-        return IndexedFile(spec["group"], "group", place, tags, count, None if count else "the group has no members")
+        return IndexedFile(spec["group"], "group", path, tags, count, None if count else "the group has no members")
     if isinstance(spec.get("task"), str):
-        return IndexedFile(spec["task"], "task", place, tags, 1, why_not_runnable(spec))
+        return IndexedFile(spec["task"], "task", path, tags, 1, why_not_runnable(spec))
     return None

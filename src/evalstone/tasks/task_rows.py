@@ -1,7 +1,7 @@
 """The rows of a task: its data set, read and passed through the task's `process_docs`.
 
-Our own library's functions get our `Rows`, which needs pyarrow alone. Other task files were written for a
-`datasets.Dataset` and get a real one where the library is installed.
+Our own library's functions get our `Rows`, which needs only pyarrow. Other task files expect a `datasets.Dataset` and
+get one where that library is installed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from evalstone.tasks.task import FunctionRef, Task
 
 
 class TaskRows:
-    """Where a task's samples and shots come from. Splits are read when they are needed."""
+    """The rows that a task's samples and shots come from. Splits are read when they are needed."""
 
     def __init__(self, task: Task, data_dir: Path | None, metadata: Mapping[str, Any]) -> None:
         self.task = task
@@ -36,11 +36,11 @@ class TaskRows:
         spec = DatasetSpec(task.dataset.path or task.name, task.dataset.name)
         if all(hasattr(split, "data") for split in made.values()):
             return of_splits(spec, made)
-        raise DataError(f"custom_dataset of {task.name} gave {type(made).__name__}; expected a DatasetDict")
+        raise DataError(f"custom_dataset of {task.name} returned {type(made).__name__}; expected a DatasetDict")
 
     @property
     def evaluated(self) -> Rows:
-        """The rows that are asked."""
+        """The rows of the evaluated split."""
         return self._split(self.task.splits.evaluated or "", self.task.process_docs)
 
     def pool(self) -> Sequence[Row]:
@@ -87,7 +87,7 @@ class TaskRows:
 
 @contextmanager
 def without_progress_bars() -> Iterator[None]:
-    """Keep `datasets` from drawing a bar for each step over rows, and leave its setting as it was."""
+    """Disable the progress bars of `datasets`, and restore its setting afterwards."""
     import datasets
 
     hidden = datasets.are_progress_bars_disabled()
@@ -109,7 +109,7 @@ def as_dataset(rows: Rows) -> Any:
 
 
 def rows_of(made: Any) -> Rows:
-    """Return what `process_docs` gave back as our rows: ours, a `datasets.Dataset` or a list."""
+    """Convert the result of `process_docs` (our rows, a `datasets.Dataset` or a list) to our rows."""
     if isinstance(made, Rows):
         return made
     if hasattr(made, "flatten_indices"):
@@ -117,4 +117,4 @@ def rows_of(made: Any) -> Rows:
         return Rows.of_table(flat.data.table, dict.fromkeys(flat.features))
     if isinstance(made, Sequence):
         return Rows.of(made)
-    raise PlanError(f"process_docs gave {type(made).__name__}; expected rows")
+    raise PlanError(f"process_docs returned {type(made).__name__}; expected rows")

@@ -1,4 +1,4 @@
-"""Reading one task file: YAML, `include`, and `!function` left as a name. No meaning is given to keys here."""
+"""Read one task file: YAML, `include`, and `!function` as a name. Keys are not interpreted here."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -13,9 +13,9 @@ from evalstone.tasks.task import FunctionRef
 
 
 class _TaskLoader(SafeLoader):
-    """YAML's safe loader, and one tag."""
+    """YAML's safe loader with the tag `!function`."""
 
-    place: Path  # folder of the file that is parsed
+    folder: Path  # of the file that is parsed
 
 
 def _function(loader: Any, node: Any) -> FunctionRef:
@@ -23,7 +23,7 @@ def _function(loader: Any, node: Any) -> FunctionRef:
     module = path.rpartition(".")[0]
     if not all(part.isidentifier() for part in path.split(".")) or not module:
         raise DataError(f"!function {path!r}; expected <module>.<function>, for example utils.process_docs")
-    file = loader.place / f"{module.replace('.', '/')}.py"
+    file = loader.folder / f"{module.replace('.', '/')}.py"
     return FunctionRef(path, file if file.is_file() else None)
 
 
@@ -31,7 +31,7 @@ _TaskLoader.add_constructor("!function", _function)
 
 
 def parse_yaml(path: Path) -> dict[str, Any]:
-    """Return the mapping in one file, as written; `include` is still in it.
+    """Return the mapping in one file, with `include` unresolved.
 
     Raises: DataError naming file and line.
     """
@@ -42,7 +42,7 @@ def parse_yaml(path: Path) -> dict[str, Any]:
 
     def make_loader(text: bytes) -> _TaskLoader:
         loader = _TaskLoader(text)
-        loader.place = path.parent
+        loader.folder = path.parent
         return loader
 
     try:
@@ -50,7 +50,7 @@ def parse_yaml(path: Path) -> dict[str, Any]:
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
     if not isinstance(content, dict):
-        raise DataError(f"{path}: holds {type(content).__name__}; expected keys and values, `task: <name>` among them")
+        raise DataError(f"{path}: contains {type(content).__name__}; expected keys and values such as `task: <name>`")
     wrong = next((key for key in content if not isinstance(key, str)), None)
     if wrong is not None:
         raise DataError(f"{path}: key {wrong!r} is no text; expected a key such as `task`")
@@ -69,12 +69,12 @@ def read_card(path: Path) -> Mapping[str, Any]:
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
     if not isinstance(card, Mapping):
-        raise DataError(f"{path}: a card holds keys and values; seen {type(card).__name__}")
+        raise DataError(f"{path}: the card contains {type(card).__name__}; expected keys and values")
     return card
 
 
 def repeated_keys(path: Path) -> list[str]:
-    """Return a line for each key that stands twice in one mapping of a task file: the last counts, as in lm-eval."""
+    """Return a note for each key that is repeated in one mapping of a task file: the last one counts, as in lm-eval."""
     lines = []
     waiting = [yaml.compose(path.read_bytes(), Loader=_TaskLoader)]
     while waiting:
@@ -84,24 +84,24 @@ def repeated_keys(path: Path) -> list[str]:
         if not isinstance(node, yaml.MappingNode):
             continue
         waiting += [value for _, value in node.value]
-        places: dict[str, int] = {}
+        line_of: dict[str, int] = {}
         for key, _ in node.value:
             line = key.start_mark.line + 1
-            if isinstance(key.value, str) and key.value in places:
+            if isinstance(key.value, str) and key.value in line_of:
                 lines.append(
-                    f"{path.name}: the key '{key.value}' stands in line {places[key.value]} and again in line {line}; "
+                    f"{path.name}: the key '{key.value}' is in line {line_of[key.value]} and again in line {line}; "
                     "the last one counts"
                 )
-            places[str(key.value)] = line
+            line_of[str(key.value)] = line
     return lines
 
 
 def read_task_file(path: Path) -> dict[str, Any]:
-    """Return the mapping of a task file with everything it includes; its own keys win over included ones.
+    """Return the mapping of a task file with everything it includes; its own keys override included ones.
 
-    Values are shared between files that include the same one: treat them as constant.
+    Values are shared between files that include the same one: do not modify them.
 
-    Raises: DataError, also for an include that leads back to itself.
+    Raises: DataError, also for a circular include.
     """
     return _merged(path.resolve(), ())
 
@@ -109,17 +109,17 @@ def read_task_file(path: Path) -> dict[str, Any]:
 def _merged(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     if path in above:
         chain = " -> ".join(part.name for part in (*above, path))
-        raise DataError(f"{path}: include leads back to itself: {chain}")
+        raise DataError(f"{path}: circular include: {chain}")
     own = dict(_parsed(path, path.stat().st_mtime_ns) if above else parse_yaml(path))
     includes = own.pop("include", [])
     merged: dict[str, Any] = {}
     for include in includes if isinstance(includes, list) else [includes]:
         if not isinstance(include, str):
             raise DataError(f"{path}: include is {include!r}; expected a file name or a list of them")
-        place = None if "\0" in include else (path.parent / include).resolve()
-        if place is None or not place.is_file():
-            raise DataError(f"{path}: include names '{include}', and there is no file {place or 'of such a name'}")
-        merged.update({key: value for key, value in _merged(place, (*above, path)).items() if key != "task_list"})
+        target = None if "\0" in include else (path.parent / include).resolve()
+        if target is None or not target.is_file():
+            raise DataError(f"{path}: include names '{include}', and there is no file {target or 'of that name'}")
+        merged.update({key: value for key, value in _merged(target, (*above, path)).items() if key != "task_list"})
     merged.update(own)
     return merged
 

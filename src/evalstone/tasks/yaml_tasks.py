@@ -1,4 +1,4 @@
-"""Tasks described by a YAML file, bound to their rows: prompts from fields, scores from metrics and filters."""
+"""Tasks described by a YAML file, bound to their rows: prompts made from fields, scores from metrics and filters."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -35,18 +35,18 @@ from evalstone.scoring.run_code import Sandbox
 from evalstone.tasks.bound import BindOptions, chosen_indices, n_shots_of
 from evalstone.tasks.conversation import next_turn, reference_of
 from evalstone.tasks.functions import loader_of
+from evalstone.tasks.generated_code import sandbox_of, score_in
 from evalstone.tasks.generation import AnswerSettings, answer_settings
 from evalstone.tasks.sample_scores import SampleScorer
 from evalstone.tasks.samplers import draw_with_class
 from evalstone.tasks.task import FunctionRef, MetricSpec, Task
 from evalstone.tasks.task_rows import TaskRows
-from evalstone.tasks.written_code import sandbox_of, score_in
 
 __all__ = ["BoundYamlTask", "layout_of"]
 
 
 class BoundYamlTask:
-    """A `BoundTask` that is all described by its file."""
+    """A `BoundTask` described by its YAML file."""
 
     def __init__(self, task: Task, options: BindOptions) -> None:
         self.task = task
@@ -99,15 +99,15 @@ class BoundYamlTask:
 
     @cached_property
     def sandbox(self) -> Sandbox | None:
-        """Where programs that the model writes are run; None for a task whose scoring runs none.
+        """The sandbox in which generated programs are run; None for a task whose scoring runs none.
 
-        Raises: PlanError where there is none and the run does not allow to do without.
+        Raises: PlanError where there is no sandbox and the run does not allow running without one.
         """
         return sandbox_of(self.task, unsafe=self.options.confirm_unsafe_code)
 
     @property
     def plan(self) -> TaskPlan:
-        """What of this goes into the run key."""
+        """The part of the run's plan, and so of the run key, for this task."""
         return TaskPlan(
             name=self.task.name,
             version=self.task.version,
@@ -121,7 +121,7 @@ class BoundYamlTask:
 
     @property
     def is_conversation(self) -> bool:
-        """Whether answers may be followed by further turns, which only `next` can tell."""
+        """Whether further turns may follow an answer; see `next`."""
         return self.task.prompt.turns is not None
 
     @cached_property
@@ -149,23 +149,23 @@ class BoundYamlTask:
 
     @cached_property
     def _leaks(self) -> LeakGuard:
-        """Counts the shots that leak; of a question that a function writes, only those whose row is the sample's.
+        """Counts the shots that leak; where a function makes the question's text, only rows identical to the sample.
 
-        A function may draw at random, so it is called no more often than prompts need it.
+        Such a function may draw at random, so it is called only when a prompt needs it.
         """
-        put = self.task.fewshot.prompt
-        is_written = isinstance(put.text, FunctionRef) or isinstance(put.choice, FunctionRef)
-        return LeakGuard(self._pool, None if is_written else self._prompter.words_asked)
+        prompt = self.task.fewshot.prompt
+        is_computed = isinstance(prompt.text, FunctionRef) or isinstance(prompt.choice, FunctionRef)
+        return LeakGuard(self._pool, None if is_computed else self._prompter.words_asked)
 
     def samples(self) -> Sequence[Sample]:
-        """Return the samples that are asked, in the order in which their shots are drawn."""
+        """Return the samples of the run, in the order in which their shots are drawn."""
         return self._samples
 
     def requests(self, render: Render | None = None) -> Iterator[Request]:
-        """Yield one request per sample, in document order; of a conversation the first turn.
+        """Yield one request per sample, in the order of `samples`; for a conversation, its first turn.
 
-        `render` puts a conversation into the model's chat template, where the run or the task asks for one. Without
-        it the requests then hold messages and no text, for models that apply a template themselves.
+        `render` renders a conversation with the model's chat template, where the run or the task requires one. Without
+        it such requests have messages and no text, for models that apply a template themselves.
 
         Raises: MalformedSample naming the sample, if a row lacks what the prompt needs.
         """
@@ -173,7 +173,7 @@ class BoundYamlTask:
             yield self.request(sample, render)
 
     def request(self, sample: Sample, render: Render | None = None) -> Request:
-        """Return the request of one sample, the same as among `requests`."""
+        """Return the request of one sample, equal to the one that `requests` yields."""
         shots = self._shots[self._position[sample.index]]
         try:
             return self._request(sample, shots, self.options.renderer(render))
@@ -183,16 +183,16 @@ class BoundYamlTask:
             ) from error
 
     def shots_of(self, sample: Sample) -> Shots:
-        """Return the places in the pool of the rows that stand solved before a sample."""
+        """Return the indices, in the pool of shots, of a sample's shots."""
         return self._shots[self._position[sample.index]]
 
     def shot(self, place: int) -> Sample:
-        """Return a row of the pool of shots as a sample, its index the place there."""
+        """Return the row at an index of the pool of shots as a sample with that index."""
         row = self._pool[place]
         return Sample(self.task.name, place, row, content_hash(row))
 
     def alone(self, sample: Sample, render: Render | None = None) -> Request:
-        """Return the request of any row of this kind, without shots.
+        """Return the request of any row with the task's columns, without shots.
 
         Raises: MalformedSample if the row lacks what the prompt needs.
         """
@@ -224,7 +224,7 @@ class BoundYamlTask:
     def next(
         self, request: Request, sample: Sample, outputs: Sequence[Output], render: Render | None = None
     ) -> Request | None:
-        """Return the request that follows one which `outputs` answer: a conversation's next turn; else None.
+        """Return the next turn of a conversation, given a request and the outputs that answer it; None at the end.
 
         Raises: MalformedSample for a row whose turns are no list of texts.
         """
@@ -258,7 +258,7 @@ class BoundYamlTask:
 
     @cached_property
     def _delimiter(self) -> str:
-        """What stands between context and choice: nothing in a chat, unless the task begins the answer itself."""
+        """The text between context and choice: nothing in a chat, unless the task begins the answer itself."""
         prompt = self.task.prompt
         if not self.options.apply_chat_template:
             return prompt.target_delimiter
@@ -268,11 +268,11 @@ class BoundYamlTask:
         return "" if self.options.preset is None else self.options.preset.answer_delimiter
 
     def gold_is_absent(self, sample: Sample) -> bool:
-        """Return whether the sample's right answer is none of its choices: counted wrong, and a fault of the row."""
+        """Return whether the sample's gold answer is none of its choices: a fault of the row, scored as wrong."""
         return self._scorer.gold_is_absent(sample)
 
     def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
-        """Return the sample's scores, one per filter and metric, from the outputs to all of the request's asks."""
+        """Return the sample's scores, one per filter and metric, from the outputs of all of the request's queries."""
         return score_in(self.sandbox, self._scorer, request, sample, outputs)
 
 
@@ -282,7 +282,7 @@ def _description_of(task: Task) -> Callable[[Any], Any]:
 
 
 def layout_of(task: Task, columns: frozenset[str], *, shot: bool) -> Layout:
-    """Return how a row with these columns is put, as the sample asked or as a shot."""
+    """Return the layout of a row with these columns, as the evaluated sample or as a shot."""
     prompt, load = task.fewshot.prompt if shot else task.prompt, loader_of(task)
     has_choices = task.prompt.choice is not None
     choice = load(prompt.choice)

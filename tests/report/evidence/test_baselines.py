@@ -1,4 +1,4 @@
-"""Baselines of multiple-choice tasks: what answering without the question scores."""
+"""Baselines of multiple-choice tasks."""
 
 from dataclasses import replace
 
@@ -20,8 +20,8 @@ def estimate(task: str, n: int, value: float, low: float, **details: object) -> 
     return Estimate(task, "acc", "none", value, low, 1.0, "wilson", n, chance=0.5, details=own)
 
 
-def test_the_best_constant_answer_is_the_most_frequent_right_choice() -> None:
-    """622 of 1,000 yes-answers make always-yes score 62.2%, as on BoolQ, and the choice is told by its text."""
+def test_the_majority_class_is_the_most_frequent_gold_choice() -> None:
+    """622 of 1,000 yes-answers give always-yes 62.2%, as on BoolQ, and the choice is named by its text."""
     constant = ConstantAnswers()
     rows = [row("boolq", i, int(i < 622)) for i in range(1000)]
     assert list(constant.watch(rows)) == rows
@@ -31,7 +31,7 @@ def test_the_best_constant_answer_is_the_most_frequent_right_choice() -> None:
 
 
 def test_choices_that_vary_have_no_text_in_common() -> None:
-    """Where every sample has choices of its own, a place has no text, and letters of different numbers have one."""
+    """Where every sample has choices of its own, a position has no text; letters of different numbers have one."""
     constant = ConstantAnswers()
     list(constant.watch([row("cloze", 0, 0, ("a cat", "a dog")), row("cloze", 1, 0, ("tea", "milk"))]))
     list(constant.watch([row("letters", 0, 0, ("A", "B")), row("letters", 1, 2, ("A", "B", "C"))]))
@@ -39,8 +39,8 @@ def test_choices_that_vary_have_no_text_in_common() -> None:
     assert constant.text("letters", 2) == "C"
 
 
-def test_a_value_above_chance_and_below_always_yes_is_told() -> None:
-    """58% with an interval above chance is no better than always answering yes, and the note says so."""
+def test_a_value_above_chance_and_below_always_yes_is_noted() -> None:
+    """58% with an interval above chance is no better than always answering yes, as the note states."""
     constant = ConstantAnswers()
     list(constant.watch([row("boolq", i, int(i < 622)) for i in range(1000)]))
     (found,) = with_baselines([estimate("boolq", 1000, 0.58, 0.55)], constant, {})
@@ -51,16 +51,16 @@ def test_a_value_above_chance_and_below_always_yes_is_told() -> None:
     assert baseline_notes(better) == []
 
 
-def test_the_question_blind_floor_belongs_to_its_metric() -> None:
-    """A floor asked for acc stands beside acc, and counts where it is the highest."""
+def test_the_question_blind_baseline_belongs_to_its_metric() -> None:
+    """A question-blind baseline of acc is in the details of acc, and is used where it is the highest."""
     blind = {"boolq": {"acc": {"value": 0.6, "low": 0.5, "high": 0.7, "n": 10}, "acc_norm": {"value": 0.1}}}
     (found,) = with_baselines([estimate("boolq", 10, 0.58, 0.55)], ConstantAnswers(), blind)
     assert highest_baseline(found) == ("the question-blind model", 0.6)
     assert baseline_cells(found)[2] == "60.0%"
 
 
-def test_a_groups_constant_answer_is_weighted_as_its_value() -> None:
-    """A micro average weighs its tasks by samples, a macro average takes them alike."""
+def test_a_groups_majority_class_is_weighted_as_its_value() -> None:
+    """A micro average weights its tasks by samples, a macro average equally."""
     constant = ConstantAnswers()
     list(constant.watch([row("small", i, int(i < 20)) for i in range(20)]))
     list(constant.watch([row("large", i, int(i < 30)) for i in range(60)]))
@@ -70,8 +70,8 @@ def test_a_groups_constant_answer_is_weighted_as_its_value() -> None:
         assert with_baselines([group, *leaves], constant, {})[0].details["best_constant"] == expected
 
 
-def test_a_group_of_tiny_tasks_has_no_constant_answer() -> None:
-    """The best place of three samples is chosen after the fact: their mean says nothing of a constant answer."""
+def test_a_group_of_tiny_tasks_has_no_majority_class() -> None:
+    """The best position of three samples is mostly chance, and so is their mean."""
     constant = ConstantAnswers()
     list(constant.watch([row("tiny", i, int(i < 2)) for i in range(3)]))
     group = estimate("both", 3, 0.5, 0.4, kind="group", weighting="micro", path=())
@@ -80,8 +80,8 @@ def test_a_group_of_tiny_tasks_has_no_constant_answer() -> None:
     assert leaf.details["best_constant"] == 2 / 3
 
 
-def test_the_floors_stand_beside_the_headline_value() -> None:
-    """A task's value in the table of floors is that of the metric that stands for it, not the first one shown."""
+def test_baselines_are_compared_with_the_primary_value() -> None:
+    """A task's value in the table of baselines is that of its primary metric, not of the first one shown."""
     acc = estimate("arc", 40, 0.5, 0.4, best_constant=0.3, primary=False)
     norm = replace(acc, metric="acc_norm", value=0.6, details={**acc.details, "primary": True})
     rows = table_rows([RunView("model", "r1", (acc, norm))])

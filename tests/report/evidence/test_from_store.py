@@ -42,8 +42,8 @@ def run(store: Store, **options: object) -> str:
     return run_id
 
 
-def test_estimates_are_kept_with_the_run(store: Store) -> None:
-    """What was summarised is read back equal, with the size of the whole split and the groups."""
+def test_estimates_are_stored_with_the_run(store: Store) -> None:
+    """Estimates are read back equal, with the size of the whole split and the groups."""
     run_id = run(store, mode="gold", accuracy=1.0)
     view = run_view(store, run_id)
     who = find_estimate(view.estimates, "demo_yesno")
@@ -63,8 +63,8 @@ def test_a_model_that_ties_everything_scores_chance(store: Store) -> None:
     assert who.details["n_tied"] == LIMIT
 
 
-def test_failed_requests_show_and_are_no_wrong_answers(store: Store) -> None:
-    """Where some asks fail, n and n_failed add up to the samples asked."""
+def test_failed_requests_are_reported_and_are_no_wrong_answers(store: Store) -> None:
+    """Where some queries fail, n and n_failed add up to the number of samples."""
     run_id = run(store, mode="gold", fail=0.2)
     who = find_estimate(store.estimates(run_id), "demo_yesno", "acc")
     assert who.n_failed > 0
@@ -73,7 +73,7 @@ def test_failed_requests_show_and_are_no_wrong_answers(store: Store) -> None:
 
 
 def test_two_stored_runs_compare(store: Store) -> None:
-    """A model that knows the answers beats one that guesses; their prompts and set-up are the same."""
+    """A model that knows the answers beats one that guesses; their prompts and settings are the same."""
     runs = [run_evidence(store, run(store, **options)) for options in ({"mode": "random"}, {"mode": "gold"})]
     pair = compare_runs(runs, strict_prompts=True).pairs[0]
     assert pair.overall is not None
@@ -82,7 +82,7 @@ def test_two_stored_runs_compare(store: Store) -> None:
 
 
 def test_wrong_samples_are_found_and_drawn(store: Store) -> None:
-    """Samples of a guessing model are told apart into right and wrong, and drawn with pick, gold and numbers."""
+    """The wrong samples of a guessing model are found, and displayed with pick, gold and numbers."""
     run_id = run(store, mode="random")
     records = list(store.samples(run_id, "demo_yesno"))
     scores = {row.sample_index: row.value for row in store.scores(run_id, "demo_yesno") if row.metric == "acc"}
@@ -104,13 +104,13 @@ def test_wrong_samples_are_found_and_drawn(store: Store) -> None:
 def test_wrong_samples_are_those_that_reading_all_would_find(
     store: Store, task: str, options: dict[str, object]
 ) -> None:
-    """Leaving out the right ones unread loses no wrong or failed sample."""
+    """Skipping right samples without reading them loses no wrong or failed sample."""
     run_id = run(store, **options)
     assert list(wrong_samples(store, run_id, task)) == [r for r in store.samples(run_id, task) if is_wrong(r)]
 
 
 def test_a_run_without_wrong_answers_is_not_read_whole(store: Store) -> None:
-    """Where all is right no sample's text is fetched to say so."""
+    """Where all answers are right, no sample's text is fetched."""
     run_id = run(store, mode="gold", accuracy=1.0)
     statements: list[str] = []
 
@@ -156,7 +156,7 @@ def test_the_list_has_one_line_a_run(store: Store) -> None:
 
 
 def test_an_unknown_task_or_metric_names_what_there_is(store: Store) -> None:
-    """Asking for an estimate that does not exist says which exist."""
+    """The error about an estimate that does not exist names those that do."""
     estimates = store.estimates(run(store, mode="random"))
     with pytest.raises(UnknownName, match="demo_letters"):
         find_estimate(estimates, "demo_yes")

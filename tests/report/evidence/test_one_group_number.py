@@ -1,4 +1,4 @@
-"""A group has one number: run, show, compare, report, export and lm-eval's rule say the same."""
+"""A group has one score: run, show, compare, report, export and lm-eval's rule agree."""
 
 import csv
 import json
@@ -59,7 +59,7 @@ def runs(tmp_path: Path) -> tuple[Run, Run]:
 
 
 def by_lm_evals_rule(run: Run, group: str) -> float:
-    """Return a group's number as lm-eval computes it, from the tasks that have its metric."""
+    """Return a group's score as lm-eval computes it, from the tasks that have its metric."""
     from lm_eval.api.metrics import aggregate_subtask_metrics
 
     members = ("alone",) if group == "single" else ("small", "large")
@@ -72,7 +72,7 @@ def by_lm_evals_rule(run: Run, group: str) -> float:
 def test_a_group_has_one_number(
     group: str, runs: tuple[Run, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What a task of another metric is in a group changes none of the group's numbers, wherever they are shown."""
+    """A task with another metric in the group does not change the group's score, wherever it is shown."""
     pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'evalstone[lm-eval]'")
     first, second = runs
     place = first.store.url.removeprefix("sqlite:///")
@@ -103,7 +103,7 @@ def test_a_group_has_one_number(
 
 
 def test_a_group_of_one_member_has_its_interval(runs: tuple[Run, Run], capsys: pytest.CaptureFixture[str]) -> None:
-    """One task's average is that task: value, interval, error and method, in a run and in a comparison."""
+    """The average of one task is that task's: value, interval, error and method, in a run and in a comparison."""
     first, second = runs
     group, member = first.estimate("single", "acc"), first.estimate("alone", "acc")
     for name in ("value", "low", "high", "stderr", "method", "n"):

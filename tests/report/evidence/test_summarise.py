@@ -1,4 +1,4 @@
-"""Rows of scores become the estimates that tables show, and lm-eval's numbers beside them."""
+"""Estimates computed from rows of scores, with lm-eval's values in the details."""
 
 import math
 import random
@@ -14,7 +14,7 @@ from tests.report.made import PERPLEXITY, choice_rows, plain_rows, task_of
 
 
 def test_all_equal_choices_score_exactly_chance() -> None:
-    """A model that finds all four choices equally probable scores 25% with us and what luck gave it with lm-eval."""
+    """A model that finds all four choices equally probable scores 25%; lm-eval's value depends on the gold order."""
     rows = [
         ScoreRow(
             "t", i, f"s{i}", "acc", float(i % 2 == 0), detail={"picked": 0, "n_tied": 4, "credit": 0.25, "n_choices": 4}
@@ -30,7 +30,7 @@ def test_all_equal_choices_score_exactly_chance() -> None:
 
 @pytest.mark.parametrize("credit", [0.0, 1.0])
 def test_the_interval_is_no_point_at_the_ends(credit: float) -> None:
-    """All right (or all wrong) of ten leaves an interval as Wilson gives it, while lm-eval's error is zero."""
+    """Ten right (or wrong) answers of ten have Wilson's interval, while lm-eval's error is zero."""
     (found,) = summarise(choice_rows("t", [credit] * 10), [task_of()])
     expected = wilson(10 * credit, 10)
     assert found.low == pytest.approx(expected.low)
@@ -39,7 +39,7 @@ def test_the_interval_is_no_point_at_the_ends(credit: float) -> None:
     assert found.details["lm_eval_stderr"] == 0.0
 
 
-def test_a_failed_request_is_left_out_and_counted() -> None:
+def test_a_failed_request_is_excluded_and_counted() -> None:
     """Failed requests change n_failed and never the value."""
     (found,) = summarise(plain_rows("t", [1.0, None, 0.0, 1.0, None]), [task_of()])
     assert found.value == pytest.approx(2 / 3)
@@ -86,7 +86,7 @@ def test_perplexity_is_a_ratio_of_sums() -> None:
 
 
 def test_leaked_shots_and_cut_prompts_are_counted_per_sample() -> None:
-    """Two leaked samples and one cut prompt show in the details of the task's estimate."""
+    """Two leaked samples and one truncated prompt are in the details of the task's estimate."""
     rows = [
         *plain_rows("t", [1.0, 0.0, 1.0], n_leaked_shots=1, n_cut_tokens=0)[:2],
         ScoreRow("t", 2, "s2", "acc", 1.0, n_cut_tokens=17),
@@ -96,7 +96,7 @@ def test_leaked_shots_and_cut_prompts_are_counted_per_sample() -> None:
 
 
 def test_rows_whose_right_answer_is_no_choice_are_counted_and_named() -> None:
-    """They count as wrong, and the table says how many there are and which is the first, in a group too."""
+    """They count as wrong, and the table reports how many there are and the first one, for a group too."""
     gone = {"credit": 0.0, "n_choices": 4, "n_tied": 1, "gold_is_absent": True}
     rows = [
         ScoreRow(
@@ -114,8 +114,8 @@ def test_rows_whose_right_answer_is_no_choice_are_counted_and_named() -> None:
     assert "! t: 2 rows whose correct answer is none of the choices, counted wrong (first: t, sample 2)" in lines
 
 
-def test_what_is_the_same_of_several_tasks_is_said_once() -> None:
-    """Seven tasks with the same note are one line with the first four names; a note of one task stands alone."""
+def test_the_same_note_of_several_tasks_is_one_line() -> None:
+    """Seven tasks with the same note are one line with the first four names; another task's note is its own line."""
     names = list("abcdefg")
     rows = [
         ScoreRow(name, 0, f"{name}0", "acc", 0.0, detail={"credit": 0.5, "n_choices": 2, "n_tied": 2}) for name in names
@@ -127,8 +127,8 @@ def test_what_is_the_same_of_several_tasks_is_said_once() -> None:
     assert [line.partition(":")[0] for line in ties] == ["! a acc, b acc, c acc, d acc and 3 more", "! h acc"]
 
 
-def test_brier_and_calibration_stand_beside_every_multiple_choice() -> None:
-    """The auxiliary scores give no rows of their own but Brier score and calibration error in the details."""
+def test_every_multiple_choice_has_brier_score_and_calibration() -> None:
+    """Auxiliary scores have no rows of their own, but give Brier score and calibration error in the details."""
     rows = choice_rows("t", [1.0, 0.0])
     rows += plain_rows("t", [0.2, 1.4], "brier")
     rows += [
@@ -142,7 +142,7 @@ def test_brier_and_calibration_stand_beside_every_multiple_choice() -> None:
 
 
 def test_metrics_that_a_task_adds_are_averaged() -> None:
-    """A metric that process_results made up, which no metric list names, is averaged as lm-eval does."""
+    """A metric that only process_results returns is averaged, as in lm-eval."""
     found = summarise(plain_rows("t", [1.0, 0.0]) + plain_rows("t", [0.2, 0.4], "own"), [task_of()])
     assert [(e.metric, e.value, e.details["primary"]) for e in found] == [
         ("acc", 0.5, True),
@@ -151,7 +151,7 @@ def test_metrics_that_a_task_adds_are_averaged() -> None:
 
 
 def test_a_task_own_aggregation_is_called() -> None:
-    """An aggregation that is a function of the task file gives the value; nobody knows its error, so there is none."""
+    """An aggregation that is a function of the task file gives the value; its standard error is unknown."""
     task = task_of("t", MetricInput("acc", max))
     (found,) = summarise(plain_rows("t", [0.1, 0.9, 0.4]), [task])
     assert (found.value, found.low, found.stderr) == (0.9, None, None)
@@ -174,7 +174,7 @@ ROWS = [
 
 
 def test_micro_and_macro_averages_are_over_leaf_tasks() -> None:
-    """A micro average weighs samples, a macro average tasks; an outer group averages tasks, not inner groups."""
+    """A micro average weights samples, a macro average tasks; an outer group averages tasks, not inner groups."""
     tasks = [task_of(name) for name in "abc"]
     micro = {e.task: e for e in summarise(ROWS, tasks, groups_of_two(weight_by_size=True))}
     macro = {e.task: e for e in summarise(ROWS, tasks, groups_of_two(weight_by_size=False))}
@@ -219,7 +219,7 @@ def test_groups_come_before_their_members() -> None:
 
 
 def test_a_group_at_full_marks_keeps_an_interval() -> None:
-    """Where every task of a group stands at 100%, the group's interval still reaches below 100%."""
+    """Where every task of a group has 100%, the group's interval still extends below 100%."""
     rows = choice_rows("a", [1.0] * 20) + choice_rows("b", [1.0] * 20)
     groups = [GroupSummaryInput("g", ("a", "b"), (GroupAggregate("acc"),))]
     group = summarise(rows, [task_of("a"), task_of("b")], groups)[0]
@@ -229,6 +229,6 @@ def test_a_group_at_full_marks_keeps_an_interval() -> None:
 
 
 def test_a_group_without_aggregate_is_only_a_heading() -> None:
-    """A group that averages nothing has no estimate; its tasks know that they lie in it."""
+    """A group that averages nothing has no estimate; its tasks still have it in their path."""
     found = summarise(choice_rows("a", [1.0]), [task_of("a")], [GroupSummaryInput("g", ("a",))])
     assert [(e.task, e.details["path"]) for e in found] == [("a", ("g",))]

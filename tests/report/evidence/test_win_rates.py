@@ -1,4 +1,4 @@
-"""Win rates over runs: by hand, paired over the questions the runs share, and refused over holes."""
+"""Win rates over runs: computed by hand, paired over shared questions, and refused for missing columns."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -56,8 +56,8 @@ def test_win_rates_by_hand() -> None:
     assert json.loads(json.dumps(win_rates_to_json([found])))[0]["runs"][1] == {"label": "high", "run_id": "id-high"}
 
 
-def test_runs_that_answer_alike_are_told_apart_surely() -> None:
-    """Eight more right answers, all others the same: paired there is little doubt, plain errors would leave much."""
+def test_runs_with_similar_answers_are_distinguished() -> None:
+    """With eight more right answers, all others the same, the paired error is much smaller than the unpaired one."""
     better = share(50)
     worse = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, *better[8:]]
     (found,) = win_rates([run("x", dict.fromkeys("abc", better)), run("y", dict.fromkeys("abc", worse))])
@@ -67,8 +67,8 @@ def test_runs_that_answer_alike_are_told_apart_surely() -> None:
     assert first.low > 0.6
 
 
-def test_a_hole_refuses() -> None:
-    """A run without a column gives no win rates, and the line says whose column is missing."""
+def test_a_missing_column_leaves_no_win_rates() -> None:
+    """With a run that lacks a column there are no win rates, and the line names run and column."""
     whole = run("x", dict.fromkeys("abc", share(50)))
     (found,) = win_rates([whole, run("y", dict.fromkeys("ab", share(50)))])
     assert found.rates == ()
@@ -76,7 +76,7 @@ def test_a_hole_refuses() -> None:
     assert win_rates_markdown([found]) == "**board: no win rates, y has no c**\n"
 
 
-def test_one_run_says_where_its_win_rate_is_to_be_had() -> None:
+def test_one_run_names_the_command_for_win_rates() -> None:
     """The line under a single run's table names the command instead of a number."""
     alone = run("x", dict.fromkeys("abc", share(50)))
     rows = SuiteRows([CHOSEN])
@@ -87,7 +87,7 @@ def test_one_run_says_where_its_win_rate_is_to_be_had() -> None:
 
 
 def test_other_suites_have_none() -> None:
-    """A suite that is a mean has its composite in each run, and no win rates."""
+    """A suite with another aggregate has no win rates."""
     mean = ChosenSuite(suite_from({"name": "m", "members": [{"task": "a", "metric": "acc"}]}), (("a",),))
     one = run("x", {"a": share(50)})
     assert win_rates([BoardRun(one.label, one.run_id, (mean,), one.rows, one.estimates)] * 2) == []

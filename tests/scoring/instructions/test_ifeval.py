@@ -1,4 +1,4 @@
-"""The 25 instruction checks: by hand, on all rows of the data set, and against the reference as lm-eval carries it."""
+"""The 25 instruction checks: by hand, on all rows of the data set, and against the reference in lm-eval."""
 
 import sys
 import types
@@ -52,7 +52,7 @@ EXAMPLES: list[tuple[str, dict[str, Any], str, str]] = [
 
 
 def test_each_of_the_25_has_an_example() -> None:
-    """The examples below leave out no instruction."""
+    """The examples cover every instruction."""
     assert {example[0] for example in EXAMPLES} == set(CHECKS)
     assert len(CHECKS) == 25
 
@@ -66,8 +66,8 @@ def test_an_example_followed_and_one_not(name: str, arguments: dict[str, Any], g
     assert not follows(name, arguments, [bad])
 
 
-def test_loose_forgives_frame_and_asterisks() -> None:
-    """An introduction, a closing line and bold marks do not fail the loose metrics; strict ones they do."""
+def test_loose_ignores_first_and_last_line_and_asterisks() -> None:
+    """An introduction, a closing line and bold marks do not fail the loose metrics, but the strict ones."""
     row = {"instruction_id_list": ["startend:quotation", "punctuation:no_comma"], "kwargs": [{}, {}]}
     scores = score_ifeval(row, 'Sure, here it is:\n**"Hello there"**\nAnything else, perhaps?')
     assert (scores["prompt_level_strict_acc"].value, scores["prompt_level_loose_acc"].value) == (0.0, 1.0)
@@ -123,10 +123,10 @@ TELLING = [
 
 @pytest.mark.oracle
 def test_all_checks_but_sentences_equal_the_reference(shared_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On every second row, for random answers of telling lines, every check agrees with the reference.
+    """On every second row, for random answers of relevant lines, every check agrees with the reference.
 
-    Left out: sentences, where the reference needs a Punkt model and ours has its own rule, and the two prompts that
-    ask for a "letter" such as #, for which the reference draws a random letter; ours counts what was asked for.
+    Excluded: sentences, where the reference needs a Punkt model and ours has its own rule, and the two prompts with
+    a "letter" such as #, for which the reference draws a random letter; ours counts the given one.
     """
     pytest.importorskip("lm_eval")
     langdetect = pytest.importorskip("langdetect")

@@ -13,7 +13,7 @@ from evalstone.scoring.instructions.text_units import (
 
 
 def test_words_are_runs_of_letters_digits_and_underscores() -> None:
-    """Don't is two words, as the reference's pattern has it."""
+    """Don't is two words, as in the reference."""
     assert count_words("Don't stop, 2 words_here!") == 5
 
 
@@ -40,8 +40,8 @@ def test_sentences_end_where_a_reader_ends_them(text: str, count: int) -> None:
     assert count_sentences(text) == count
 
 
-def test_sentences_lose_nothing_but_white_space() -> None:
-    """Joined again, the sentences are the text with its white space made single."""
+def test_sentences_lose_only_white_space() -> None:
+    """The sentences joined are the text with single spaces."""
     text = 'Mr. Fox ran.  "Why?" he\nasked. See fig. 3, e.g. the left one! Done'
     assert " ".join(" ".join(split_sentences(text)).split()) == " ".join(text.split())
 
@@ -62,7 +62,7 @@ def test_tokens_in_capitals_equal_nltks() -> None:
         assert count_capital_tokens(text) == sum(t.isupper() for t in tokenizer.tokenize(text)), text
 
 
-def test_languages_are_told_apart_the_same_way_every_time() -> None:
+def test_languages_are_detected_deterministically() -> None:
     """English and German are recognised, a text without letters has no language, and equal texts get equal codes."""
     pytest.importorskip("langdetect")
     assert detect_language("This is an English sentence about the weather today.") == "en"

@@ -1,1 +1,1 @@
-"""From stored scores to estimates: tasks, groups, composites, baselines, calibration."""
+"""Compute estimates from stored scores: of tasks, groups and composites, with baselines and calibration."""

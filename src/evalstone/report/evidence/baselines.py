@@ -31,13 +31,13 @@ FEWEST_IN_MEMBER = 20  # samples: with fewer, a task's majority class is mostly 
 
 @dataclass(slots=True)
 class ConstantAnswers:
-    """Collects which choices are correct while scores pass by."""
+    """Collects the gold choices while scores are read."""
 
-    _golds: dict[str, dict[int, tuple[int, ...]]] = field(default_factory=dict)  # task -> sample -> right choices
+    _golds: dict[str, dict[int, tuple[int, ...]]] = field(default_factory=dict)  # task -> sample -> gold choices
     _texts: dict[str, tuple[str, ...] | None] = field(default_factory=dict)  # of a task's choices; None: they vary
 
     def watch(self, rows: Iterable[ScoreRow]) -> Iterator[ScoreRow]:
-        """Yield the rows as they come."""
+        """Yield the rows unchanged."""
         for row in rows:
             if row.gold:
                 self._golds.setdefault(row.task, {})[row.sample_index] = row.gold
@@ -79,7 +79,7 @@ def with_baselines(
     Args:
         estimates: of tasks, and groups before them.
         constant: what was collected from their scores.
-        blind: task -> metric -> value, low, high and n, as `question_blind` of a run holds them.
+        blind: task -> metric -> value, low, high and n, as in a run's fact `question_blind`.
     """
     found: list[Estimate] = []
     for estimate in estimates:
@@ -97,8 +97,8 @@ def _of_task(
     best = constant.best(estimate.task)
     if best is not None:
         details = {CONSTANT: best[0], CONSTANT_CHOICE: best[1], CONSTANT_TEXT: constant.text(estimate.task, best[1])}
-    asked = blind.get(estimate.task, {}).get(estimate.metric)
-    return details | ({BLIND: dict(asked)} if asked is not None else {})
+    own_blind = blind.get(estimate.task, {}).get(estimate.metric)
+    return details | ({BLIND: dict(own_blind)} if own_blind is not None else {})
 
 
 def _with_group_baselines(group: Estimate, estimates: Sequence[Estimate]) -> Estimate:

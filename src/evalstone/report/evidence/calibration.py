@@ -1,7 +1,7 @@
-"""How well a model knows what it knows: Brier score and calibration error of every multiple-choice task.
+"""Calibration: Brier score and calibration error of every multiple-choice task.
 
-The confidence of an answer is the share of the choices' probability that lies on the best one. A calibration error of
-few samples is never zero, however honest the model: the value a perfectly calibrated model would show is given too.
+The confidence of an answer is the share of the choices' probability on the best one. With few samples even a perfectly
+calibrated model has a calibration error above zero, so its expected value is reported too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,11 @@ from evalstone.report.evidence.records import ScoreRow
 from evalstone.scoring.metrics import BRIER, CONFIDENCE
 from evalstone.statistics.calibration import calibration_error
 
-NULL_DRAWS = 200  # the mean of the null is wanted, not its tail
+NULL_DRAWS = 200  # enough for the mean of the null distribution; its tail is not used
 
 
 def calibration_details(own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> dict[str, Any]:
-    """Return what a task's rows say of its calibration, empty where it has no choices.
+    """Return a task's calibration details; empty where it has no choices.
 
     Keys: brier, calibration_error, calibration_error_null (expected of a calibrated model), calibration_p.
     """

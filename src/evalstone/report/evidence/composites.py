@@ -1,7 +1,7 @@
-"""A run's composites: the one number of each suite it was asked for, with its interval, and the line that shows it.
+"""A run's composites: the score of each of its suites with its interval, and the line that shows it.
 
-The suite's file is kept with the run, so that a stored run can be summarised again without it. What the scores of
-single samples say of the error goes to `tasks.suite_scores`, which knows the suite's rules.
+The content of the suite's file is stored with the run, so that a stored run can be summarised again without it.
+Samples' scores, which determine the standard error, are passed to `tasks.suite_scores`, which applies the rules.
 """
 
 import math
@@ -22,9 +22,9 @@ COMPOSITE = "composite"
 _Cell = tuple[str, str, str]  # task, metric, filter
 
 
-def suite_facts(selection: Selection, kept: Mapping[str, Any]) -> list[JsonValue]:
-    """Return what is kept with a run of its suites: those of `kept` (stored before) and those of the selection."""
-    found = {one["spec"]["name"]: one for one in kept.get("suites", ())}
+def suite_facts(selection: Selection, stored: Mapping[str, Any]) -> list[JsonValue]:
+    """Return the facts of a run's suites: those of `stored` facts and those of the selection."""
+    found = {one["spec"]["name"]: one for one in stored.get("suites", ())}
     for chosen in selection.suites:
         found[chosen.suite.name] = {
             "spec": dict(chosen.suite.spec),
@@ -47,12 +47,12 @@ def suites_from(facts: Mapping[str, Any]) -> list[ChosenSuite]:
 
 
 def holds_suites(facts: Mapping[str, Any], selection: Selection) -> bool:
-    """Return whether stored facts hold every suite of a selection as it is now."""
+    """Return whether stored facts include every suite of a selection, unchanged."""
     return suite_facts(selection, facts) == list(facts.get("suites", ()))
 
 
 class SuiteRows:
-    """The scores that composites are made of, kept while they pass by."""
+    """Collects the scores that composites need while scores are read."""
 
     def __init__(self, suites: Sequence[ChosenSuite]) -> None:
         self._rows: dict[_Cell, list[ScoreRow]] = {
@@ -64,27 +64,27 @@ class SuiteRows:
         }
 
     def watch(self, rows: Iterable[ScoreRow]) -> Iterator[ScoreRow]:
-        """Yield all rows, and keep those that a suite needs."""
+        """Yield all rows unchanged, and collect those that a suite needs."""
         for row in rows:
-            kept = self._rows.get((row.task, row.metric, row.filter))
-            if kept is not None:
-                kept.append(row)
+            collected = self._rows.get((row.task, row.metric, row.filter))
+            if collected is not None:
+                collected.append(row)
             yield row
 
     def counted(self, cell: _Cell) -> list[ScoreRow]:
-        """Return the scores of one metric of one task, without those of failed requests."""
+        """Return the scores of one metric of one task, except those of failed requests."""
         return [row for row in self._rows.get(cell, ()) if row.status is not ScoreStatus.FAILED]
 
 
 def composite_estimates(
     suites: Sequence[ChosenSuite], rows: SuiteRows, estimates: Sequence[Estimate], confidence: float = 0.95
 ) -> tuple[Estimate, ...]:
-    """Return one estimate per suite; its value is None where a member is missing, and `details["why"]` says which."""
+    """Return an estimate per suite; its value is None where a member is missing; the reason is in `details["why"]`."""
     return tuple(_estimate(chosen, rows, estimates, confidence) for chosen in suites)
 
 
 def member_scores(chosen: ChosenSuite, rows: SuiteRows, estimates: Sequence[Estimate]) -> list[MemberScore | None]:
-    """Return a suite's members with what each of their samples did to them; None for one that has no value."""
+    """Return the scores of a suite's members, with each sample's contribution; None for one without a value."""
     cells = _cells(estimates)
     pairs = zip(chosen.suite.members, chosen.leaves, strict=True)
     return [_member_score(member, leaves, rows, cells) for member, leaves in pairs]
@@ -162,7 +162,7 @@ def _column(name: str, found: IntervalEstimate) -> dict[str, JsonValue]:
 def _member_score(
     member: Member, leaves: Sequence[str], rows: SuiteRows, cells: Mapping[_Cell, Estimate]
 ) -> MemberScore | None:
-    """Return a member's score with what each of its samples did to it; None where any of its tasks has no value."""
+    """Return a member's score, with each sample's contribution; None where any of its tasks has no value."""
     parts: list[Part] = []
     corrected: list[Part | None] = []
     chances: list[float | None] = []
@@ -184,9 +184,9 @@ def _member_score(
 
 
 def _leaf_part(member: Member, cell: _Cell, rows: SuiteRows, cells: Mapping[_Cell, Estimate]) -> Part | None:
-    """Return one metric of one task as a mean (or a ratio: of instructions) over its samples.
+    """Return one metric of one task as a mean over its samples, or a ratio (for example over instructions).
 
-    A metric that is neither has its value and no known error.
+    A metric that is neither has its value and no known standard error.
     """
     estimate = cells.get(cell)
     if estimate is None or estimate.value is None:
@@ -204,7 +204,7 @@ def _leaf_part(member: Member, cell: _Cell, rows: SuiteRows, cells: Mapping[_Cel
 
 
 def _item(row: ScoreRow) -> tuple[float, float] | None:
-    """Return what a sample adds to the sum of scores and to their number."""
+    """Return a sample's contribution to the sum of scores and to their number."""
     if row.parts is not None:
         values = [part for part in row.parts if isinstance(part, bool | int | float)]
         return (float(sum(values)), float(len(values))) if values and len(values) == len(row.parts) else None
@@ -221,7 +221,7 @@ def _question(member: Member, row: ScoreRow) -> Any:
 
 
 def _corrected_part(member: Member, rows: Sequence[ScoreRow]) -> Part | None:
-    """Return Σ(score - 1/k) / Σ(1 - 1/k) where the suite counts chance per sample and the choices are known."""
+    """Return Σ(score - 1/k) / Σ(1 - 1/k) where the suite defines chance per sample and the choices are known."""
     if member.chance != "1/choices":
         return None
     found = [(row, _item(row), row.detail.get("n_choices")) for row in rows if isinstance(row.detail, dict)]
@@ -237,7 +237,7 @@ def _corrected_part(member: Member, rows: Sequence[ScoreRow]) -> Part | None:
 
 
 def _lm_eval_score(member: Member, leaves: Sequence[str], cells: Mapping[_Cell, Estimate]) -> MemberScore | None:
-    """Return a member's score as lm-eval's own numbers give it, without errors."""
+    """Return a member's score by lm-eval's own values, without standard errors."""
     parts = []
     for leaf in leaves:
         found = [cells.get((leaf, metric, member.filter)) for metric in member.metrics]
@@ -265,7 +265,7 @@ def _mean(values: Sequence[float | None], weights: Sequence[float]) -> float | N
 
 
 def composite_lines(views: Sequence[RunView]) -> list[str]:
-    """Return the line above a run's table that gives each composite, or says why there is none."""
+    """Return the lines above a run's table with each composite, or why there is none."""
     lines = []
     for view in views:
         who = f", {view.label}" if len(views) > 1 else ""
@@ -283,7 +283,7 @@ def _line(estimate: Estimate, who: str) -> str:
     among = "; ".join(part for part in (_how(details), ", ".join(known)) if part)
     interval = shown_interval(estimate.low, estimate.high, proportion=True)
     shown = shown_value(estimate.value, proportion=True) + (f" (95%: {interval})" if interval else "")
-    guessing = "" if estimate.chance is None else f"; guessing scores {shown_value(estimate.chance, proportion=True)}"
+    guessing = "" if estimate.chance is None else f"; chance {shown_value(estimate.chance, proportion=True)}"
     return f"{estimate.task}{who}: {shown}, {among}{guessing}{mark}"
 
 
@@ -292,9 +292,9 @@ def _short(text: str, longest: int = 160) -> str:
 
 
 def _how(details: Mapping[str, Any]) -> str:
-    """Return how the columns were put together, in words."""
+    """Return how the columns were combined, in words."""
     count = len(details["columns"])
     kind = {"mean": "mean", "weighted": "weighted mean", "geometric": "geometric mean"}[details["aggregate"]]
     scale = {"none": "", "chance": ", chance is 0", "minmax": ", scaled by range"}[details["normalise"]]
-    clip = ", members below chance count 0" if details["clip"] else ""
+    clip = ", members below chance count as 0" if details["clip"] else ""
     return f"{kind} of {count} column{'' if count == 1 else 's'}{scale}{clip}"

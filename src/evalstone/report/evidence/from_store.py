@@ -1,4 +1,4 @@
-"""Stored runs as the plain records that reports are made from, and their estimates kept beside them."""
+"""Read stored runs as the plain records that reports use, and compute and store their estimates."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,14 +30,14 @@ from evalstone.tasks.bound import BoundTask
 from evalstone.tasks.task import Selection
 
 NOT_IN_FILES = frozenset({"tokenizer", "model options", "code runs in", "other settings"})
-"""What the files of other tools do not say, or say in another form than we do."""
+"""Settings that the files of other tools do not state, or state in another form."""
 SUMMARY_DUE = "summary_due"  # in a run's facts from the commit of a rescoring until its estimates are computed
-CONTEXT_END = 30  # characters of a choice's own context that are shown of it
+CONTEXT_END = 30  # characters shown of a choice's own context
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """What is stored about a request that its scores do not say."""
+class _RequestFacts:
+    """Facts of a stored request that its scores do not include."""
 
     sha256: str
     n_shots: int
@@ -57,32 +57,32 @@ def save_summary(
     *,
     bootstrap_iters: int = BOOTSTRAP_ITERS,
 ) -> tuple[Estimate, ...]:
-    """Compute a run's estimates and keep them with it, with what its task files said. Returns them.
+    """Compute a run's estimates, store them with the facts of its task files, and return them.
 
     Args:
-        store: where the run is.
+        store: the store of the run.
         run_id: its id.
-        selection: the tasks and groups it was asked for.
-        bound: the tasks as they were asked; without them the size of the whole split is unknown.
+        selection: its tasks, groups and suites.
+        bound: its bound tasks; without them the size of the whole split is unknown.
         bootstrap_iters: draws of lm-eval's bootstrap errors (`--bootstrap_iters`).
 
     Raises: StoreError if it cannot be written.
     """
-    kept = store.run(run_id).extra
-    facts = {**kept, **with_rescored(facts_of(selection, bound), kept.get("rescored", ()))}
-    facts |= {"suites": suite_facts(selection, kept), "bootstrap_iters": bootstrap_iters}
+    stored = store.run(run_id).extra
+    facts = {**stored, **with_rescored(facts_of(selection, bound), stored.get("rescored", ()))}
+    facts |= {"suites": suite_facts(selection, stored), "bootstrap_iters": bootstrap_iters}
     return save_summary_of(store, run_id, facts, own_aggregations(selection.tasks))
 
 
 def save_summary_of(
     store: Store, run_id: str, facts: Mapping[str, Any], own: Mapping[tuple[str, str], Any]
 ) -> tuple[Estimate, ...]:
-    """Compute a run's estimates and its suites' composites by what is kept of its tasks, and keep both. Returns them.
+    """Compute a run's estimates and its suites' composites from stored facts, store both, and return them.
 
     Args:
-        store: where the run is.
+        store: the store of the run.
         run_id: its id.
-        facts: what is kept with the run: its tasks, groups and suites.
+        facts: the facts stored with the run: its tasks, groups and suites.
         own: aggregations that are functions of task files, by (task, metric).
 
     Raises: StoreError if it cannot be written.
@@ -100,41 +100,41 @@ def save_summary_of(
 def finish_summary(store: Store, row: RunRow) -> None:
     """Compute the estimates of a run whose rescoring was killed after its scores were stored.
 
-    Raises: UsageError where that takes a function of a task file, which is not loaded to show a run.
+    Raises: UsageError where that needs a function of a task file, which is not loaded to show a run.
     """
     if not row.extra.get(SUMMARY_DUE):
         return
     if lacking := lacking_aggregations(row.extra, {}):
         raise UsageError(
-            f"run {row.short_id} was rescored by a command that was killed before it summed up {lacking[0][1]} of "
+            f"run {row.short_id} was rescored by a command that was killed before it aggregated {lacking[0][1]} of "
             f"task {lacking[0][0]} by a function of its file; finish it with: evalstone rescore {row.short_id}"
         )
     save_summary_of(store, row.run_id, row.extra, {})
 
 
 def score_rows(store: Store, run_id: str, task: str) -> list[ScoreRow]:
-    """Return one task's scores, each with its sample's hash and what became of its prompt."""
-    places = _places(store, run_id, task)
-    return [_row(score, places) for score in store.scores(run_id, task)]
+    """Return one task's scores, each with facts of its request."""
+    facts = _facts_by_request(store, run_id, task)
+    return [_row(score, facts) for score in store.scores(run_id, task)]
 
 
 def run_view(store: Store, run_id: str) -> RunView:
-    """Return a run's stored estimates under its model's name, as tables take it."""
+    """Return a run's stored estimates under its model's name, for tables."""
     row = store.run(run_id)
     return RunView(label_of(row), row.short_id, tuple(store.estimates(run_id)), tuple(facts_shown(row)))
 
 
 def run_evidence(store: Store, run_id: str) -> RunEvidence:
-    """Return a run's scores and set-up, as compare takes it."""
+    """Return a run's scores and settings, for comparisons."""
     row = store.run(run_id)
     rows: list[ScoreRow] = []
     prompts: dict[tuple[str, int], str] = {}
     choices: dict[tuple[str, int], tuple[str, ...]] = {}
     for task in row.tasks:
-        places = _places(store, run_id, task)
-        rows += [_row(score, places) for score in store.scores(run_id, task) if not is_auxiliary(score.metric)]
-        prompts |= {(task, index): place.prompt_hash for (index, turn), place in places.items() if turn == 0}
-        choices |= {(task, index): place.choices for (index, _), place in places.items() if place.choices}
+        facts = _facts_by_request(store, run_id, task)
+        rows += [_row(score, facts) for score in store.scores(run_id, task) if not is_auxiliary(score.metric)]
+        prompts |= {(task, index): each.prompt_hash for (index, turn), each in facts.items() if turn == 0}
+        choices |= {(task, index): each.choices for (index, _), each in facts.items() if each.choices}
     plan = row.plan
     return RunEvidence(
         label=label_of(row),
@@ -153,9 +153,9 @@ def run_evidence(store: Store, run_id: str) -> RunEvidence:
 
 
 def find_estimate(estimates: Sequence[Estimate], task: str, metric: str | None = None) -> Estimate:
-    """Return the estimate of a task (or group) and metric; without a metric the one that stands for the task.
+    """Return the estimate of a task (or group) and metric; without a metric, the task's primary one.
 
-    Raises: UnknownName with what there is.
+    Raises: UnknownName with the known names.
     """
     of_task = [estimate for estimate in estimates if estimate.task == task]
     if not of_task:
@@ -170,12 +170,12 @@ def find_estimate(estimates: Sequence[Estimate], task: str, metric: str | None =
 
 
 def label_of(row: RunRow) -> str:
-    """Return the telling end of the model's path or hub id; of an adapter's run, base + adapter."""
+    """Return the last part of the model's path or hub id; for an adapter, base + adapter."""
     return short_model_name(row.model)
 
 
 def facts_shown(row: RunRow) -> Iterator[tuple[str, str]]:
-    """Yield what stands above a run's table: what a reader needs to know to read the numbers."""
+    """Yield name and text of each heading above a run's table."""
     plan = row.plan
     if plan.model.kind == "imported":
         yield "imported", f"imported from {plan.profile}"
@@ -193,34 +193,36 @@ def facts_shown(row: RunRow) -> Iterator[tuple[str, str]]:
         yield "status", row.status
 
 
-def _row(score: StoredScore, places: dict[tuple[int, int], _Place]) -> ScoreRow:
-    place = places[score.sample_index, score.turn]
+def _row(score: StoredScore, facts: dict[tuple[int, int], _RequestFacts]) -> ScoreRow:
+    own = facts[score.sample_index, score.turn]
     return ScoreRow(
         task=score.task,
         sample_index=score.sample_index,
-        sample_sha256=place.sha256,
+        sample_sha256=own.sha256,
         metric=score.metric,
         value=score.value,
         filter=score.filter,
         status=score.status,
         parts=score.parts,
         detail=score.detail,
-        n_shots=place.n_shots,
-        n_leaked_shots=place.n_leaked_shots,
-        n_cut_tokens=place.n_cut_tokens,
-        n_context_tokens=place.n_context_tokens,
-        gold=place.gold,
-        choices=place.choices,
+        n_shots=own.n_shots,
+        n_leaked_shots=own.n_leaked_shots,
+        n_cut_tokens=own.n_cut_tokens,
+        n_context_tokens=own.n_context_tokens,
+        gold=own.gold,
+        choices=own.choices,
     )
 
 
-def _places(store: Store, run_id: str, task: str) -> dict[tuple[int, int], _Place]:
+def _facts_by_request(store: Store, run_id: str, task: str) -> dict[tuple[int, int], _RequestFacts]:
+    """Return the facts of a task's requests by (sample index, turn)."""
     return {
-        (record.request.sample_index, record.request.turn): _place_of(record) for record in store.samples(run_id, task)
+        (record.request.sample_index, record.request.turn): _request_facts(record)
+        for record in store.samples(run_id, task)
     }
 
 
-def _place_of(record: SampleRecord) -> _Place:
+def _request_facts(record: SampleRecord) -> _RequestFacts:
     request = record.request
     n_cut, n_context = max(((o.n_cut_tokens, o.n_context_tokens) for o in record.outputs), default=(0, 0))
     queries = [query for query in request.queries if isinstance(query, LoglikelihoodQuery) and query.role == "choice"]
@@ -229,7 +231,7 @@ def _place_of(record: SampleRecord) -> _Place:
         texts = tuple(
             "… " + "".join(query.segments or ())[-CONTEXT_END:].partition(" ")[2].strip() for query in queries
         )
-    return _Place(
+    return _RequestFacts(
         request.sample_sha256,
         request.n_shots,
         request.n_leaked_shots,
@@ -242,7 +244,7 @@ def _place_of(record: SampleRecord) -> _Place:
 
 
 def _settings(plan: RunPlan) -> dict[str, JsonValue]:
-    """Return what of a plan can be compared; of an imported run only what its files say."""
+    """Return the comparable settings of a plan; for an imported run, only those that its files state."""
     settings = _all_settings(plan)
     return {name: settings[name] for name in settings if plan.model.kind != "imported" or name not in NOT_IN_FILES}
 
@@ -274,7 +276,7 @@ def _all_settings(plan: RunPlan) -> dict[str, JsonValue]:
 
 
 def _guessed_tasks(plan: RunPlan, rows: Sequence[ScoreRow]) -> Iterator[TaskSummaryInput]:
-    """Yield what a run that was never summarised (it was interrupted) lets one know of its tasks."""
+    """Yield the tasks of a run that was never summarised (because it was interrupted), inferred from its scores."""
     for task in plan.tasks:
         names = dict.fromkeys(row.metric for row in rows if row.task == task.name)
         metrics = tuple(

@@ -1,7 +1,7 @@
-"""What became of written answers, beside their scores: how long they are, how they ended, which no score speaks of.
+"""Lengths and finish reasons of generated answers, which scores do not show.
 
-An answer that was cut off at its limit is scored as it is, so a table of scores alone would hide it. A task without
-scores (a conversation that waits for a judge) has nothing else to show.
+An answer that was cut off at its limit is scored as it is, so a table of scores alone would hide it. For a task without
+scores (a conversation that needs a judge) there is nothing else to show.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from evalstone.store.rows import GeneratedRow
 
 __all__ = ["TurnAnswers", "answers_by_turn", "answers_to_json", "generated_lines"]
 
-MOST_LINES = 5  # tasks whose cut answers are told one by one
+MOST_LINES = 5  # tasks with answers cut off that are listed one by one
 ENDS: Mapping[str, str] = {
     "eos": "ended by the model",
     "stop": "at a stop text",
@@ -56,18 +56,18 @@ def answers_by_turn(rows: Sequence[GeneratedRow]) -> list[TurnAnswers]:
 
 
 def answers_to_json(answers: Sequence[TurnAnswers]) -> list[dict[str, JsonValue]]:
-    """Return the answers of each task and turn with stable names."""
+    """Return the answers of each task and turn as JSON with stable keys."""
     return [{**asdict(each), "mean_tokens": each.mean_tokens} for each in answers]
 
 
 def generated_lines(answers: Sequence[TurnAnswers], scored: frozenset[str]) -> list[str]:
-    """Return lines on the tasks whose answers were cut off, and for each turn of a task that has no score."""
+    """Return lines about tasks with answers cut off, and about each turn of tasks without scores."""
     lines, cut = [], []
     for task in dict.fromkeys(each.task for each in answers):
         turns = [each for each in answers if each.task == task]
         if task not in scored:
-            lines.append(f"{task}: answers are stored and not scored; what they are worth is for a judge to say")
-            lines += [f"  turn {each.turn + 1}: {_told(each)}" for each in turns]
+            lines.append(f"{task}: answers are stored and not scored; scoring them needs a judge")
+            lines += [f"  turn {each.turn + 1}: {_described(each)}" for each in turns]
         elif n_cut := sum(each.ends.get("length", 0) for each in turns):
             cut.append((task, n_cut, sum(each.n for each in turns)))
     return lines + _cut_lines(cut)
@@ -83,8 +83,8 @@ def _cut_lines(cut: Sequence[tuple[str, int, int]]) -> list[str]:
     return [f"{n_cut:,} of {n:,} answers of {len(cut)} tasks {how}, most in {task}: {most:,} of {of:,}"]
 
 
-def _told(answers: TurnAnswers) -> str:
-    length = "" if answers.mean_tokens is None else f", {answers.mean_tokens:,.0f} tokens in the mean"
+def _described(answers: TurnAnswers) -> str:
+    length = "" if answers.mean_tokens is None else f", {answers.mean_tokens:,.0f} tokens on average"
     ends = [f"{n:,} {ENDS.get(reason, reason)}" for reason, n in answers.ends.items()]
     failed = [f"{answers.n_failed:,} failed"] if answers.n_failed else []
     return counted(answers.n, "answer") + length + "".join(f"; {part}" for part in [*ends, *failed])

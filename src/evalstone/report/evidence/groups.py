@@ -1,7 +1,7 @@
-"""Groups of tasks: one number for MMLU's 57 subjects, with an error that fits how it was averaged.
+"""Group scores, such as one score of MMLU's 57 subjects, with a standard error that fits the way of averaging.
 
-A micro average weighs tasks by their samples, a macro average takes every task alike; each has its own standard
-error (`statistics.groups`). lm-eval's own group values and errors are kept beside.
+A micro average weights tasks by their number of samples, a macro average weights them equally; each has its own
+standard error (`statistics.groups`). lm-eval's own group values and errors are in the details.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,9 +22,9 @@ Name = tuple[str, str]  # metric and filter
 def group_estimates(
     of_task: Mapping[str, Sequence[Estimate]], groups: Sequence[GroupSummaryInput], confidence: float
 ) -> tuple[Estimate, ...]:
-    """Return all estimates in table order, with their place among the groups and the groups' own estimates.
+    """Return all estimates in table order, tasks' with their groups as `path`, and the groups' own estimates.
 
-    A task that lies in several groups counts in each of them and is shown in the first.
+    A task in several groups counts in each of them and is shown in the first.
     """
     by_name = {group.name: group for group in groups}
     inner = {member for group in groups for member in group.members}
@@ -52,7 +52,7 @@ def group_estimates(
 
 
 def leaves_of(name: str, by_name: Mapping[str, GroupSummaryInput]) -> list[str]:
-    """Return the tasks below a group, each once, in its order; of a task: itself."""
+    """Return the tasks below a group, each once, in its order; for a task, itself."""
     found: dict[str, None] = {}
 
     def walk(inner: str, above: frozenset[str]) -> Iterator[str]:
@@ -70,16 +70,16 @@ def leaves_of(name: str, by_name: Mapping[str, GroupSummaryInput]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class GroupCell:
-    """One number of a group: its declared metric under one filter, over the tasks below it that have both."""
+    """One score of a group: its declared metric under one filter, over the tasks below it that have both."""
 
     metric: str
     filter: str
     tasks: tuple[str, ...]
     weight_by_size: bool
-    is_main: bool = False  # it stands for the group
+    is_main: bool = False  # whether it is the group's primary score
 
     def weights(self, sizes: Sequence[int]) -> list[float]:
-        """Return the tasks' weights, which sum to 1, from their numbers of samples."""
+        """Return the tasks' weights, which sum to 1, by their numbers of samples."""
         total = sum(sizes)
         if self.weight_by_size and total:
             return [size / total for size in sizes]
@@ -92,25 +92,25 @@ def group_cells(
     scored: Mapping[str, Collection[Name]],
     primaries: Mapping[str, Name | None],
 ) -> list[GroupCell]:
-    """Return what a group's numbers are made of, in the order declared.
+    """Return the cells of a group's scores, in the order of its declared metrics.
 
-    This is the one place that says which tasks, metric, filter and weights a group's number has: `run`, `show`,
-    reports, exports and `compare` all take them from here. Source: lm-evaluation-harness 0.4.13, `consolidate_group`:
-    a task below the group counts where it has the metric under the filter.
+    Only this function decides the tasks, metric, filter and weights of a group's score, for `run`, `show`, reports,
+    exports and `compare`. Source: lm-evaluation-harness 0.4.13, `consolidate_group`: a task below the group counts
+    where it has the metric under the filter.
 
     Args:
-        group: with its declared metrics; without any it is a heading and has no number.
+        group: with its declared metrics; without any it is a heading and has no score.
         by_name: all groups.
         scored: (metric, filter) of each task's scores.
-        primaries: the (metric, filter) that stands for each task.
+        primaries: each task's primary (metric, filter).
     """
     leaves = leaves_of(group.name, by_name)
     cells = []
-    for asked in group.aggregates:
-        found = sorted({f for leaf in leaves for metric, f in scored.get(leaf, ()) if metric == asked.metric})
-        for name in asked.filters or found:
-            tasks = tuple(leaf for leaf in leaves if (asked.metric, name) in scored.get(leaf, ()))
-            cells += [GroupCell(asked.metric, name, tasks, asked.weight_by_size)] if tasks else []
+    for declared in group.aggregates:
+        found = sorted({f for leaf in leaves for metric, f in scored.get(leaf, ()) if metric == declared.metric})
+        for name in declared.filters or found:
+            tasks = tuple(leaf for leaf in leaves if (declared.metric, name) in scored.get(leaf, ()))
+            cells += [GroupCell(declared.metric, name, tasks, declared.weight_by_size)] if tasks else []
     wanted = {primaries.get(leaf) for leaf in leaves}
     main = next((cell for cell in cells if (cell.metric, cell.filter) in wanted), cells[0] if cells else None)
     return [replace(cell, is_main=cell is main) for cell in cells]
@@ -139,18 +139,18 @@ def _of_group(
 
 def _cell(
     group: GroupSummaryInput,
-    asked: GroupCell,
+    own: GroupCell,
     cells: Sequence[Estimate],
     path: tuple[str, ...],
     confidence: float,
 ) -> Estimate:
     known = [cell for cell in cells if cell.value is not None]
-    weights = asked.weights([cell.n for cell in known])
-    weighting = "micro" if asked.weight_by_size else "macro"
+    weights = own.weights([cell.n for cell in known])
+    weighting = "micro" if own.weight_by_size else "macro"
     ours = _combined(known, weights, weighting, confidence)
     return Estimate(
         task=group.name,
-        metric=asked.metric,
+        metric=own.metric,
         filter=cells[0].filter,
         value=ours.value if ours else None,
         low=ours.low if ours else None,
@@ -169,7 +169,7 @@ def _cell(
             "unit": cells[0].details.get("unit", "plain"),
             **_summed(cells),
             **_averaged(known, weights),
-            **_lm_eval(cells, asked),
+            **_lm_eval(cells, own),
         },
     )
 
@@ -186,7 +186,7 @@ def _heading(group: GroupSummaryInput, path: tuple[str, ...], n_tasks: int) -> d
 
 
 def _summed(cells: Sequence[Estimate]) -> dict[str, Any]:
-    """Return what of the members' details adds up, the shots they share, and the first row or failure that is named."""
+    """Return the sums of the members' counts, their common number of shots, and the first named row and failure."""
     summed: dict[str, Any] = {key: sum(int(cell.details.get(key) or 0) for cell in cells) for key in SUMMED}
     shots = {cell.details.get("n_shots") for cell in cells}
     if len(shots) == 1:
@@ -200,7 +200,7 @@ def _summed(cells: Sequence[Estimate]) -> dict[str, Any]:
 def _combined(
     cells: Sequence[Estimate], weights: Sequence[float], name: str, confidence: float
 ) -> IntervalEstimate | None:
-    """Return the weighted mean with its error and interval; None where no task has a value."""
+    """Return the weighted mean with its standard error and interval; None where no task has a value."""
     parts = [
         IntervalEstimate(cell.value, cell.low, cell.high, cell.stderr, cell.method, cell.n, confidence)
         for cell in cells
@@ -220,19 +220,19 @@ def _weighted(values: Sequence[float | None], weights: Sequence[float]) -> float
 
 
 def _averaged(cells: Sequence[Estimate], weights: Sequence[float]) -> dict[str, Any]:
-    """Return the group's Brier score; a calibration error is no mean of its parts and is left to the tasks."""
+    """Return the group's Brier score; a calibration error is no mean over tasks, so groups have none."""
     brier = _weighted([cell.details.get("brier") for cell in cells], weights)
     return {} if brier is None else {"brier": brier}
 
 
-def _lm_eval(cells: Sequence[Estimate], asked: GroupCell) -> dict[str, Any]:
+def _lm_eval(cells: Sequence[Estimate], own: GroupCell) -> dict[str, Any]:
     known = [cell for cell in cells if cell.details.get("lm_eval_value") is not None]
     if not known:
         return {"lm_eval_value": None, "lm_eval_stderr": None, "lm_eval_n": 0}
     sizes = [int(cell.details["lm_eval_n"]) for cell in known]
     values = [float(cell.details["lm_eval_value"]) for cell in known]
     errors = [cell.details["lm_eval_stderr"] for cell in known]
-    by_size = asked.weight_by_size
+    by_size = own.weight_by_size
     return {
         "lm_eval_value": lm_eval_errors.group_mean(values, sizes, weight_by_size=by_size),
         "lm_eval_stderr": lm_eval_errors.group_stderr(errors, sizes, weight_by_size=by_size)

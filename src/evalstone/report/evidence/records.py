@@ -1,8 +1,8 @@
 """The plain records that reports are made from.
 
-A report must be testable without a store and without a model, so summarise, compare and the writers of other tools'
-files take only what is here: one row per score, what each task's metrics mean, which tasks a group averages, and how
-a run was set up. `from_store` makes them from a stored run, `interop.read_lm_eval` from another tool's log.
+Reports must be testable without a store and without a model, so summarise, compare and the writers of other tools'
+files take only these records: one row per score, the metrics of each task, the tasks of each group, and a run's
+settings. `from_store` makes them from a stored run, `interop.read_lm_eval` from another tool's log.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,14 +29,14 @@ class ScoreRow:
     n_shots: int = 0
     n_leaked_shots: int = 0
     n_cut_tokens: int = 0
-    n_context_tokens: int = 0  # what the model saw of the prompt
-    gold: tuple[int, ...] = ()  # places of the right choices, where the sample has choices
-    choices: tuple[str, ...] = ()  # their texts, where they can be told apart
+    n_context_tokens: int = 0  # tokens of the prompt that the model received
+    gold: tuple[int, ...] = ()  # positions of the gold choices, where the sample has choices
+    choices: tuple[str, ...] = ()  # their texts, where they are distinct
 
 
 @dataclass(frozen=True, slots=True)
 class MetricInput:
-    """What one metric of a task means."""
+    """One metric of a task, as it is aggregated."""
 
     name: str
     aggregation: str | Callable[[Any], Any] = "mean"  # a name of `statistics.aggregate`, or the task's own function
@@ -46,7 +46,7 @@ class MetricInput:
 
 @dataclass(frozen=True, slots=True)
 class TaskSummaryInput:
-    """What summarising a task needs to know of it."""
+    """The properties of a task that a summary needs."""
 
     name: str
     metrics: tuple[MetricInput, ...]
@@ -60,7 +60,7 @@ class TaskSummaryInput:
 
     @property
     def primary(self) -> tuple[str, str] | None:
-        """The metric and filter that stand for the task in comparisons and narrow tables."""
+        """The metric and filter shown for the task in comparisons and narrow tables."""
         by_name = {metric.name: metric for metric in self.metrics}
         wanted = (self.primary_metric, *preferred_names(), *by_name)
         found = next((by_name[name] for name in wanted if name in by_name), None)
@@ -69,7 +69,7 @@ class TaskSummaryInput:
 
 @dataclass(frozen=True, slots=True)
 class GroupAggregate:
-    """How a group averages one metric: micro (by samples) or macro (each task the same)."""
+    """How a group averages one metric: micro (weighted by samples) or macro (each task equally)."""
 
     metric: str
     weight_by_size: bool = True
@@ -89,7 +89,7 @@ class GroupSummaryInput:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """One run's estimates under one heading, as tables take it."""
+    """One run's estimates under one heading, for tables."""
 
     label: str
     run_id: str
@@ -99,7 +99,7 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class RunEvidence:
-    """One run's scores and set-up, as compare takes it."""
+    """One run's scores and settings, for comparisons."""
 
     label: str
     run_id: str
@@ -110,4 +110,4 @@ class RunEvidence:
     task_settings: Mapping[str, Mapping[str, JsonValue]] = field(default_factory=dict)  # shots, spec and data hash
     prompt_hashes: Mapping[tuple[str, int], str] = field(default_factory=dict)  # (task, sample index) -> sha256
     choices: Mapping[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)  # (task, sample index) -> texts
-    pairing: tuple[str, ...] = ()  # how samples were matched with another tool's, where hashes of rows do not do it
+    pairing: tuple[str, ...] = ()  # how samples were matched with another tool's, where row hashes do not match

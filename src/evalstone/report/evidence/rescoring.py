@@ -1,7 +1,7 @@
-"""What a run remembers of having been scored again, and what readers are told of it.
+"""The record of a run's rescoring, and the lines that report it.
 
-Kept in the run's facts under `rescored`: one entry per task and scoring, with the filters' steps and the metrics'
-options, so that a reader can see what made a number without the file or the command that asked for it.
+Stored in the run's facts under `rescored`: one entry per task and scoring, with the filters' steps and the metrics'
+options, so that a reader can see how a score was computed without the file or the command.
 """
 
 import json
@@ -15,27 +15,27 @@ from evalstone.tasks.task import Task
 
 __all__ = ["add_rescored", "asked_otherwise", "rescored_entry", "rescored_lines", "scoring_of", "with_rescored"]
 
-_NOT_ASKED = SCORING_KEYS | {"task_alias", "tag", "group", "metadata", "unsafe_code", "should_decontaminate"}
+_NOT_IN_PROMPTS = SCORING_KEYS | {"task_alias", "tag", "group", "metadata", "unsafe_code", "should_decontaminate"}
 
 
 def asked_otherwise(stored_spec: Mapping[str, Any], task: Task, n_shots: int) -> list[str]:
-    """Return the keys of a task file that decide what is asked and are no longer what the run was asked with."""
+    """Return the keys of a task file that affect prompts and have changed since the run."""
     now = json.loads(canonical_json(plain_spec(task.spec)))
-    left_out = _NOT_ASKED if n_shots == 0 else _NOT_ASKED - {"doc_to_target"}  # a shot shows its answer
-    keys = sorted({*stored_spec, *now} - left_out - {"doc_to_decontamination_query"})
+    ignored = _NOT_IN_PROMPTS if n_shots == 0 else _NOT_IN_PROMPTS - {"doc_to_target"}  # a shot contains its answer
+    keys = sorted({*stored_spec, *now} - ignored - {"doc_to_decontamination_query"})
     return [key for key in keys if stored_spec.get(key) != now.get(key)]
 
 
 def rescored_entry(
     task: Task, scoring_hash: str, names: Iterable[tuple[str, str]], earlier: Iterable[tuple[str, str]]
 ) -> dict[str, Any]:
-    """Return what is kept of one task's being scored again.
+    """Return the record of one task's rescoring.
 
     Args:
-        task: with the filters and metrics it was scored by.
-        scoring_hash: the scoring's name in the store.
-        names: (filter, metric) of the scores it gave.
-        earlier: (filter, metric) of the scores there were before.
+        task: with the filters and metrics of the rescoring.
+        scoring_hash: the scoring's hash in the store.
+        names: (filter, metric) of the new scores.
+        earlier: (filter, metric) of the earlier scores.
     """
     given = list(names)
     options = {metric.name: {"options": plain_spec(metric.kwargs)} for metric in task.metrics}
@@ -59,37 +59,37 @@ def _plain(kwargs: Mapping[str, Any]) -> dict[str, JsonValue]:
 
 
 def add_rescored(facts: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], own_hash: str) -> dict[str, JsonValue]:
-    """Return a run's facts with these entries, the latest last.
+    """Return a run's facts with these entries added, the latest last.
 
-    Entries tell of current scores only: what one of these scored is no longer as an earlier entry had it, and a
-    return to the run's own scoring leaves no entry.
+    Entries describe current scores only: scores that a later entry replaced are removed from earlier ones, and a
+    return to the run's own scoring adds no entry.
     """
-    kept = list(facts.get("rescored", ()))
+    current = list(facts.get("rescored", ()))
     for entry in entries:
-        left = [one if one["task"] != entry["task"] else _without(one, entry) for one in kept]
-        kept = [one for one in left if any(metric["filters"] for metric in one["metrics"])]
-        kept += [entry] if entry["scoring_hash"] != own_hash else []
-    return {**with_rescored(facts, entries), "rescored": kept}
+        remaining = [one if one["task"] != entry["task"] else _without(one, entry) for one in current]
+        current = [one for one in remaining if any(metric["filters"] for metric in one["metrics"])]
+        current += [entry] if entry["scoring_hash"] != own_hash else []
+    return {**with_rescored(facts, entries), "rescored": current}
 
 
 def _without(earlier: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry less the scores that a later one made anew."""
-    anew = {(name, metric["name"]) for metric in entry["metrics"] for name in metric["filters"]}
+    """Return an earlier entry without the scores that a later one replaced."""
+    replaced = {(name, metric["name"]) for metric in entry["metrics"] for name in metric["filters"]}
     metrics = [
-        {**metric, "filters": [name for name in metric["filters"] if (name, metric["name"]) not in anew]}
+        {**metric, "filters": [name for name in metric["filters"] if (name, metric["name"]) not in replaced]}
         for metric in earlier["metrics"]
     ]
     return {
         **earlier,
         "metrics": [metric for metric in metrics if metric["filters"]],
-        "in_place_of": [pair for pair in earlier["in_place_of"] if tuple(pair) not in anew],
+        "in_place_of": [pair for pair in earlier["in_place_of"] if tuple(pair) not in replaced],
     }
 
 
 def with_rescored(facts: Mapping[str, Any], entries: Iterable[Mapping[str, Any]]) -> dict[str, JsonValue]:
-    """Return the tasks of a run's facts with the filters and metrics of these entries beside their own.
+    """Return a run's facts with the filters and metrics of these entries added to its tasks.
 
-    The metric that stands for a task stays the one that did.
+    The primary metric of a task does not change.
     """
     tasks = dict(facts.get("tasks", {}))
     for entry in entries:
@@ -115,13 +115,13 @@ def _merged(metrics: Sequence[Mapping[str, Any]], more: Iterable[Mapping[str, An
 
 
 def scoring_of(facts: Mapping[str, Any], task: str) -> str | None:
-    """Return the latest scoring that took the place of a task's own scores; None where they are the run's own."""
+    """Return the hash of the latest scoring that replaced a task's own scores; None where none did."""
     replaced = [e["scoring_hash"] for e in facts.get("rescored", ()) if e["task"] == task and e["in_place_of"]]
     return replaced[-1] if replaced else None
 
 
 def rescored_lines(facts: Mapping[str, Any]) -> list[str]:
-    """Return one line per scoring that was added later."""
+    """Return one line per scoring that was added after the run."""
     return [_line(entry) for entry in facts.get("rescored", ())]
 
 

@@ -1,12 +1,12 @@
-"""From the scores of a run to one estimate per task, filter and metric, and per group.
+"""Compute one estimate per task, filter and metric of a run's scores, and one per group.
 
-Two numbers stand in every estimate. `value` is ours: tied best choices share the credit, failed requests are left out
-and counted, and the interval is one that holds at 0%, at 100% and for few samples. `details["lm_eval_value"]` and
+Every estimate has two values. `value` is ours: tied best choices share the credit, failed requests are excluded and
+counted, and the interval is valid at 0%, at 100% and for few samples. `details["lm_eval_value"]` and
 `["lm_eval_stderr"]` are what lm-evaluation-harness computes from the same answers. They differ where there are ties.
 
 `details` of a task's estimate: kind "task", path (its groups, outermost first), alias, primary, unit ("proportion" or
-"plain"), n_shots, n_total, n_tied, n_leaked, n_cut, n_mostly_cut, lm_eval_value, lm_eval_stderr, lm_eval_n; of choices
-also brier, calibration_error, calibration_error_null, n_gold_absent and first_gold_absent (rows whose right answer is
+"plain"), n_shots, n_total, n_tied, n_leaked, n_cut, n_mostly_cut, lm_eval_value, lm_eval_stderr, lm_eval_n; for choices
+also brier, calibration_error, calibration_error_null, n_gold_absent and first_gold_absent (rows whose gold answer is
 none of their choices); first_error where requests failed. Of a group: kind "group", members, weighting, n_tasks.
 """
 
@@ -27,7 +27,7 @@ from evalstone.statistics.intervals import wilson
 from evalstone.statistics.label_metrics import estimate_label_metric
 
 BOOTSTRAP_ITERS = 100_000  # lm-eval's default
-LONGEST_ERROR = 240  # characters of a failure's cause under a table
+LONGEST_ERROR = 240  # characters shown of a failure's cause
 
 
 def summarise(
@@ -42,12 +42,12 @@ def summarise(
 
     Args:
         rows: every score of the run.
-        tasks: what their metrics mean.
-        groups: which tasks belong together; groups may hold groups.
-        bootstrap_iters: draws of lm-eval's bootstrap errors; 0 leaves lm-eval's errors out, as it does.
+        tasks: the tasks and their metrics.
+        groups: the groups of tasks; groups may contain groups.
+        bootstrap_iters: draws of lm-eval's bootstrap errors; 0 omits lm-eval's errors, as in lm-eval.
         confidence: of the intervals.
 
-    Raises: DataError or UnknownName where items are not what their aggregation takes.
+    Raises: DataError or UnknownName where items do not fit their aggregation.
     """
     by_task: dict[str, dict[tuple[str, str], list[ScoreRow]]] = {}
     for row in rows:
@@ -66,7 +66,7 @@ def summarise(
 def _metrics_of(
     task: TaskSummaryInput, own: Mapping[tuple[str, str], Sequence[ScoreRow]]
 ) -> list[tuple[MetricInput, str]]:
-    """Return metric and filter of each estimate: as the task lists them, then whatever else was scored."""
+    """Return metric and filter of each estimate: those that the task lists, then others that were scored."""
     listed = {metric.name: metric for metric in task.metrics}
     filters = list(dict.fromkeys([*(f for metric in task.metrics for f in metric.filters), *(f for f, _ in own)]))
     extra = [name for _, name in own if name not in listed and not is_auxiliary(name)]
@@ -76,7 +76,7 @@ def _metrics_of(
 
 
 def _shared_details(task: TaskSummaryInput, own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> dict[str, Any]:
-    """Return what all metrics of a task say alike: what became of its prompts, how sure of itself the model is."""
+    """Return the details common to all metrics of a task: of its prompts, gold answers and calibration."""
     first = next(iter(own.values()), ())
     details: dict[str, Any] = {
         "kind": "task",
@@ -93,7 +93,7 @@ def _shared_details(task: TaskSummaryInput, own: Mapping[tuple[str, str], Sequen
 
 
 def _absent_golds(name: str, own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> dict[str, Any]:
-    """Return how many rows call right what is none of their choices, and the first of them; empty where none does."""
+    """Return how many rows have a gold answer that is none of their choices, and the first; empty without any."""
     of_choices = next((rows for (_, metric), rows in own.items() if metric == TIES), ())
     absent = [row.sample_index for row in of_choices if _detail(row, "gold_is_absent", default=False)]
     return {"n_gold_absent": len(absent), "first_gold_absent": f"{name}, sample {min(absent)}"} if absent else {}
@@ -142,7 +142,7 @@ def _estimate(
 
 
 def _first_error(rows: Sequence[ScoreRow]) -> dict[str, Any]:
-    """Return what happened to the first request that failed, in one line; empty where none did."""
+    """Return the error of the first failed request, in one line; empty where none failed."""
     errors = (_detail(row, "error", None) for row in rows if row.status is ScoreStatus.FAILED)
     found = next((str(error) for error in errors if error), None)
     return {} if found is None else {"first_error": shorten(found, LONGEST_ERROR, placeholder=" …")}
@@ -151,7 +151,7 @@ def _first_error(rows: Sequence[ScoreRow]) -> dict[str, Any]:
 def _interval(
     metric: MetricInput, rows: Sequence[ScoreRow], items: Sequence[Any], confidence: float
 ) -> IntervalEstimate | None:
-    """Return our value and interval: which method depends on what the metric aggregates."""
+    """Return our value and interval, by a method that fits the metric's aggregation."""
     if not items:
         return None
     traits = traits_of(metric.aggregation)
@@ -173,10 +173,10 @@ def _interval(
 
 
 def _mean(rows: Sequence[ScoreRow], confidence: float) -> IntervalEstimate | None:
-    """Return the mean with tied best choices sharing the credit; partial credit keeps Wilson's interval.
+    """Return the mean with tied best choices sharing the credit; with partial credit, too, by Wilson's interval.
 
-    A share of credits has no more variance than a share of right answers of the same mean, so Wilson's interval is
-    at most too wide for it, and it is right where all are right.
+    A share of credits has no more variance than a share of correct answers with the same mean, so Wilson's interval is
+    at most too wide for it, and it remains valid where all answers are correct.
     """
     values = [float(credit) for row in rows if (credit := _detail(row, "credit", row.value)) is not None]
     values = [value for value in values if math.isfinite(value)]
@@ -204,7 +204,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def _unit(metric: MetricInput, rows: Sequence[ScoreRow]) -> str:
-    """Return whether the metric is a share of samples: a mean of scores that all lie in [0, 1]."""
+    """Return "proportion" for a mean of scores that are all in [0, 1], else "plain"."""
     if metric.aggregation == "f1":
         return "proportion"
     if is_number(metric.name):
@@ -216,7 +216,7 @@ def _unit(metric: MetricInput, rows: Sequence[ScoreRow]) -> str:
 
 
 def _chance(task: TaskSummaryInput, metric: MetricInput, rows: Sequence[ScoreRow]) -> float | None:
-    """Return what guessing scores: the mean of 1/choices over these samples, or what the task's card says."""
+    """Return the chance score: the mean of 1/choices over these samples, or the one in the task's card."""
     shares: list[float] = [1.0 / k for row in rows if (k := _detail(row, "n_choices", 0))]
     if shares and len(shares) == len(rows):
         return sum(shares) / len(shares)

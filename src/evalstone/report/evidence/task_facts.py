@@ -1,8 +1,8 @@
-"""What a run must remember of its tasks so that it can be reported without their files.
+"""The facts of tasks that are stored with a run, so that it can be reported without their files.
 
-A task file may change or vanish; a stored run must still say what its metrics meant, which groups it had and what
-the file said. `facts_of` turns a selection into JSON, kept with the run's estimates; `tasks_from` and `groups_from`
-read it back. Functions are kept as their source text, read from the syntax tree, so nothing is imported for it.
+A task file may change or vanish, but a stored run must still have its metrics, its groups and the file's content.
+`facts_of` converts a selection to JSON, stored with the run's estimates; `tasks_from` and `groups_from` read it back.
+Functions are stored as their source text, read from the syntax tree, so nothing is imported.
 """
 
 import ast
@@ -22,7 +22,7 @@ from evalstone.tasks.yaml_files import read_card
 
 
 def facts_of(selection: Selection, bound: Sequence[BoundTask] = ()) -> dict[str, JsonValue]:
-    """Return what is kept with a run, as JSON; `bound` adds how many samples each task has in all."""
+    """Return the facts to store with a run, as JSON; `bound` adds the total number of samples of each task."""
     by_name = {one.plan.name: one for one in bound}
     return {
         "tasks": {task.name: _task_json(task, by_name.get(task.name)) for task in selection.tasks},
@@ -41,7 +41,7 @@ def own_aggregations(tasks: Sequence[Task]) -> dict[tuple[str, str], Any]:
 
 
 def lacking_aggregations(facts: Mapping[str, Any], own: Mapping[tuple[str, str], Any]) -> list[tuple[str, str]]:
-    """Return (task, metric) of stored facts whose aggregation is a task file's function and is not among `own`."""
+    """Return (task, metric) of stored facts whose aggregation is a task file's function that is not in `own`."""
     return [
         (name, metric["name"])
         for name, task in facts.get("tasks", {}).items()
@@ -53,7 +53,7 @@ def lacking_aggregations(facts: Mapping[str, Any], own: Mapping[tuple[str, str],
 def tasks_from(
     facts: Mapping[str, Any], own: Mapping[tuple[str, str], Any] | None = None
 ) -> tuple[TaskSummaryInput, ...]:
-    """Return the tasks of stored facts; `own` gives the aggregations that are functions, by (task, metric)."""
+    """Return the tasks of stored facts; `own` has the aggregations that are functions, by (task, metric)."""
     functions = own or {}
     return tuple(
         TaskSummaryInput(
@@ -118,7 +118,7 @@ def _task_json(task: Task, bound: BoundTask | None) -> dict[str, JsonValue]:
 
 
 def metric_fact(metric: MetricSpec) -> dict[str, JsonValue]:
-    """Return what is kept of a metric."""
+    """Return the facts of a metric."""
     aggregation = metric.aggregation
     return {
         "name": metric.name,
@@ -177,7 +177,7 @@ def source_of(function: FunctionRef) -> str | None:
 
 @lru_cache(maxsize=256)
 def _definitions(file: Path, _mtime_ns: int) -> Mapping[str, str]:
-    """Return the text of every function and class at the top of a file, with its decorators, as getsource gives it."""
+    """Return the source of every top-level function and class of a file, with decorators, as inspect.getsource does."""
     text = file.read_text(encoding="utf-8")
     lines = text.splitlines(keepends=True)
     found = {}

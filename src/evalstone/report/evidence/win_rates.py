@@ -1,7 +1,8 @@
-"""Win rates: of a board whose number is how often a model beats the others, over its columns and all runs named.
+"""Win rates of suites whose composite is how often a model beats the others, over columns and all compared runs.
 
-One run has no win rate, so this stands beside a comparison of several. The rate is the mean over columns of the share
-of other runs that a run beats there, ties half; its error carries that the runs were asked the same questions.
+One run has no win rate, so this belongs to a comparison of several. The rate is the mean over columns of the share of
+other runs that a run beats there, ties counting half; its standard error takes into account that the runs have the
+same questions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ __all__ = ["BoardRun", "WinRates", "win_rate_lines", "win_rates", "win_rates_mar
 
 @dataclass(frozen=True, slots=True)
 class BoardRun:
-    """What a win rate needs of one run."""
+    """The data of one run that win rates need."""
 
     label: str
     run_id: str
@@ -32,7 +33,7 @@ class BoardRun:
 
 @dataclass(frozen=True, slots=True)
 class WinRates:
-    """One suite's win rates, one per run; none where a run lacks a column, and `why` says which."""
+    """One suite's win rates, one per run; none where a run lacks a column, with the reason in `why`."""
 
     suite: str
     columns: tuple[str, ...]
@@ -42,7 +43,7 @@ class WinRates:
 
 
 def win_rates(runs: Sequence[BoardRun], confidence: float = 0.95) -> list[WinRates]:
-    """Return the win rates of every suite that all runs have and whose aggregate is one."""
+    """Return the win rates of every suite that all runs have and whose aggregate is winrate."""
     shared = [
         chosen
         for chosen in runs[0].suites
@@ -109,7 +110,7 @@ def _title(one: WinRates) -> str:
 
 
 def _ranked(one: WinRates) -> list[tuple[str, str, str, str]]:
-    """Return label, run id, value and interval as shown, the best first."""
+    """Return label, run id, value and interval as text, the best first."""
     ranked = sorted(zip(one.runs, one.rates, strict=False), key=lambda pair: -pair[1].value)
     return [
         (
@@ -123,7 +124,7 @@ def _ranked(one: WinRates) -> list[tuple[str, str, str, str]]:
 
 
 def win_rates_to_json(found: Sequence[WinRates]) -> list[JsonValue]:
-    """Return them with stable names, shares in [0, 1]."""
+    """Return the win rates as JSON with stable keys; rates are in [0, 1]."""
     return [
         {
             "suite": one.suite,

@@ -1,1 +1,1 @@
-"""Instructions whose following can be checked by a program (IFEval): no judge, only text."""
+"""Verifiable instructions (IFEval): whether an answer follows them is checked by a program, without a judge."""

@@ -1,8 +1,8 @@
-"""IFEval's 25 instructions, each a function from (answer, its arguments) to followed or not.
+"""IFEval's 25 instructions: each is a function of the answer and the arguments that returns whether it is followed.
 
 The definitions are the published ones (Zhou et al. 2023, arXiv 2311.07911, table 3, and the reference implementation
-in google-research): thresholds, what counts as a bullet or a section, what is forgiven. A missing argument is an
-error of the data here; the reference draws a random one.
+in google-research): thresholds, what counts as a bullet or a section, what is tolerated. A missing argument is an
+error in the data here; the reference draws a random one.
 """
 
 import json
@@ -41,40 +41,40 @@ def _compare(count: int, arguments: Arguments, relation: str, threshold: str) ->
 
 
 def keywords_exist(answer: str, arguments: Arguments) -> bool:
-    """Every keyword occurs (each is a pattern, case does not matter)."""
+    """Every keyword occurs (each is a regular expression, case is ignored)."""
     return all(re.search(keyword, answer, re.IGNORECASE) for keyword in _need(arguments, "keywords"))
 
 
 def keyword_frequency(answer: str, arguments: Arguments) -> bool:
-    """A keyword occurs less than, or at least, so many times."""
+    """A keyword occurs less than, or at least, a number of times."""
     found = re.findall(_need(arguments, "keyword").strip(), answer, re.IGNORECASE)
     return _compare(len(found), arguments, "relation", "frequency")
 
 
 def forbidden_words(answer: str, arguments: Arguments) -> bool:
-    """None of these occurs as a whole word."""
+    """None of the words occurs as a whole word."""
     words = _need(arguments, "forbidden_words")
     return not any(re.search(rf"\b{word}\b", answer, re.IGNORECASE) for word in words)
 
 
 def letter_frequency(answer: str, arguments: Arguments) -> bool:
-    """A letter, small or capital, occurs less than, or at least, so many times."""
+    """A letter, in either case, occurs less than, or at least, a number of times."""
     count = answer.lower().count(_need(arguments, "letter").strip().lower())
     return _compare(count, arguments, "let_relation", "let_frequency")
 
 
 def response_language(answer: str, arguments: Arguments) -> bool:
-    """The whole answer is in this language; a text without features passes."""
+    """The whole answer is in a language; a text without any features passes."""
     return detect_language(answer) in (_need(arguments, "language"), None)
 
 
 def number_sentences(answer: str, arguments: Arguments) -> bool:
-    """The answer has less than, or at least, so many sentences."""
+    """The answer has less than, or at least, a number of sentences."""
     return _compare(count_sentences(answer), arguments, "relation", "num_sentences")
 
 
 def number_paragraphs(answer: str, arguments: Arguments) -> bool:
-    """Exactly so many paragraphs lie between *** dividers; only the first and the last piece may be empty."""
+    """There is an exact number of paragraphs between *** dividers; only the first and last piece may be empty."""
     pieces = re.split(r"\s?\*\*\*\s?", answer)
     if not all(piece.strip() for piece in pieces[1:-1]):
         return False
@@ -82,36 +82,36 @@ def number_paragraphs(answer: str, arguments: Arguments) -> bool:
 
 
 def number_words(answer: str, arguments: Arguments) -> bool:
-    """The answer has less than, or at least, so many words."""
+    """The answer has less than, or at least, a number of words."""
     return _compare(count_words(answer), arguments, "relation", "num_words")
 
 
 def nth_paragraph_first_word(answer: str, arguments: Arguments) -> bool:
-    """So many paragraphs are set apart by blank lines, and one of them starts with this word."""
+    """There is an exact number of paragraphs, separated by blank lines, and the nth starts with a word."""
     pieces = answer.split("\n\n")
     count = sum(bool(piece.strip()) for piece in pieces)
-    place = int(_need(arguments, "nth_paragraph"))
-    if not 1 <= place <= count or not pieces[place - 1].strip():
+    nth = int(_need(arguments, "nth_paragraph"))
+    if not 1 <= nth <= count or not pieces[nth - 1].strip():
         return False
-    start = pieces[place - 1].split()[0].lstrip("'").lstrip('"')
+    start = pieces[nth - 1].split()[0].lstrip("'").lstrip('"')
     word = re.split(r"[.,?!'\"]", start)[0].lower()
     return count == int(_need(arguments, "num_paragraphs")) and word == str(_need(arguments, "first_word")).lower()
 
 
 def number_placeholders(answer: str, arguments: Arguments) -> bool:
-    """At least so many [placeholders] in square brackets."""
+    """There is at least a number of [placeholders] in square brackets."""
     return len(re.findall(r"\[.*?\]", answer)) >= int(_need(arguments, "num_placeholders"))
 
 
 def postscript(answer: str, arguments: Arguments) -> bool:
-    """A postscript starts with this marker; spaces inside P.S. and P.P.S are forgiven, and so is case."""
+    """A postscript starts with a marker; spaces inside P.S. and P.P.S are allowed, case is ignored."""
     marker = _need(arguments, "postscript_marker").strip()
     known = {"P.P.S": r"\s*p\.\s?p\.\s?s", "P.S.": r"\s*p\.\s?s\."}
     return bool(re.search(known.get(marker, r"\s*" + marker.lower()), answer.lower()))
 
 
 def number_bullet_lists(answer: str, arguments: Arguments) -> bool:
-    """Exactly so many lines start with * (not **) or -."""
+    """An exact number of lines starts with * (not **) or -."""
     stars = re.findall(r"^\s*\*[^\*].*$", answer, re.MULTILINE)
     dashes = re.findall(r"^\s*-.*$", answer, re.MULTILINE)
     return len(stars) + len(dashes) == int(_need(arguments, "num_bullets"))
@@ -123,7 +123,7 @@ def constrained_response(answer: str, arguments: Arguments) -> bool:  # noqa: AR
 
 
 def number_highlighted_sections(answer: str, arguments: Arguments) -> bool:
-    """At least so many *highlights*; **double ones** count as well, and empty ones do not."""
+    """There is at least a number of *highlights*; **double ones** count too, empty ones do not."""
     single = re.findall(r"\*[^\n\*]*\*", answer)
     double = re.findall(r"\*\*[^\n\*]*\*\*", answer)
     count = sum(bool(text.strip("*").strip()) for text in single)
@@ -132,7 +132,7 @@ def number_highlighted_sections(answer: str, arguments: Arguments) -> bool:
 
 
 def multiple_sections(answer: str, arguments: Arguments) -> bool:
-    """At least so many sections start with the marker and a number."""
+    """At least a number of sections starts with the marker and a number."""
     marker = _need(arguments, "section_spliter").strip()
     return len(re.findall(rf"\s?{marker}\s?\d+\s?", answer)) >= int(_need(arguments, "num_sections"))
 
@@ -150,12 +150,12 @@ def json_format(answer: str, arguments: Arguments) -> bool:  # noqa: ARG001
 
 
 def title(answer: str, arguments: Arguments) -> bool:  # noqa: ARG001
-    """Some <<title>> in double angle brackets is not empty."""
+    """There is a <<title>> in double angle brackets that is not empty."""
     return any(found.lstrip("<").rstrip(">").strip() for found in re.findall(r"<<[^\n]+>>", answer))
 
 
 def two_responses(answer: str, arguments: Arguments) -> bool:  # noqa: ARG001
-    """Two different answers stand on either side of ******; only the ends may be empty."""
+    """Two different answers are separated by ******; only the first and last piece may be empty."""
     pieces = answer.split("******")
     if not all(piece.strip() for piece in pieces[1:-1]):
         return False
@@ -164,37 +164,37 @@ def two_responses(answer: str, arguments: Arguments) -> bool:  # noqa: ARG001
 
 
 def repeat_prompt(answer: str, arguments: Arguments) -> bool:
-    """The answer begins by repeating the request, case aside."""
+    """The answer begins with the prompt; case is ignored."""
     return answer.strip().lower().startswith(str(_need(arguments, "prompt_to_repeat")).strip().lower())
 
 
 def end_checker(answer: str, arguments: Arguments) -> bool:
-    """The answer ends with this phrase; case and quotation marks around the whole are forgiven."""
+    """The answer ends with a phrase; case and quotation marks around the answer are ignored."""
     return answer.strip().strip('"').lower().endswith(str(_need(arguments, "end_phrase")).strip().lower())
 
 
 def capital_word_frequency(answer: str, arguments: Arguments) -> bool:
-    """Words in capitals occur less than, or at least, so many times."""
+    """Words in capitals occur less than, or at least, a number of times."""
     return _compare(count_capital_tokens(answer), arguments, "capital_relation", "capital_frequency")
 
 
 def english_capital(answer: str, arguments: Arguments) -> bool:  # noqa: ARG001
-    """English, and no small letter."""
+    """The answer is in English and has no lower-case letter."""
     return answer.isupper() and detect_language(answer) in ("en", None)
 
 
 def english_lowercase(answer: str, arguments: Arguments) -> bool:  # noqa: ARG001
-    """English, and no capital letter."""
+    """The answer is in English and has no capital letter."""
     return answer.islower() and detect_language(answer) in ("en", None)
 
 
 def no_comma(answer: str, arguments: Arguments) -> bool:  # noqa: ARG001
-    """No comma anywhere."""
+    """The answer has no comma."""
     return "," not in answer
 
 
 def quotation(answer: str, arguments: Arguments) -> bool:  # noqa: ARG001
-    """The whole answer stands in double quotation marks."""
+    """The whole answer is in double quotation marks."""
     text = answer.strip()
     return len(text) > 1 and text[0] == text[-1] == '"'
 

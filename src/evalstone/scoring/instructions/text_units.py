@@ -1,8 +1,8 @@
-"""Words, tokens, sentences and the language of a text, as instruction checks count them.
+"""Count words, tokens and sentences, and detect the language of a text, for instruction checks.
 
-IFEval's reference code takes words from a regular expression, tokens and sentences from NLTK, the language from
-langdetect. Tokens here follow the same published Penn Treebank conventions where they decide whether a token is in
-capitals. Sentences are split by a rule of our own, since Punkt's model is data that a package index does not carry:
+IFEval's reference code finds words by a regular expression, tokens and sentences with NLTK, the language with
+langdetect. Tokens here follow the same published Penn Treebank conventions where they affect whether a token is in
+capitals. Sentences are split by a rule of our own, since Punkt's model is not distributed on the package index:
 after . ? or ! (with closing quotes or brackets) before white space, but not after an abbreviation, an initial or a
 number of a list, and not where a quotation is followed by its "she said".
 """
@@ -36,7 +36,7 @@ def count_words(text: str) -> int:
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text, in order, stripped.
 
-    Line breaks inside a sentence are white space like any other, as they are to Punkt.
+    As in Punkt, line breaks inside a sentence are ordinary white space.
     """
     sentences = []
     start = 0
@@ -54,7 +54,7 @@ def _is_end(before: str, after: str) -> bool:
     """Return whether a full stop between these two ends a sentence."""
     found = _LAST_WORD.search(before)
     if not found:
-        return True  # ? or !, or a stop after something that is no word
+        return True  # ? or !, or a full stop after something that is no word
     word = found.group(1).lower().strip(".")
     starts_new = not after[0].islower()
     if word in _ABBREVIATIONS:
@@ -79,7 +79,7 @@ _JOINED = re.compile(r"\b(CAN)(NOT)\b|\b(GIM|LEM)(ME)\b|\b(GON|WAN)(NA)\b|\b(GOT
 def count_capital_tokens(text: str) -> int:
     """Return how many tokens have letters, all of them capital.
 
-    Tokens are those of the Penn Treebank as far as it matters: punctuation and clitics stand apart (DON'T is two
+    Tokens are those of the Penn Treebank as far as it matters: punctuation and clitics are separate (DON'T is two
     tokens in capitals: DO, N'T), hyphens and slashes join.
     """
     spaced = _SEPARATE.sub(lambda match: f" {match.group(0)} ", _OPENING_QUOTE.sub("' ", text))
@@ -90,7 +90,7 @@ def count_capital_tokens(text: str) -> int:
 
 
 def detect_language(text: str) -> str | None:
-    """Return the ISO 639-1 code langdetect gives, the same every time; None where the text has nothing to go by.
+    """Return the ISO 639-1 code by langdetect, deterministically; None where the text has no features.
 
     Raises: MissingExtra without the package langdetect.
     """
@@ -98,7 +98,7 @@ def detect_language(text: str) -> str | None:
         from langdetect import DetectorFactory, LangDetectException, detect
     except ImportError as error:
         raise MissingExtra("checking an answer's language", "metrics") from error
-    DetectorFactory.seed = 0  # its own default draws anew on every call
+    DetectorFactory.seed = 0  # by default every call is random
     try:
         return str(detect(text))
     except LangDetectException:

@@ -1,4 +1,4 @@
-"""Tasks whose answers are programs: where these are run, and when a task that runs them is refused."""
+"""Tasks whose answers are programs: the sandbox that runs them, and when such a task is refused."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ __all__ = ["refuse_unconfirmed_code", "runs_our_way", "sandbox_of", "score_in"]
 def score_in(
     sandbox: Sandbox | None, scorer: SampleScorer, request: Request, sample: Sample, outputs: Sequence[Output]
 ) -> tuple[Score, ...]:
-    """Return a sample's scores; programs among the answers are run in `sandbox`, and `detail` says how they ended."""
+    """Return a sample's scores; generated programs are run in `sandbox`, and their outcomes are in `detail`."""
     if sandbox is None:
         return scorer.score(request, sample, outputs)
     with running_in(sandbox) as outcomes:
@@ -25,9 +25,9 @@ def score_in(
 
 
 def sandbox_of(task: Task, *, unsafe: bool) -> Sandbox | None:
-    """Return where programs that answer this task are run; None for a task whose scoring runs none.
+    """Return the sandbox for programs that answer this task; None for a task whose scoring runs none.
 
-    Raises: PlanError where there is no sandbox and `unsafe` does not allow to do without.
+    Raises: PlanError where there is no sandbox and `unsafe` does not allow running without one.
     """
     if not (task.spec.get("unsafe_code") and runs_our_way(task)):
         return None
@@ -35,14 +35,14 @@ def sandbox_of(task: Task, *, unsafe: bool) -> Sandbox | None:
 
 
 def refuse_unconfirmed_code(task: Task, *, confirmed: bool) -> None:
-    """Raise PlanError for a task whose own functions run what the model writes, unless that is confirmed."""
+    """Raise PlanError for a task whose own functions run generated code, unless that is confirmed."""
     if task.spec.get("unsafe_code") and not runs_our_way(task) and not confirmed:
         raise PlanError(
-            f"task {task.name} runs code that the model writes by functions of its own, on this machine and without a "
-            "sandbox; if that is wanted say --confirm_run_unsafe_code (evalstone's own tasks use a sandbox)"
+            f"task {task.name} runs generated code with functions of its own, on this machine and without a sandbox; "
+            "to allow that, add --confirm_run_unsafe_code (evalstone's own tasks use a sandbox)"
         )
 
 
 def runs_our_way(task: Task) -> bool:
-    """Return whether all that runs model-written code for this task is `scoring.run_code`: so for our library's."""
+    """Return whether generated code of this task is run only by `scoring.run_code`: true for our library's tasks."""
     return task.origin == "evalstone"
