@@ -95,7 +95,7 @@ class Run:
         """Lengths and finish reasons of the generated texts, by task and turn."""
         from evalstone.report.evidence.generated_texts import answers_by_turn
 
-        return answers_by_turn(self.store.written(self.id))
+        return answers_by_turn(self.store.generated(self.id))
 
     @property
     def nothing_answered(self) -> bool:
