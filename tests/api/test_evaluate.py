@@ -137,7 +137,7 @@ def test_failed_answers_say_why() -> None:
     """Where answers failed, the table names what happened to the first of them."""
     run = evalstone.evaluate(demo_model("small"), "demo_sums", limit=2, gen_kwargs={"max_gen_toks": 100_000})
     told = run.remarks()
-    assert any("2 answer(s) failed and count as missing" in line for line in told)
+    assert any("2 output(s) failed and count as missing" in line for line in told)
     assert re.search(r"2 failed, excluded \(first: .*100000 new tokens are allowed", " ".join(str(run).split()))
 
 

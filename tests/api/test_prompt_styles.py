@@ -96,7 +96,7 @@ def test_a_written_run_is_rescored_and_reproduced() -> None:
         ("demo_who", ["letter"], PlanError, "the choices are contexts"),
         ("suite:gpt4all", ["letter"], PlanError, "suite gpt4all fixes its prompt style"),
         ("demo_facts", ["leter"], UnknownName, "nearest: letter"),
-        ("demo_facts", ["letter", "letter"], UsageError, "name each way once"),
+        ("demo_facts", ["letter", "letter"], UsageError, "expected each style"),
     ],
 )
 def test_what_cannot_be_put_is_refused(tasks: str, ways: list[str], error: type[Exception], message: str) -> None:

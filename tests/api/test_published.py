@@ -41,9 +41,9 @@ def test_the_test_is_the_unpaired_one(run: Run, tmp_path: Path) -> None:
     expected = compare_shares(900, 1000, round(value * 20), 20)
     assert found.comparison == expected
     assert found.comparison.difference == pytest.approx(value - 0.9)
-    assert "differs from" in found.verdict
+    assert "differs significantly from" in found.verdict
     (found,) = compare_published(str(tmp_path / "store.sqlite"), "last", [f"demo_who acc={value} n=20 shots=0"])
-    assert "agrees with" in found.verdict
+    assert "is not significantly different from" in found.verdict
     assert found.comparison.p == 1.0
 
 
@@ -53,7 +53,7 @@ def test_what_is_not_the_same_is_listed(run: Run, tmp_path: Path) -> None:
     (found,) = compare_published(store, run.id, ["demo_who acc=0.3 shots=25 n=1000"])
     assert found.set_up == ("samples: 20 in this run, 1,000 in the claim",)
     (found,) = compare_published(store, run.id, ["demo_who acc=0.3"])
-    assert any("does not say; taken for the whole split" in line for line in found.set_up)
+    assert any("not stated in the claim; assumed to be the whole split" in line for line in found.set_up)
 
 
 def test_other_shots_are_not_comparable(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

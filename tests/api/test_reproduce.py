@@ -95,7 +95,7 @@ def test_tasks_from_files_are_found_again(tmp_path: Path) -> None:
     assert (found.plan, found.environment) == ((), ())
     csv.rename(tmp_path / "elsewhere.csv")
     with pytest.raises(
-        UsageError, match=r"task 'q' came from a file .*q\.csv, which is not there; pass it with --tasks"
+        UsageError, match=r"task 'q' was read from a file .*q\.csv, which does not exist; give it with --tasks"
     ):
         reproduce(run)
     (tmp_path / "new").mkdir()

@@ -109,7 +109,7 @@ def test_the_question_may_not_change(tmp_path: Path) -> None:
     """A file that now asks something else is refused: the stored answers were given to the old question."""
     run = stored_sums(tmp_path)
     sums(tmp_path, SUMS.replace("{{question}}", "What is {{question}}?"))
-    with pytest.raises(PlanError, match="says another doc_to_text"):
+    with pytest.raises(PlanError, match="has another doc_to_text"):
         rescore_run(run, options(tmp_path))
 
 

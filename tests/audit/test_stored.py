@@ -114,12 +114,12 @@ def test_audits_are_listed_and_shown_separately_from_runs(
     store = str(tmp_path / "store.sqlite")
     run = evalstone.evaluate("fake", task, store=store)
     lines: list[str] = []
-    (found,) = audit_prompts([FakeModel()], task, store=store, told=lines.append)
+    (found,) = audit_prompts([FakeModel()], task, store=store, announce=lines.append)
     with Store.open(store) as opened:
         (audit,) = opened.audits()
         assert [row.run_id for row in opened.runs()] == [run.id]
         assert opened.run("last").run_id == run.id
-    assert lines[-1].endswith(f"see it again: evalstone show {audit.short_id}")
+    assert lines[-1].endswith(f"show it with: evalstone show {audit.short_id}")
     assert main(["ls", "audits", "--store", store]) == 0
     assert "prompts of lamps" in capsys.readouterr().out
     assert main(["show", audit.short_id, "--store", store, "--json"]) == 0
@@ -128,7 +128,7 @@ def test_audits_are_listed_and_shown_separately_from_runs(
     assert main(["show", audit.short_id, "--store", store]) == 0
     assert "option orders: 16 samples" in capsys.readouterr().out
     assert main(["compare", run.short_id, audit.short_id, "--store", store]) == UsageError.exit_code
-    assert f"is an audit (prompts), and this takes a run; see it: evalstone show {audit.short_id}" in (
+    assert f"is an audit (prompts), but this command takes a run; show it with: evalstone show {audit.short_id}" in (
         capsys.readouterr().err
     )
 

@@ -141,5 +141,5 @@ def test_a_real_tokenizer_is_used_for_token_checks(tmp_path: Path) -> None:
     write_rows(tmp_path, rows(12), rows(8))
     path = write_task(tmp_path, task_spec("lamps"))
     found = check_task(str(path), model_args=f"pretrained={demo_model('small')}")
-    assert "12 samples, 12 looked at" in str(found.facts["lamps"])
+    assert "12 samples, 12 checked" in str(found.facts["lamps"])
     assert not [finding for finding in found.findings if finding.level == "error"]

@@ -138,7 +138,7 @@ def test_no_answer_at_all_is_a_failure(capsys: pytest.CaptureFixture[str]) -> No
     words = [*FAKE, "--tasks", "demo_who", "--limit", "3", "--model_args", "fail=1.0"]
     assert told(capsys, *words)[0] == 5
     assert main(words) == 5
-    assert "answer(s) failed" in capsys.readouterr().out
+    assert "output(s) failed" in capsys.readouterr().out
 
 
 def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:

@@ -114,7 +114,7 @@ def test_what_wandb_refuses_loses_no_run(wandb: Path, tmp_path: Path, capsys: py
         (["--wandb_args", "project=x"], "wandb is not installed, so nothing is logged to W&B"),
         (["--hf_hub_log_args", "hub_results_org=x", "push_samples_to_hub=True"], "nothing is sent to the Hub"),
         (["--trackio_args", "project=x"], "nothing is sent to Trackio"),
-        (["--no_cache"], "answers that are stored are used; for new ones name a new file with --store"),
+        (["--no_cache"], "stored responses are used; to evaluate again give a new --store FILE"),
         (["--wandb_config_args", "lr=1"], "has no effect without --wandb_args"),
     ],
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.api.locations import check_place
+from evalstone.api.locations import check_writable
 from evalstone.cli.main import main
 from evalstone.errors import UsageError
 
@@ -31,8 +31,8 @@ def test_a_run_says_so_before_it_asks(blocked: Path, capsys: pytest.CaptureFixtu
 def test_a_folder_without_permission_is_refused(tmp_path: Path) -> None:
     """So is a folder that belongs to somebody else."""
     tmp_path.chmod(0o500)
-    with pytest.raises(UsageError, match="may not be written to"):
-        check_place(tmp_path / "new" / "results", "--output_path")
+    with pytest.raises(UsageError, match="is not writable"):
+        check_writable(tmp_path / "new" / "results", "--output_path")
     tmp_path.chmod(0o700)
 
 

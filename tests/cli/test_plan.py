@@ -17,8 +17,8 @@ def test_groups_keep_their_names_and_truncated_prompts_are_counted(
     printed = capsys.readouterr().out
     assert " of 57)" in printed
     assert "mmlu_anatomy" not in printed
-    assert "2,280 of 2,280 prompts are longer than the model takes and are truncated from the left" in printed
-    assert "little is left to share" in printed
+    assert "2,280 of 2,280 prompts exceed the model's context and are truncated from the left" in printed
+    assert "questions share few tokens" in printed
 
 
 def test_tasks_outside_groups_keep_their_own(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,8 +9,8 @@ def test_what_an_earlier_attempt_stored_is_said() -> None:
     """A run that goes on counts what is left to ask, and says how much was stored before."""
     now = RunProgress(("a", "b", "c"), 1, 1, Progress(4, 178, 70_516, 50_000, 25_000, seconds=10.0), n_stored=22)
     line = summary_of(now)
-    assert line.startswith("4 of 178 answers, ")
-    assert line.endswith(", 22 more were stored before")
+    assert line.startswith("4 of 178 outputs, ")
+    assert line.endswith(", 22 more already stored")
     assert title_of(now) == "a and 2 more"
     fresh = RunProgress(("a",), 1, 1, now.model)
-    assert "stored before" not in summary_of(fresh)
+    assert "already stored" not in summary_of(fresh)

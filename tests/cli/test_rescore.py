@@ -28,7 +28,7 @@ def test_rescore_shows_the_new_score_and_says_so(capsys: pytest.CaptureFixture[s
     said(capsys, *FAKE, "demo_facts")
     told = said(capsys, "rescore", "last", "--metric", "acc_bytes", "--task", "demo_facts")
     assert "acc_bytes" in told
-    assert "demo_facts: 4 stored answers scored again, the model was asked nothing" in told
+    assert "demo_facts: 4 stored responses scored again, no request was sent" in told
     shown = said(capsys, "show", "last")
     assert "scored again after the run" in " ".join(shown.split())
     assert "demo_facts scored again: acc_bytes under none" in shown
@@ -62,10 +62,10 @@ def test_ways_are_printed_side_by_side(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_ways_and_presets_refuse_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
     """Several shots without --prompt_style, options of one run with it, and unknown names are refused."""
-    assert "asks for several runs" in failed(capsys, *FAKE, "demo_facts", "--num_fewshot", "0,5")
+    assert "needs several runs" in failed(capsys, *FAKE, "demo_facts", "--num_fewshot", "0,5")
     assert "not a valid integer" in failed(capsys, *FAKE, "demo_facts", "--num_fewshot", "five")
     told = failed(capsys, *FAKE, "demo_facts", "--prompt_style", "text", "--predict_only")
-    assert "--predict_only does not go with --prompt_style" in told
+    assert "--predict_only cannot be combined with --prompt_style" in told
     assert "nearest: llama-2" in failed(capsys, *FAKE, "demo_facts", "--prompt-preset", "lama-2")
     assert "nearest: helpful" in failed(capsys, *FAKE, "demo_facts", "--system-prompt", "helful")
 

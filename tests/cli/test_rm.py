@@ -16,7 +16,7 @@ def test_what_was_removed_is_said_in_words(tmp_path: Path, capsys: pytest.Captur
         run_id = examples.fill(store, examples.plan())
     assert main(["rm", "last", "-y", "--store", place]) == 0
     said = capsys.readouterr().out
-    assert f"removed {run_id[:8]}: 8 requests, 32 answers, 16 scores and" in said
+    assert f"removed {run_id[:8]}: 8 requests, 32 outputs, 16 scores and" in said
 
 
 def test_a_run_that_is_written_is_not_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

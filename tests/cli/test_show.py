@@ -17,7 +17,7 @@ def test_a_run_that_failed_before_any_answer_says_so_and_why(
     with Store.open(place) as store:
         refused = store.open_run(examples.plan(("letters",)), facts={})
         store.close_run(refused.run_id, refused.attempt_id, "failed", {"error": "UsageError: no chat template"})
-    expected = f"run {refused.run_id[:8]} failed before any answer: UsageError: no chat template"
+    expected = f"run {refused.run_id[:8]} failed before its first response: UsageError: no chat template"
     assert main(["show", "last", "--store", place]) == 0
     assert expected in capsys.readouterr().out
     assert main(["show", "last", "--samples", "letters", "--store", place]) == 0
@@ -33,9 +33,9 @@ def test_a_run_that_was_stopped_says_how_far_it_came(tmp_path: Path, capsys: pyt
         store.add(stopped.run_id, stopped.attempt_id, examples.outputs_for(examples.requests()[0]))
         store.close_run(stopped.run_id, stopped.attempt_id, "interrupted")
     assert main(["show", "last", "--store", place]) == 0
-    assert "4 answers are stored; the same command again goes on" in capsys.readouterr().out
+    assert "4 outputs are stored; the same command continues the run" in capsys.readouterr().out
     for words in (["report", "last", "-o", "x.md"], ["export", "last", "-o", "x.csv"], ["reproduce", "last"]):
         at = [str(tmp_path / word) if word.startswith("x.") else word for word in words]
         assert main([*at, "--store", place]) == 2
-        assert "no results yet (it is interrupted, with 4 answers)" in capsys.readouterr().err
+        assert "no results yet (it is interrupted, with 4 outputs)" in capsys.readouterr().err
     assert list(tmp_path.glob("x.*")) == []

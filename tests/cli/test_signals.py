@@ -32,7 +32,7 @@ import os, signal, sys
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 import evalstone
-from evalstone.cli.signals import heeding_signals
+from evalstone.cli.signals import handle_signals
 
 folder, store = sys.argv[1:]
 model = AutoModelForCausalLM.from_pretrained(folder)
@@ -49,7 +49,7 @@ def signal_within_the_third_window(*_):
 model.register_forward_pre_hook(signal_within_the_third_window)
 model.model.register_forward_pre_hook(signal_within_the_third_window)
 try:
-    with heeding_signals():
+    with handle_signals():
         evalstone.evaluate(
             (model, AutoTokenizer.from_pretrained(folder)), "demo_stories", store=store, observe=seen.append
         )
@@ -109,7 +109,7 @@ def test_answers_under_way_are_stored(
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == code, errors
-    assert "answers under way are waited for, at most 30 s" in errors
+    assert "waiting for the responses in flight, at most 30 s" in errors
     assert "Traceback" not in errors
     assert n_outputs(tmp_path) == ("interrupted", AT_ONCE, 0)
     server.kill()

@@ -196,7 +196,7 @@ def test_explaining_a_conversation_needs_no_model(task_file: Path) -> None:
     assert "no metric" in as_text(Group(*explanation_view(explained)))
     assert check_task(str(task_file)).findings == []
     planned = plan_run("fake", [str(task_file)])
-    assert planned.notes[-1] == "talk: first turns only; later ones rest on the answers"
+    assert planned.notes[-1] == "talk: first turns only; later turns depend on the responses"
     assert planned.chunks[0].n_samples == len(ROWS)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from evalstone.errors import StoreError
 from evalstone.store import Store
-from evalstone.store.trouble import explain
+from evalstone.store.database_errors import explain
 from tests.store import examples
 
 ROOT = Path(__file__).parents[2]

@@ -39,5 +39,5 @@ def test_a_store_that_may_not_be_written_is_opened_to_read(path: Path, monkeypat
     monkeypatch.setattr("evalstone.store.connection.os.access", lambda *_: False)
     with Store.open_to_read(str(path)) as store:
         assert store.run("last").run_id == run_id
-        with pytest.raises(StoreError, match="may be read and not written; check its rights"):
+        with pytest.raises(StoreError, match="is read-only; check its permissions"):
             store.remove(run_id)

@@ -13,7 +13,7 @@ from evalstone import settings
 from evalstone.errors import MissingExtra, SchemaTooNew, StoreError
 from evalstone.store import Store
 from evalstone.store.connection import NETWORK_FILE_SYSTEMS, file_system_of
-from evalstone.store.trouble import is_locked
+from evalstone.store.database_errors import is_locked
 from tests.store import examples
 
 
@@ -73,7 +73,7 @@ def test_reading_only_makes_nothing(path: Path) -> None:
         assert store.run("last").run_id == run_id
         assert len(list(store.scores(run_id))) == 16
         assert store.verify() == []
-        with pytest.raises(StoreError, match="may be read and not written"):
+        with pytest.raises(StoreError, match="is read-only"):
             store.open_run(examples.plan(), facts={})
 
 
@@ -81,7 +81,7 @@ def test_a_store_in_a_folder_that_may_not_be_written_is_read(path: Path, monkeyp
     """Someone else's store can be read where SQLite may not put its files beside it."""
     with Store.open(str(path)) as store:
         run_id = examples.fill(store, examples.plan())
-    monkeypatch.setattr("evalstone.store.connection.may_write", lambda _: False)
+    monkeypatch.setattr("evalstone.store.connection.can_create_in", lambda _: False)
     before = sorted(path.parent.iterdir())
     with Store.open(str(path), read_only=True) as store:
         assert len(list(store.samples(run_id, "letters"))) == 8
@@ -92,7 +92,7 @@ def test_a_store_in_a_folder_that_may_not_be_written_is_read(path: Path, monkeyp
 def test_a_folder_that_may_not_be_written_is_said_so(tmp_path: Path) -> None:
     """A store where nothing may be written is refused with the path and a remedy."""
     tmp_path.chmod(0o500)
-    with pytest.raises(StoreError, match="rights"):
+    with pytest.raises(StoreError, match="permissions"):
         Store.open(str(tmp_path / "store.sqlite"))
 
 
@@ -123,7 +123,7 @@ def test_a_database_of_another_program_is_refused_and_left_alone(path: Path) -> 
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE cookies (id INTEGER)")
     connection.close()
-    with pytest.raises(StoreError, match="tables of something else \\(cookies\\)"):
+    with pytest.raises(StoreError, match="tables of another program \\(cookies\\)"):
         Store.open(str(path))
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("cookies",)]
@@ -141,7 +141,7 @@ def test_other_tables_may_share_a_postgresql_database(postgres_url: str) -> None
     assert Store.exists(postgres_url)
     with psycopg.connect(plain) as connection:
         connection.execute("DROP TABLE evalstone_schema")
-    with pytest.raises(StoreError, match="tables of something else"):
+    with pytest.raises(StoreError, match="tables of another program"):
         Store.open(postgres_url)
 
 
@@ -171,9 +171,9 @@ def test_a_later_schema_is_refused(url: str) -> None:
     [
         ("sqlite://", "names no file"),
         ("sqlite:///:memory:", "names no file"),
-        ("mysql://localhost/runs", "no kind of store"),
-        ("nonsense://somewhere", "no kind of store"),
-        ("postgresql://host:port/runs", "names no store"),
+        ("mysql://localhost/runs", "not a kind of store"),
+        ("nonsense://somewhere", "not a kind of store"),
+        ("postgresql://host:port/runs", "is not a store"),
     ],
 )
 def test_a_url_that_names_no_store_is_refused(url: str, message: str) -> None:
@@ -187,7 +187,7 @@ def test_a_server_that_does_not_answer_is_named_without_its_password(tmp_path: P
     pytest.importorskip("psycopg")
     url = f"postgresql://user:secret@/runs?host={tmp_path}"
     assert not Store.exists(url)
-    with pytest.raises(StoreError, match="check that the database is there") as caught:
+    with pytest.raises(StoreError, match="check that the database is running") as caught:
         Store.open(url)
     assert "secret" not in str(caught.value)
 

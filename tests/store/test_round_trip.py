@@ -32,9 +32,9 @@ from evalstone.records import (
     content_hash,
 )
 from evalstone.store import Store
-from evalstone.store.forms import put_together, take_apart
 from evalstone.store.packing import pack_hash, pack_text, unpack_hash, unpack_text
 from evalstone.store.plan_json import plan_from_json, plan_to_json
+from evalstone.store.request_texts import join_request, split_request
 from tests.store import examples
 
 FRESH = count(100)  # sample indices that no example has used
@@ -175,9 +175,9 @@ def test_any_hash_is_packed_and_unpacked(text: str) -> None:
 @given(any_request())
 def test_a_request_is_put_together_again(request: Request) -> None:
     """A request is equal to what its pieces and its form make."""
-    apart = take_apart(request)
+    apart = split_request(request)
     place = (request.task, request.sample_index, request.turn)
-    assert put_together(place, request.sample_sha256, apart.form, apart.pieces) == request
+    assert join_request(place, request.sample_sha256, apart.form, apart.pieces) == request
 
 
 @given(PLAN)

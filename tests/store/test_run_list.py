@@ -97,7 +97,9 @@ def test_an_ambiguous_beginning_names_the_candidates(store: Store) -> None:
         store.open_run(examples.plan(content=content), facts={})
     beginnings = [run.run_id[0] for run in store.runs()]
     shared = next(digit for digit in beginnings if beginnings.count(digit) > 1)
-    with pytest.raises(UnknownName, match=rf"{beginnings.count(shared)} runs begin so; give more digits") as caught:
+    with pytest.raises(
+        UnknownName, match=rf"{beginnings.count(shared)} runs begin with it; give more digits"
+    ) as caught:
         store.run(shared)
     assert len(caught.value.nearest) >= 2
 

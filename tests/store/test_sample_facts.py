@@ -248,7 +248,7 @@ def test_a_store_that_is_only_read_needs_none(path: Path) -> None:
     with Store.open(str(path), read_only=True) as store:
         assert store.sample_list(run_id) == expected
         assert [(one.category, one.n_samples) for one in store.categories(run_id)] == [(None, 8)]
-        with pytest.raises(StoreError, match="may be read and not written"):
+        with pytest.raises(StoreError, match="is read-only"):
             store.fill_facts()
     with Store.open(str(path)) as store:
         assert n_stored(store) == 0

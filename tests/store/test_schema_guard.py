@@ -59,7 +59,7 @@ def test_a_crafted_file_is_refused_at_once(what: str, exported: Path, tmp_path: 
         assert time.monotonic() - begun < 20
     with pytest.raises(DataError, match="is not an exported run"):
         import_run(str(target), exported)
-    with pytest.raises(StoreError, match="nothing of it was read"):
+    with pytest.raises(StoreError, match="so it was not read"):
         Store.open(str(exported))
     with Store.open(str(target)) as store:
         assert store.runs() == []

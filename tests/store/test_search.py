@@ -187,11 +187,11 @@ def test_a_store_with_an_index_opens_again(path: Path) -> None:
         connection.execute("DELETE FROM sample_search WHERE rowid = 1")
     with Store.open(str(path)) as store:
         (problem,) = store.verify()
-        assert "5 rows and was made of 6 requests" in str(problem)
+        assert "5 rows and was built from 6 requests" in str(problem)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DROP TABLE sample_search")
         connection.execute("CREATE VIRTUAL TABLE sample_search USING fts5(run, document, tokenize = 'trigram')")
-    with pytest.raises(StoreError, match="nothing of it was read"):
+    with pytest.raises(StoreError, match="so it was not read"):
         Store.open(str(path))
 
 

@@ -97,7 +97,7 @@ def test_long_texts_of_our_own_are_stored_and_beyond_the_bound_refused(monkeypat
     monkeypatch.setattr(packing, "LONGEST_TEXT", 1000)
     for text in ("x" * 1000, "é" * 500, "abc" * 333):
         assert unpack_text(pack_text(text)) == text
-    with pytest.raises(StoreError, match="1,001 bytes is to be stored; expected at most 1,000"):
+    with pytest.raises(StoreError, match="a text to store has 1,001 bytes; expected at most 1,000"):
         pack_text("x" * 1001)
     with pytest.raises(HashMismatch, match="more than 1,000"):
         unpack_text(packing.ZLIB + zlib.compress(b"x" * 1001))

@@ -1,1 +1,1 @@
-"""What Python users import: `evaluate`, `Run`, `load_model`. The command line is built on this and nothing else."""
+"""The Python interface: `evaluate`, `Run`, `load_model` and more. The command line is built on it."""

@@ -1,4 +1,4 @@
-"""The arena as a user calls it: a file of votes in, ratings out."""
+"""Ratings of models from a file of votes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,19 +19,19 @@ __all__ = ["RatedVotes", "anchor_of", "columns_of", "rate_votes"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RatedVotes:
-    """A file's votes and the ratings they give."""
+    """The votes of a file and the ratings computed from them."""
 
     votes: Votes
     found: ArenaRatings
 
     def table(self) -> "RenderableType":
-        """Return what a terminal shows."""
+        """Return the ratings as a table for a terminal."""
         from evalstone.arena.rating_tables import ratings_table
 
         return ratings_table(self.found, self.votes)
 
     def to_json(self) -> dict[str, JsonValue]:
-        """Return everything with stable names; undefined is None."""
+        """Return votes and ratings with stable names; undefined numbers are None."""
         from evalstone.arena.rating_tables import ratings_json
 
         return ratings_json(self.found, self.votes)
@@ -43,7 +43,7 @@ class RatedVotes:
         return ratings_csv(self.found)
 
     def to_markdown(self) -> str:
-        """Return the table and its small print as Markdown."""
+        """Return the table and its notes as Markdown."""
         from evalstone.arena.rating_tables import ratings_markdown
 
         return ratings_markdown(self.found, self.votes)
@@ -60,13 +60,13 @@ def rate_votes(
     """Rate the models of a file of votes.
 
     Args:
-        file: CSV, JSON lines, JSON or Parquet with model_a, model_b, winner, and what else is known of a vote.
-        settings: what goes together, what is controlled for, which intervals.
-        language: only votes in it.
-        anchor: a model and its rating as `MODEL=1000`, over that of `settings`.
-        columns: `model_a`, `model_b`, `winner`, `prompt`, `judge` or `language` -> column, where it is not recognised.
+        file: CSV, JSON lines, JSON or Parquet file with the columns model_a, model_b, winner, and optional ones.
+        settings: clusters, control variables and intervals.
+        language: use only votes in this language.
+        anchor: a model and its rating as `MODEL=1000`; overrides the anchor of `settings`.
+        columns: `model_a`, `model_b`, `winner`, `prompt`, `judge` or `language` -> column, if it is not recognised.
 
-    Raises: as `read_votes` and `rate`; UsageError for an anchor that is no such pair, or a confidence out of range.
+    Raises: as `read_votes` and `rate`; UsageError for an anchor that is not such a pair, or a confidence out of range.
     """
     chosen = settings or RatingSettings()
     if anchor is not None:
@@ -78,9 +78,9 @@ def rate_votes(
 
 
 def anchor_of(text: str) -> tuple[str, float]:
-    """Return the model and the rating of `MODEL=1000`; a model alone has the boards' 1000.
+    """Return the model and the rating of `MODEL=1000`; a model without a rating gets 1000.
 
-    Raises: UsageError for a rating that is no number.
+    Raises: UsageError for a rating that is not a number.
     """
     name, equals, rating = text.rpartition("=")
     if not equals:
@@ -95,14 +95,14 @@ def anchor_of(text: str) -> tuple[str, float]:
 
 
 def columns_of(texts: Sequence[str]) -> dict[str, str]:
-    """Return what -> column of texts such as `model_a=first,model_b=second`.
+    """Return the mapping field -> column of texts such as `model_a=first,model_b=second`.
 
-    Raises: UsageError for a text that is no such list.
+    Raises: UsageError for a text that is not such a list.
     """
     found = {}
     for pair in (pair for text in texts for pair in text.split(",") if pair.strip()):
-        what, equals, column = pair.partition("=")
+        name, equals, column = pair.partition("=")
         if not equals or not column:
             raise UsageError(f"--columns has '{pair}'; expected model_a=COLUMN,model_b=COLUMN,winner=COLUMN")
-        found[what.strip()] = column.strip()
+        found[name.strip()] = column.strip()
     return found

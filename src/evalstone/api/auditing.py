@@ -1,4 +1,4 @@
-"""Audits as a user calls them: models and tasks by name, results to print or to write."""
+"""Audits of models and tasks given by name."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
-from evalstone.api.audits import CONTAMINATION, CONTROL, PROMPTS, where_kept
+from evalstone.api.audits import CONTAMINATION, CONTROL, PROMPTS, stored_line
 from evalstone.api.run import Run
 from evalstone.audit.calibration import CalibrationAudit
 from evalstone.audit.calibration import audit_calibration as calibration_of_run
@@ -41,7 +41,7 @@ __all__ = [
     "write_json",
 ]
 
-Told = Callable[[str], None]
+Announce = Callable[[str], None]
 SYSTEM_PROMPTS = (
     "",
     "You are a helpful assistant.",
@@ -58,51 +58,53 @@ def audit_contamination(
     *,
     control: str | Path | None = None,
     control_task: str | None = None,
-    told: Told = lambda _: None,
+    announce: Announce = lambda _: None,
     **options: Unpack[EvaluateOptions],
 ) -> list[ContaminationTest]:
-    """Ask a model for log-likelihoods that would be otherwise had it seen these tasks.
+    """Test whether a model has seen tasks in training, by log-likelihoods that would differ if it had.
+
+    The same call continues an interrupted audit: no stored response is requested again.
 
     Args:
-        model: as `evaluate` takes it.
+        model: as for `evaluate`.
         tasks: names, groups, globs or files.
-        settings: which tests, and how much they ask.
+        settings: which tests to run, and their parameters.
         control: folder or hub id of a model that cannot have seen the tasks.
         control_task: a task of the same kind that cannot have been seen.
-        told: called with a line before each test, and with the audit's name in the store.
-        options: as `evaluate`; tasks are read without shots. The same call again asks for no answer that is stored.
+        announce: called with a line before each test, and at the end with the id of the stored audit.
+        options: as for `evaluate`; tasks are evaluated without shots.
 
-    Raises: as `evaluate`; UsageError for a test that is not known, or cannot be had of this model.
+    Raises: as `evaluate`; UsageError for an unknown test, or one that this model does not support.
     """
     wanted = settings or ContaminationSettings()
     bare: EvaluateOptions = {**options, "num_fewshot": 0}
-    answering, prepared = prepare_run(model, tasks, bare)
-    check_tests(wanted, answering)
-    beside = None if control is None else prepare_run(control, tasks, {**bare, "model_args": {}})
-    other = None if control_task is None else prepare_run(answering, control_task, bare)[1].bound[0]
-    return _contamination((answering, prepared), wanted, beside, other, told, options)
+    opened_model, prepared = prepare_run(model, tasks, bare)
+    check_tests(wanted, opened_model)
+    prepared_control = None if control is None else prepare_run(control, tasks, {**bare, "model_args": {}})
+    other = None if control_task is None else prepare_run(opened_model, control_task, bare)[1].bound[0]
+    return _contamination((opened_model, prepared), wanted, prepared_control, other, announce, options)
 
 
 def _contamination(
-    asked: tuple[Model, PreparedRun], settings: ContaminationSettings, control: tuple[Model, PreparedRun] | None,
-    control_task: BoundTask | None, told: Told, options: EvaluateOptions,
+    tested: tuple[Model, PreparedRun], settings: ContaminationSettings, control: tuple[Model, PreparedRun] | None,
+    control_task: BoundTask | None, announce: Announce, options: EvaluateOptions,
 ) -> list[ContaminationTest]:  # fmt: skip
     identity = None if control is None else control[0].identity
     facts = settings_json(settings, identity, None if control_task is None else control_task.plan)
     store = open_store(options)
     with ExitStack() as stack:
-        opened = partial(_opened, stack, partial(_opener, store, told, options), facts, options.get("command"))
-        audit = opened(CONTAMINATION, *asked)
+        opened = partial(_opened, stack, partial(_opener, store, announce, options), facts, options.get("command"))
+        audit = opened(CONTAMINATION, *tested)
         found = contamination_of_tasks(
-            Likelihoods(asked[0], audit.answer),
-            asked[1].bound,
+            Likelihoods(tested[0], audit.answer),
+            tested[1].bound,
             settings,
             control=None if control is None else Likelihoods(control[0], opened(CONTROL, *control).answer),
             control_task=control_task,
-            told=told,
+            told=announce,
             keep=audit.part,
         )
-    told(where_kept(store, audit.run_id))
+    announce(stored_line(store, audit.run_id))
     return found
 
 
@@ -110,13 +112,13 @@ def _opened(
     stack: ExitStack, opener: Callable[[RunPlan], RunOpener], facts: Mapping[str, JsonValue], command: str | None,
     kind: str, model: Model, prepared: PreparedRun,
 ) -> StoredAudit:  # fmt: skip
-    """Return an audit of this kind, closed when the stack is."""
+    """Return an open audit of this kind, which is closed with the stack."""
     plan = audit_plan(prepared.plan, kind, facts)
     return stack.enter_context(stored_audit(opener(plan), model, command))
 
 
-def _opener(store: Store, told: Told, options: EvaluateOptions, plan: RunPlan) -> RunOpener:
-    return RunOpener(store, plan, options.get("wait", True), told)
+def _opener(store: Store, announce: Announce, options: EvaluateOptions, plan: RunPlan) -> RunOpener:
+    return RunOpener(store, plan, options.get("wait", True), announce)
 
 
 @gives_back
@@ -125,20 +127,21 @@ def audit_prompts(
     tasks: str | Sequence[str],
     system_prompts: Sequence[str] = SYSTEM_PROMPTS,
     *,
-    told: Told = lambda _: None,
+    announce: Announce = lambda _: None,
     **options: Unpack[EvaluateOptions],
 ) -> list[PromptAudit]:
-    """Ask models the same multiple choice samples in many forms, under system prompts and option orders.
+    """Evaluate models on multiple-choice samples with many prompt variants, system prompts and option orders.
+
+    Each model has an audit of its own. The same call continues interrupted audits: no stored response is requested
+    again.
 
     Args:
-        models: each as `evaluate` takes it; `model_args` is the first one's.
+        models: each as for `evaluate`; `model_args` applies to the first one.
         tasks: names, groups, globs or files.
-        system_prompts: put before the task's own form (as the chat's system message, with a chat template); fewer
-            than two: none are compared.
-        told: called with a line before each form, and with each audit's name in the store.
-        options: as `evaluate`; shots are put in each form's own wording.
-
-    The same call again asks for no answer that is stored, as with `evaluate`. Each model is an audit of its own.
+        system_prompts: texts before the task's own prompt (with a chat template, its system message); with fewer than
+            two, none are compared.
+        announce: called with a line before each variant, and with the id of each stored audit.
+        options: as for `evaluate`; shots have the wording of each variant.
 
     Raises: as `evaluate`; DataError for a task without choices.
     """
@@ -146,54 +149,56 @@ def audit_prompts(
     store, found = open_store(options), list[PromptAudit]()
     for number, model in enumerate(models):
         own: EvaluateOptions = options if number == 0 else {**options, "model_args": {}}
-        answering, prepared = prepare_run(model, tasks, own)
+        opened, prepared = prepare_run(model, tasks, own)
         plan = audit_plan(prepared.plan, PROMPTS, {"systems": list(chosen), "forms": forms_hash()})
-        with stored_audit(_opener(store, told, options, plan), answering, options.get("command")) as audit:
-            found += _prompts_of(audit, answering, prepared, _Systems(chosen, tasks, own), told)
-        told(where_kept(store, audit.run_id))
-        answering.close()
+        with stored_audit(_opener(store, announce, options, plan), opened, options.get("command")) as audit:
+            found += _prompts_of(audit, opened, prepared, _Systems(chosen, tasks, own), announce)
+        announce(stored_line(store, audit.run_id))
+        opened.close()
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Systems:
-    """The system prompts of an audit, and what tasks are bound under them with."""
+    """The system prompts of an audit, with the tasks and options to bind under each."""
 
     texts: tuple[str, ...]
     tasks: str | Sequence[str]
     options: EvaluateOptions
 
-    def variants(self, model: Model, place: int) -> list[PromptVariant]:
-        """Return the task at a place of the selection under each system prompt."""
+    def variants(self, model: Model, position: int) -> list[PromptVariant]:
+        """Return the task at a position of the selection under each system prompt."""
         render = render_of(model) if self.options.get("apply_chat_template") else None
         found = []
         for text in self.texts:
             _, prepared = prepare_run(model, self.tasks, {**self.options, "system_instruction": text or None})
-            found.append(PromptVariant(text or "none", prepared.bound[place], render))
+            found.append(PromptVariant(text or "none", prepared.bound[position], render))
         return found
 
 
 def _prompts_of(
-    audit: StoredAudit, model: Model, prepared: PreparedRun, systems: _Systems, told: Told
+    audit: StoredAudit, model: Model, prepared: PreparedRun, systems: _Systems, announce: Announce
 ) -> list[PromptAudit]:
-    """Return one model's audits of its tasks; a task that cannot be asked so is told before any is asked."""
+    """Return one model's audits of its tasks; raise DataError for an unsuitable task before any is evaluated."""
     for bound in prepared.bound:
         if not audit.has(bound.plan.name):
             askable_items(bound)
-    asked = Likelihoods(model, audit.answer)
+    likelihoods = Likelihoods(model, audit.answer)
 
-    def make(place: int) -> PromptAudit:
-        return prompts_of_task(asked, prepared.bound[place], systems.variants(model, place), told=told)
+    def make(position: int) -> PromptAudit:
+        variants = systems.variants(model, position)
+        return prompts_of_task(likelihoods, prepared.bound[position], variants, told=announce)
 
     return [
-        audit.part(bound.plan.name, PromptAudit, partial(make, place)) for place, bound in enumerate(prepared.bound)
+        audit.part(bound.plan.name, PromptAudit, partial(make, position))
+        for position, bound in enumerate(prepared.bound)
     ]
 
 
 def audit_calibration(run: Run, tasks: Sequence[str] = ()) -> list[CalibrationAudit]:
-    """Return how well the confidences of a stored run fit its answers.
+    """Return the calibration of a stored run, by task.
 
-    Raises: DataError where it has no multiple choice task; UnknownName for a task it does not have.
+    Raises: DataError if it has no multiple-choice task; UnknownName for a task it does not have.
     """
     names = run.row.tasks
     for task in tasks:
@@ -203,15 +208,15 @@ def audit_calibration(run: Run, tasks: Sequence[str] = ()) -> list[CalibrationAu
 
 
 def check_ending(path: Path | None) -> None:
-    """Raise UsageError for a file that `write_json` would refuse, before anything is asked."""
+    """Raise UsageError for a file that `write_json` would refuse, before the evaluation begins."""
     if path is not None and path.suffix != ".json":
         raise UsageError(f"'{path.name}' ends in '{path.suffix}'; audits are written as .json")
 
 
 def write_json(path: Path, value: JsonValue) -> Path:
-    """Write a result as JSON; undefined is null.
+    """Write a result as JSON; undefined numbers are null.
 
-    Raises: UsageError for another ending than .json; StoreError if it cannot be written.
+    Raises: UsageError for a suffix other than .json; StoreError if it cannot be written.
     """
     check_ending(path)
     try:

@@ -1,10 +1,10 @@
-"""Stored audits: listed and shown again, apart from runs."""
+"""Stored audits: list them, and show them again."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from evalstone.api.run import place_of
+from evalstone.api.run import location_of
 from evalstone.api.stored import existing_store
 from evalstone.audit.contamination import ContaminationTest, corrected
 from evalstone.audit.prompts import PromptAudit
@@ -15,7 +15,7 @@ from evalstone.store import RunRow, Store
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["CONTAMINATION", "CONTROL", "PROMPTS", "KeptAudit", "find_audit", "list_audits", "where_kept"]
+__all__ = ["CONTAMINATION", "CONTROL", "PROMPTS", "ShownAudit", "find_audit", "list_audits", "stored_line"]
 
 CONTAMINATION = "contamination"
 CONTROL = "contamination, control"
@@ -23,8 +23,8 @@ PROMPTS = "prompts"
 
 
 @dataclass(frozen=True, slots=True)
-class KeptAudit:
-    """An audit as the store has it."""
+class ShownAudit:
+    """A stored audit, ready to print."""
 
     row: RunRow
     content: JsonValue
@@ -37,8 +37,8 @@ def list_audits(store: str | None, words: Sequence[str] = ()) -> list[RunRow]:
     return existing_store(store).audits(words) if Store.exists(store) else []
 
 
-def find_audit(store: str | None, name: str) -> KeptAudit | None:
-    """Return a stored audit by its id or the beginning of it; None where that is a run.
+def find_audit(store: str | None, name: str) -> ShownAudit | None:
+    """Return a stored audit by its id or the beginning of one; None if that is a run.
 
     Raises: UnknownName with the nearest ids.
     """
@@ -47,13 +47,13 @@ def find_audit(store: str | None, name: str) -> KeptAudit | None:
     if row.plan.audit is None:
         return None
     content, view = _results(row)
-    remarks = [f"audit {row.short_id} in {place_of(opened)}"]
+    remarks = [f"audit {row.short_id} in {location_of(opened)}"]
     if row.status != "finished":
         again = "the same call" if row.command is None else row.command
-        remarks.insert(0, f"it is {row.status}; what it has so far is shown, and this goes on with it: {again}")
+        remarks.insert(0, f"it is {row.status}, with partial results; continue it with: {again}")
     if row.plan.audit == CONTROL:
-        remarks.insert(0, "answers of a control model; what came of them is with the audit that it was asked for")
-    return KeptAudit(row, content, view, tuple(remarks))
+        remarks.insert(0, "responses of a control model; see their results with the audit that used it")
+    return ShownAudit(row, content, view, tuple(remarks))
 
 
 def _results(row: RunRow) -> "tuple[JsonValue, RenderableType]":
@@ -68,7 +68,7 @@ def _results(row: RunRow) -> "tuple[JsonValue, RenderableType]":
     return contamination_json(tests), contamination_table(tests)
 
 
-def where_kept(store: Store, run_id: str) -> str:
-    """Return the line that says where an audit is and how to see it again."""
+def stored_line(store: Store, run_id: str) -> str:
+    """Return the line that states where an audit is stored and how to show it again."""
     row = store.run(run_id)
-    return f"audit {row.short_id} in {place_of(store)}; see it again: evalstone show {row.short_id}"
+    return f"audit {row.short_id} in {location_of(store)}; show it with: evalstone show {row.short_id}"

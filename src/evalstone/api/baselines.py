@@ -1,4 +1,4 @@
-"""The question-blind floor of a run: asked for on request, kept with the run, shown beside its values."""
+"""The question-blind baseline of a run: computed on request, and stored with the run."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,13 +16,13 @@ __all__ = ["add_question_blind"]
 def add_question_blind(
     run: Run, model: Model, prepared: PreparedRun, notify: Callable[[str], None] = lambda _: None
 ) -> None:
-    """Ask each multiple choice task of a run without its questions, and keep what that scores with the run.
+    """Evaluate the multiple-choice tasks of a run without their questions, and store the scores with the run.
 
     Args:
-        run: stored and summarised.
-        model: the run's.
+        run: a run that is stored and summarised.
+        model: the run's model.
         prepared: the run's plan and tasks.
-        notify: told of each task that cannot be asked so, with the reason.
+        notify: called with a line for each task that cannot be evaluated without its questions.
     """
     extra = dict(run.row.extra)
     found: dict[str, Any] = dict(extra.get("question_blind") or {})

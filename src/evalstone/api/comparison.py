@@ -1,4 +1,4 @@
-"""Stored runs set side by side, sample by sample."""
+"""Comparison of stored runs, sample by sample."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,26 +32,26 @@ def stored_runs(store: str | None, names: Sequence[str]) -> list[Run]:
 def compare_runs(runs: Sequence[Run], *, strict_prompts: bool = False) -> "Comparison":
     """Return differences with intervals, tests, flips and a verdict (`evalstone.report.comparison.compare.Comparison`).
 
-    Each run is compared with the first one: `difference` is second minus first, `gain` is positive where the second
-    is better.
+    Each run is compared with the first one: `difference` is second minus first, `gain` is positive if the second is
+    better.
 
-    Raises: UsageError for fewer than two runs, or runs that asked different questions.
+    Raises: UsageError for fewer than two runs, or for runs of different questions.
     """
     from evalstone.report.comparison.compare import compare_runs as compare_evidence
     from evalstone.report.comparison.stored_runs import matched_evidence
     from evalstone.report.evidence.from_store import run_evidence
 
     if len(runs) < 2:
-        raise UsageError(f"{len(runs)} run was named; a comparison needs two or more")
+        raise UsageError(f"a comparison needs two or more runs, not {len(runs)}")
     if len({run.id for run in runs}) < len(runs):
-        raise UsageError("the same run was named twice; a run does not differ from itself")
+        raise UsageError("the same run was named twice; name different runs")
     evidence = [run_evidence(run.store, run.id) for run in runs]
     matched = matched_evidence(evidence, [(run.store, run.id) for run in runs])
     return compare_evidence(matched, strict_prompts=strict_prompts)
 
 
 def win_rates(runs: Sequence[Run]) -> "list[WinRates]":
-    """Return the win rates of the suites that all runs share and that ask for them (`report.win_rates.WinRates`)."""
+    """Return the win rates for the suites of all runs that are ranked by win rate (`report.win_rates.WinRates`)."""
     from evalstone.report.evidence.composites import suites_from
     from evalstone.report.evidence.from_store import label_of, run_evidence
     from evalstone.report.evidence.win_rates import BoardRun
@@ -66,9 +66,9 @@ def win_rates(runs: Sequence[Run]) -> "list[WinRates]":
 
 
 def gate_results(comparison: "Comparison", gates: Sequence[str]) -> "list[GateResult]":
-    """Return what came of each gate expression, such as "mmlu >= -0.01" (`report.comparison.gates.GateResult`).
+    """Return the result of each gate expression, such as "mmlu >= -0.01" (`report.comparison.gates.GateResult`).
 
-    Raises: UsageError for an expression that cannot be read; UnknownName for a task that was not compared.
+    Raises: UsageError for an expression that cannot be parsed; UnknownName for a task that was not compared.
     """
     from evalstone.report.comparison.gates import check_gates, parse_gate
 
@@ -76,7 +76,7 @@ def gate_results(comparison: "Comparison", gates: Sequence[str]) -> "list[GateRe
 
 
 def comparison_markdown(comparison: "Comparison", rates: "Sequence[WinRates]" = ()) -> str:
-    """Return the comparison, and win rates where there are any, as Markdown for a pull request or a page."""
+    """Return the comparison and any win rates as Markdown."""
     from evalstone.report.evidence.win_rates import win_rates_markdown
     from evalstone.report.views.comparison_tables import comparison_markdown as to_markdown
 
@@ -86,7 +86,7 @@ def comparison_markdown(comparison: "Comparison", rates: "Sequence[WinRates]" = 
 def write_junit(
     path: Path, comparison: "Comparison", results: "Sequence[GateResult]", rates: "Sequence[WinRates]" = ()
 ) -> None:
-    """Write gates as JUnit XML, which CI systems show, with the verdict and win rates as its output.
+    """Write the results of gates as JUnit XML, for CI systems, with the verdict and win rates as its output.
 
     Raises: StoreError if it cannot be written.
     """
@@ -103,7 +103,7 @@ def write_junit(
 def comparison_views(
     comparison: "Comparison", rates: "Sequence[WinRates]" = (), *, flips: bool = False
 ) -> "list[RenderableType]":
-    """Return the comparison, and win rates where there are any, for a terminal."""
+    """Return the comparison and any win rates for a terminal."""
     from evalstone.report.console import Text
     from evalstone.report.evidence.win_rates import win_rate_lines
     from evalstone.report.views.comparison_tables import comparison_table, flips_table

@@ -17,16 +17,16 @@ TASKS = "demo"
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """Both models' runs of the demo tasks, and how they compare."""
+    """Both models' runs of the demo tasks, and their comparison."""
 
     runs: tuple[Run, ...]
     comparison: Any  # evalstone.report.comparison.compare.Comparison
 
 
 def demo_model(size: str) -> Path:
-    """Return the folder of a model that comes with the package.
+    """Return the folder of a demo model.
 
-    Raises: DataError if the installation lacks it.
+    Raises: DataError if it is missing from the installation.
     """
     path = Path(str(files("evalstone"))) / "library" / "demo_models" / size
     if not (path / "model.safetensors").is_file():

@@ -1,4 +1,4 @@
-"""What this installation can do: libraries, devices, settings, and how one model would be computed."""
+"""What is installed here: libraries, devices, tools, settings; and how one model would be computed."""
 
 import platform
 import shutil
@@ -22,9 +22,9 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 
 
 def examine(model_args: str = "") -> dict[str, dict[str, JsonValue]]:
-    """Return sections of facts; with `model_args`, how that model loads and which attention path it takes.
+    """Return sections of facts; with `model_args`, also the identity of that model and its attention path.
 
-    Raises: ModelUnavailable if the model named cannot be loaded.
+    Raises: ModelUnavailable if the model cannot be loaded.
     """
     found: dict[str, dict[str, JsonValue]] = {
         "Evalstone": {"version": settings.VERSION, "python": platform.python_version(), "system": platform.platform()},
@@ -37,15 +37,15 @@ def examine(model_args: str = "") -> dict[str, dict[str, JsonValue]]:
     if model_args:
         model = create_model("hf", model_args)
         try:
-            told = {name: value for name, value in model.describe().items() if name != "chat_template"}  # pages long
-            found["Model"] = {**_identity(model), **told}
+            facts = {name: value for name, value in model.describe().items() if name != "chat_template"}  # pages long
+            found["Model"] = {**_identity(model), **facts}
         finally:
             model.close()
     return found
 
 
 def _identity(model: Model) -> dict[str, JsonValue]:
-    """Return the model's identity after it was loaded by ranking two answers once."""
+    """Load the model by ranking two texts, and return its identity."""
     from evalstone.models.language_model import LanguageModel
 
     LanguageModel(model).rank("A", [" b", " c"])
@@ -59,21 +59,21 @@ def _identity(model: Model) -> dict[str, JsonValue]:
 
 
 def _extra(extra: str, names: tuple[str, ...]) -> str:
-    """Return the versions of an extra's libraries, or the line that installs it."""
-    have: list[str] = []
+    """Return the versions of an extra's libraries, or the command that installs it."""
+    installed: list[str] = []
     missing: list[str] = []
     for name in names:
         try:
-            have.append(f"{name} {version(name)}")
+            installed.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             missing.append(name)
     if not missing:
-        return ", ".join(have)
+        return ", ".join(installed)
     return f"missing {', '.join(missing)}: pip install 'evalstone[{extra}]'"
 
 
 def _devices() -> dict[str, JsonValue]:
-    """Return what the engine would compute on."""
+    """Return the devices that the engine can use."""
     facts: dict[str, JsonValue] = {"threads": settings.thread_count()}
     try:
         version("torch")
@@ -82,4 +82,4 @@ def _devices() -> dict[str, JsonValue]:
     from evalstone.engine.devices import cuda_names
 
     names = cuda_names()
-    return {**facts, "cuda": ", ".join(names) if names else "none; models run on the processor"}
+    return {**facts, "cuda": ", ".join(names) if names else "none; models run on the CPU"}

@@ -1,4 +1,4 @@
-"""`evaluate`: from a model and the names of tasks to a stored run with its estimates."""
+"""`evaluate`: evaluate a model on tasks and store the run with its estimates."""
 
 from collections.abc import Sequence
 from typing import Any, Unpack
@@ -19,31 +19,31 @@ __all__ = ["evaluate", "first_prompts"]
 def evaluate(model: Any, tasks: str | Sequence[str] = (), **options: Unpack[EvaluateOptions]) -> Run:
     """Evaluate a model on benchmarks and return the stored run.
 
+    The same call continues an interrupted run, or returns the finished one: no stored response is requested again.
+    Responses are stored within half a second of their arrival. After a kill or a power failure, requests that were in
+    flight or not yet stored are sent again, as are those that failed for a temporary reason.
+
     Args:
         model: a folder or hub id of a causal LM; the name of a kind of model ("hf", "fake"), with `model_args`; a
             pair (transformers model, tokenizer) already loaded, or the model with `tokenizer=`; or what `load_model`
-            returned. A loaded model is as it was afterwards, also when an exception ends the evaluation.
-        tasks: names, groups, suites, globs or task files; several separated by commas or in a list.
+            returned. A loaded model is unchanged afterwards, also after an exception.
+        tasks: names, groups, suites, globs or task files, in a list or separated by commas.
         options: see `EvaluateOptions`.
-
-    The same call again continues an interrupted run, or returns the finished one: no answer that is stored is asked
-    for again. Answers are stored within half a second of their arrival; after a kill or a power failure those that
-    were in flight or not yet stored are asked for again, as are failures that are worth another try.
 
     Raises: UsageError, DataError, StoreError, ModelError (see `evalstone.errors`).
     """
-    # One of several processes that torchrun started has worked for the first one's run; in a training loop that it
-    # started, each process has the model already and evaluates by itself.
+    # Under torchrun all processes but the first serve the first one's run. In a training loop each process has a
+    # loaded model and evaluates by itself.
     if not is_loaded(model) and serve_if_launched():
         raise SystemExit(0)
     store = open_store(options)
-    answering, prepared = prepare_run(model, tasks, options)
+    opened, prepared = prepare_run(model, tasks, options)
     notify = options.get("notify") or no_notice
     for line in (*prepared.selection.notes, *idle_gen_kwargs(options.get("gen_kwargs") or {}, prepared.plan.tasks)):
         notify(line)
     result = execute(
         prepared,
-        answering,
+        opened,
         store,
         observe=options.get("observe"),
         command=options.get("command"),
@@ -55,15 +55,15 @@ def evaluate(model: Any, tasks: str | Sequence[str] = (), **options: Unpack[Eval
     if options.get("question_blind"):
         from evalstone.api.baselines import add_question_blind
 
-        add_question_blind(run, answering, prepared, notify)
+        add_question_blind(run, opened, prepared, notify)
     return run
 
 
 @gives_back
 def first_prompts(model: Any, tasks: str | Sequence[str], **options: Unpack[EvaluateOptions]) -> list[tuple[str, str]]:
     """Return each task's name and the exact text of its first prompt."""
-    answering, prepared = prepare_run(model, tasks, options)
-    render = render_of(answering)
+    opened, prepared = prepare_run(model, tasks, options)
+    render = render_of(opened)
     found: list[tuple[str, str]] = []
     for bound in prepared.bound:
         sample = next(iter(bound.samples()), None)

@@ -1,4 +1,4 @@
-"""A task told to people: its card, one prompt with its token boundaries, and how an answer becomes a score."""
+"""Explanation of a task: its card, one prompt with its token boundaries, and how an output is scored."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from evalstone.report.console import Text
 
-SHOWN_TOKENS = 160  # of the prompt's end
+SHOWN_TOKENS = 160  # at the end of the prompt
 SHOWN_CHARACTERS = 1500
 CARD_KEYS = (
     "title", "measures", "domain", "dataset", "split", "chance", "human", "licence", "known_faults", "citation",
@@ -34,14 +34,16 @@ def explain_task(
     data_dir: str | None = None,
     include_path: Sequence[str] = (),
 ) -> dict[str, JsonValue]:
-    """Return what there is to say about a task; of a group or tag, its members and its first task.
+    """Return the explanation of a task; for a group or tag, its members and the explanation of its first task.
 
-    Card, filters and metrics need no data; where the rows cannot be had, `no_sample` says why and the sample is null.
-    Raises: UnknownName for a task nobody knows; UsageError for several names.
+    Card, filters and metrics need no data. If the rows are not available, the sample is null and `no_sample` is the
+    reason.
+
+    Raises: UnknownName for an unknown task; UsageError for several names.
     """
     names = split_names(name)
     if len(names) != 1:
-        raise UsageError(f"explain takes one task; {len(names)} were named")
+        raise UsageError(f"explain takes one task, not {len(names)}")
     selection = Catalog.open([Path(folder) for folder in include_path]).select(names)
     task = selection.tasks[0]
     options = BindOptions(num_fewshot=num_fewshot, data_dir=data_folder(data_dir))
@@ -89,18 +91,18 @@ def _sample_json(worked: WorkedSample | None, model_args: str) -> dict[str, Json
 
 
 def _answer(request: Request, output: Output) -> dict[str, JsonValue]:
-    """Return a made-up output beside what it answers."""
+    """Return a made-up output with the continuation of its query."""
     query = request.queries[output.ask_index]
-    asked = query.continuation if isinstance(query, LoglikelihoodQuery) else None
-    return {"asked": asked, "total_nats": output.total_nats, "text": output.text}
+    continuation = query.continuation if isinstance(query, LoglikelihoodQuery) else None
+    return {"asked": continuation, "total_nats": output.total_nats, "text": output.text}
 
 
 def _tokens(request: Request, model_args: str) -> dict[str, JsonValue] | None:
-    """Return the prompt's last tokens and where the scored ones begin, under the tokenizer of the model named.
+    """Return the prompt's last tokens by the model's tokenizer, and the position of the first scored token.
 
     Raises: as `create_model`.
     """
-    query = next((a for a in request.queries if isinstance(a, LoglikelihoodQuery)), None)
+    query = next((one for one in request.queries if isinstance(one, LoglikelihoodQuery)), None)
     if query is None or not model_args:
         return None
     model = create_model("hf", model_args)
@@ -122,12 +124,12 @@ def explanation_view(found: Mapping[str, JsonValue]) -> "list[RenderableType]":
     head.append(f"  version {found['version']}{samples}\n")
     if found["members"]:
         shown = ", ".join(found["members"][:6])
-        head.append(f"a group of {len(found['members'])} tasks: {shown} ...; shown is the first\n")
+        head.append(f"a group of {len(found['members'])} tasks: {shown} ...; the first is shown\n")
     for key, value in found["card"].items():
         head.append(f"{key.replace('_', ' '):<13}", style="dim")
         head.append(_card_text(value) + "\n")
     if not found["card"]:
-        head.append("no card: this task is not of our library\n", style="dim")
+        head.append("no card: this task is not in Evalstone's library\n", style="dim")
     if found["no_sample"]:
         without = Text("No sample can be shown\n", style="bold").append(f"{found['no_sample']}\n")
         return [head, without, _score_view(found)]
@@ -146,14 +148,14 @@ def _prompt_view(found: Mapping[str, JsonValue]) -> "Text":
     from evalstone.report.console import Text
 
     text = Text()
-    hidden = f", and {found['hidden_shots']} hidden in the prompt itself" if found["hidden_shots"] else ""
-    text.append(f"How it is asked: {found['n_shots']} shots{hidden}\n", style="bold")
+    hidden = f", and {found['hidden_shots']} in the prompt template itself" if found["hidden_shots"] else ""
+    text.append(f"Prompt: {found['n_shots']} shots{hidden}\n", style="bold")
     prompt, tokens = str(found["prompt"]), found["tokens"]
     if tokens is None:
         if len(prompt) > SHOWN_CHARACTERS:
             text.append(f"(its last {SHOWN_CHARACTERS:,} of {len(prompt):,} characters)\n", style="dim")
         text.append(prompt[-SHOWN_CHARACTERS:] + "\n")
-        text.append("(--model_args pretrained=DIR shows it in a model's tokens)\n", style="dim")
+        text.append("(--model_args pretrained=DIR shows a model's token boundaries)\n", style="dim")
         return text
     if tokens["n"] > len(tokens["texts"]):
         text.append(f"(its last {SHOWN_TOKENS} of {tokens['n']:,} tokens)\n", style="dim")
@@ -161,7 +163,7 @@ def _prompt_view(found: Mapping[str, JsonValue]) -> "Text":
         text.append("|", style="dim")
         text.append(token, style="bold reverse" if at >= tokens["scored_from"] else "")
     text.append("|\n\n")
-    text.append(f"(| is a token boundary of {tokens['model']}; the scored tokens come after the prompt:", style="dim")
+    text.append(f"(| is a token boundary of {tokens['model']}; the scored tokens follow the prompt:", style="dim")
     text.append(f" {''.join(tokens['texts'][tokens['scored_from'] :])!r})\n", style="dim")
     return text
 
@@ -170,19 +172,19 @@ def _score_view(found: Mapping[str, JsonValue]) -> "Text":
     from evalstone.report.console import Text
 
     text = Text()
-    text.append("How an answer becomes a score\n", style="bold")
-    text.append(f"asked      {found['request_type']}\n")
+    text.append("Scoring\n", style="bold")
+    text.append(f"request    {found['request_type']}\n")
     for pipeline in found["filters"]:
         text.append(f"filter     {pipeline['name']}: {', then '.join(pipeline['steps'])}\n")
     for metric in found["metrics"]:
         better = "higher" if metric["higher_is_better"] else "lower"
         text.append(f"metric     {metric['name']}: {metric['formula']}; {metric['aggregation']}, {better} is better\n")
     if not found["metrics"]:
-        return text.append("no metric: answers are stored, and what they are worth is for a judge to say\n")
+        return text.append("no metric: outputs are stored, to be compared by a judge\n")
     worked = found["worked"]
     if worked is None:
         return text
-    text.append("Worked on this sample, with made-up answers\n", style="bold")
+    text.append("Example on this sample, with made-up outputs\n", style="bold")
     for answer in worked["answers"]:
         nats = "" if answer["total_nats"] is None else f"{answer['total_nats']:9.2f}"
         text.append(f"{nats}  {(answer['asked'] or answer['text'] or '').strip()[:100]}\n")

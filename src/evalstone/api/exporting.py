@@ -1,4 +1,4 @@
-"""A stored run in the form that others read, chosen by how the file's name ends."""
+"""Export of a stored run, in a format selected by the suffix of the file's name."""
 
 import shutil
 from collections.abc import Iterator, Mapping
@@ -22,40 +22,40 @@ FORMATS = {
 
 
 def export_run(store: str | None, name: str, path: str | Path) -> list[Path]:
-    """Write a stored run to a file, or into a folder (lm-eval's results and samples files). Returns what was written.
+    """Write a stored run to a file, or into a folder (lm-eval's results and samples files); return the files.
 
-    Raises: UsageError for an ending that stands for no format, and for a run without results; UnknownName for a run
-        that is not there; StoreError where the place cannot be written.
+    Raises: UsageError for an unknown suffix, and for a run without results; UnknownName for an unknown run; StoreError
+        if the file cannot be written.
     """
-    place = Path(path)
-    if place.suffix not in FORMATS and (place.suffix or place.is_file()):
+    target = Path(path)
+    if target.suffix not in FORMATS and (target.suffix or target.is_file()):
         known = ", ".join(FORMATS)
-        raise UsageError(f"'{place.name}' ends in no known format; expected {known}, or a folder for lm-eval's files")
+        raise UsageError(f"'{target.name}' has no known suffix; expected {known}, or a folder for lm-eval's files")
     run = open_run(store, name)
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        return _write(run, place)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return _write(run, target)
     except OSError as error:
-        raise StoreError(f"{place} cannot be written: {error}; name another place with -o") from error
+        raise StoreError(f"{target} cannot be written: {error}; name another file or folder with -o") from error
 
 
 def export_wrong(store: str | None, name: str, path: str | Path, *, by_subject: bool = False) -> tuple[Path, int]:
-    """Write the samples that a run answered wrongly or not at all, as .jsonl or .csv; return file and number.
+    """Write the samples that a run answered wrongly or not at all, as .jsonl or .csv; return the file and their number.
 
     Args:
-        store: where the run is.
-        name: its id, the beginning of one, or `last`.
+        store: the database of the run.
+        name: the run's id, the beginning of one, or `last`.
         path: the file.
-        by_subject: the tasks with the lowest values first.
+        by_subject: whether tasks are sorted by their values, the lowest first.
 
-    Raises: UsageError for another ending; UnknownName; StoreError where the place cannot be written.
+    Raises: UsageError for another suffix; UnknownName for an unknown run; StoreError if the file cannot be written.
     """
     from evalstone.interop.export_samples import wrong_rows, wrong_to_csv, wrong_to_jsonl
 
-    place = Path(path)
-    lines_of = {".jsonl": wrong_to_jsonl, ".csv": wrong_to_csv}.get(place.suffix)
+    target = Path(path)
+    lines_of = {".jsonl": wrong_to_jsonl, ".csv": wrong_to_csv}.get(target.suffix)
     if lines_of is None:
-        raise UsageError(f"--wrong writes samples; '{place.name}' ends neither in .jsonl nor in .csv")
+        raise UsageError(f"--wrong writes samples; '{target.name}' ends neither in .jsonl nor in .csv")
     run = open_run(store, name)
     run.refuse_without_results()
     n_rows = 0
@@ -67,38 +67,38 @@ def export_wrong(store: str | None, name: str, path: str | Path, *, by_subject: 
             yield row
 
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(place) as draft, draft.open("w", encoding="utf-8", errors="backslashreplace") as file:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(target) as draft, draft.open("w", encoding="utf-8", errors="backslashreplace") as file:
             file.writelines(lines_of(counted()))
     except OSError as error:
-        raise StoreError(f"{place} cannot be written: {error}; name another place with -o") from error
-    return place, n_rows
+        raise StoreError(f"{target} cannot be written: {error}; name another file with -o") from error
+    return target, n_rows
 
 
-def _write(run: Run, place: Path) -> list[Path]:
+def _write(run: Run, target: Path) -> list[Path]:
     from evalstone.interop import export_tables as tables
 
-    if place.suffix not in FORMATS:
-        return run.write_lm_eval_files(place, log_samples=True)
-    if place.suffix == ".evalstone":
+    if target.suffix not in FORMATS:
+        return run.write_lm_eval_files(target, log_samples=True)
+    if target.suffix == ".evalstone":
         from evalstone.interop.one_file import write_run_file
 
-        return [write_run_file(run.store, run.id, place)]
-    if place.suffix == ".json":
+        return [write_run_file(run.store, run.id, target)]
+    if target.suffix == ".json":
         with draft_folder() as folder:
             (written,) = run.write_lm_eval_files(folder)
-            with whole_file(place) as draft:
+            with whole_file(target) as draft:
                 shutil.copyfile(written, draft)
-        return [place]
+        return [target]
     run.refuse_without_results()
     rows = tables.estimate_rows(run.store, run.id)
-    if place.suffix == ".parquet":
-        with whole_file(place) as draft:
+    if target.suffix == ".parquet":
+        with whole_file(target) as draft:
             tables.write_parquet(draft, rows)
-        return [place]
-    if place.suffix == ".yaml":
+        return [target]
+    if target.suffix == ".yaml":
         text = tables.model_index(run.store, run.id)
     else:
-        text = {".csv": tables.to_csv, ".md": tables.to_markdown, ".tex": tables.to_latex}[place.suffix](rows)
-    write_whole(place, text)
-    return [place]
+        text = {".csv": tables.to_csv, ".md": tables.to_markdown, ".tex": tables.to_latex}[target.suffix](rows)
+    write_whole(target, text)
+    return [target]

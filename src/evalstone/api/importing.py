@@ -1,4 +1,4 @@
-"""Other people's runs in our store: other tools' logs, and runs that were exported from another store."""
+"""Import of other tools' results, and of runs exported from another store."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,17 +9,17 @@ from evalstone.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What became of an import."""
+    """The result of an import."""
 
     run: Run
-    is_new: bool  # these files were not imported before
-    notes: tuple[str, ...] = ()  # numbers of the files that their samples do not give
+    is_new: bool  # False if these files were imported before
+    notes: tuple[str, ...] = ()  # results in the files that cannot be computed from their samples
 
 
 def import_run(store: str | None, path: str | Path, *, command: str | None = None) -> Imported:
     """Store the run in another tool's files (`interop.read_imported.FORMATS`), or an exported run.
 
-    Raises: DataError, and nothing is stored, where the files are of another format or not as they are written.
+    Raises: DataError for files of an unknown format, or that violate their format; nothing is stored then.
     """
     from evalstone.interop.one_file import is_run_file, read_run_file
 
@@ -30,7 +30,7 @@ def import_run(store: str | None, path: str | Path, *, command: str | None = Non
     from evalstone.interop.read_imported import read_imported
     from evalstone.interop.store_imported import store_imported
 
-    found = read_imported(path)  # all of it is read before anything is written
+    found = read_imported(path)  # reads everything before anything is written
     opened = Store.open(store)
     run_id, is_new = store_imported(opened, found, command=command)
     return Imported(Run(opened, run_id), is_new, found.notes)

@@ -1,4 +1,4 @@
-"""lm-eval's own tasks on the data of EVALSTONE_DATA: what they load from the Hub is looked for there first."""
+"""lm-eval's own tasks with local data: data sets are searched in EVALSTONE_DATA before the Hub."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +14,11 @@ __all__ = ["data_from_folder"]
 
 @contextmanager
 def data_from_folder() -> Iterator[None]:
-    """Let `datasets.load_dataset`, which lm-eval calls, look into EVALSTONE_DATA first while the block lasts.
+    """Within the block, make `datasets.load_dataset`, which lm-eval calls, search EVALSTONE_DATA first.
 
-    What the folder does not have is asked of the Hub, as before. Without the variable nothing changes.
+    Data sets that the folder does not have are loaded from the Hub. Without the variable nothing changes.
 
-    Raises: UsageError if the variable names no folder.
+    Raises: UsageError if the variable does not name a folder.
     """
     root = data_folder()
     if root is None:
@@ -43,7 +43,7 @@ def data_from_folder() -> Iterator[None]:
 
 
 def _parquet_files(root: Path, path: str, name: str | None) -> dict[str, list[str]]:
-    """Return the Parquet files of each split that the folder has of a data set; none if it has none."""
+    """Return the data set's Parquet files in the folder, by split; empty if there are none."""
     if Path(path).is_absolute() or ".." in Path(path).parts:
         return {}
     for known in names_of_same_rows(path):

@@ -1,4 +1,4 @@
-"""What a run would take: samples, tokens before and after sharing, memory, time, and which prompts are too long."""
+"""Estimate of a run: samples, tokens with and without sharing, memory, time, and prompts that are too long."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ TaskNames = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class PlannedChunk:
-    """Tasks that are asked together, and what asking them takes."""
+    """Tasks that are evaluated together, and the estimated work."""
 
     tasks: TaskNames
-    label: str  # its groups with how many of their tasks are in it, and the tasks that are in no group
+    label: str  # its groups, each with the number of its tasks in the chunk, and the tasks that are in no group
     n_samples: int
     n_leaked: int  # samples that would be among their own shots
     work: WorkEstimate
@@ -34,47 +34,47 @@ class PlannedRun:
     plan: RunPlan
     notes: tuple[str, ...]
     chunks: tuple[PlannedChunk, ...]
-    power: tuple[PowerLine, ...] = ()  # where a difference was asked for
+    power: tuple[PowerLine, ...] = ()  # if `wanted` was given
 
 
 @gives_back
 def plan_run(
     model: Any,
     tasks: str | Sequence[str],
-    told: Callable[[TaskNames], None] | None = None,
+    announce: Callable[[TaskNames], None] | None = None,
     wanted: WantedPower | None = None,
     **options: Unpack[EvaluateOptions],
 ) -> PlannedRun:
-    """Render and tokenise everything `evaluate` would ask, and return what that takes; nothing is asked or stored.
+    """Render and tokenise all requests of `evaluate`, and return the estimated work; nothing is sent or stored.
 
     Args:
-        model: as `evaluate` takes it.
+        model: as for `evaluate`.
         tasks: names, groups, suites, globs or task files.
-        told: called with the names of tasks before they are looked at.
-        wanted: which difference the run should be able to show; None: that is not looked at.
-        options: as `evaluate`.
+        announce: called with the names of tasks before they are rendered.
+        wanted: the difference that the run should be able to detect; None: no power is computed.
+        options: as for `evaluate`.
 
     Raises: as `evaluate`.
     """
-    answering, prepared = prepare_run(model, tasks, options)
+    opened, prepared = prepare_run(model, tasks, options)
     power = power_of_plan(prepared, wanted) if wanted is not None else []
     chunks: list[PlannedChunk] = []
-    render = render_of(answering)
+    render = render_of(opened)
     for bound in chunks_of(prepared.bound):
         names = tuple(one.plan.name for one in bound)
-        if told is not None:
-            told(names)
+        if announce is not None:
+            announce(names)
         requests = [request for one in bound for request in one.requests(render)]
         leaked = sum(request.n_leaked_shots > 0 for request in requests)
         label = _label(names, prepared.selection.groups)
-        chunks.append(PlannedChunk(names, label, len(requests), leaked, answering.estimate(requests)))
+        chunks.append(PlannedChunk(names, label, len(requests), leaked, opened.estimate(requests)))
     talks = [one.plan.name for one in prepared.bound if one.is_conversation]
-    first = (f"{', '.join(talks)}: first turns only; later ones rest on the answers",) if talks else ()
-    return PlannedRun(prepared.plan, (*prepared.selection.notes, *first), tuple(chunks), tuple(power))
+    notes = (f"{', '.join(talks)}: first turns only; later turns depend on the responses",) if talks else ()
+    return PlannedRun(prepared.plan, (*prepared.selection.notes, *notes), tuple(chunks), tuple(power))
 
 
 def _label(names: TaskNames, groups: Sequence[Group]) -> str:
-    """Return what a chunk is called: `mmlu (12 of 57)` for tasks of a group, a task's own name outside of groups."""
+    """Return a chunk's label: `mmlu (12 of 57)` for tasks of a group, the task's name for a task in no group."""
     by_name = {group.name: group for group in groups}
     inner = {child for group in groups for child in group.children}
     outer = {group.name: tuple(_tasks_under(group.name, by_name)) for group in groups if group.name not in inner}

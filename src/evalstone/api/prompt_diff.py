@@ -1,4 +1,4 @@
-"""`diff-prompts`: which samples' prompts differ between two stored runs, and how."""
+"""`diff-prompts`: which prompts of two stored runs differ, and how."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,34 +25,34 @@ if TYPE_CHECKING:
 
 __all__ = ["PromptDiff", "diff_prompts", "diff_to_json", "diff_view"]
 
-SHOWN_TOKENS = 24  # of a prompt's end, with its boundaries
+SHOWN_TOKENS = 24  # at the end of a prompt
 
 
 @dataclass(frozen=True, slots=True)
 class PromptDiff:
-    """Two runs beside each other."""
+    """The differences between the prompts of two runs."""
 
     names: tuple[str, str]
     tasks: tuple[TaskDifferences, ...]
-    only_first: tuple[str, ...]  # tasks that one run has and the other has not
+    only_first: tuple[str, ...]  # tasks that only the first run has
     only_second: tuple[str, ...]
-    models: tuple[Model | None, Model | None]  # whose tokenizers cut the prompts; None where they are not here
+    models: tuple[Model | None, Model | None]  # for their tokenizers; None if a model is not available here
 
     @property
     def n_differing(self) -> int:
-        """How many samples differ."""
+        """Number of samples whose prompts differ."""
         return sum(len(task.differences) for task in self.tasks)
 
 
 def diff_prompts(first: Run, second: Run, tasks: Sequence[str] = ()) -> PromptDiff:
-    """Compare what two runs put to their models, sample by sample.
+    """Compare the prompts of two runs, sample by sample.
 
     Args:
         first: a stored run.
-        second: another.
-        tasks: only these; none: all that both have.
+        second: another stored run.
+        tasks: tasks to compare; empty: all that both runs have.
 
-    Raises: UsageError where the runs have no task in common.
+    Raises: UsageError if the runs have no task in common.
     """
     ours, theirs = first.row.tasks, second.row.tasks
     common = [task for task in ours if task in theirs and (not tasks or task in tasks)]
@@ -73,7 +73,7 @@ def diff_prompts(first: Run, second: Run, tasks: Sequence[str] = ()) -> PromptDi
 
 
 def _tokenizer_of(run: Run) -> Model | None:
-    """Return the run's model for its tokenizer, where it is still here."""
+    """Return the run's model for its tokenizer; None if it is not available here."""
     identity = run.row.plan.model
     if identity.kind == "imported":
         return None
@@ -89,7 +89,7 @@ def _tokenizer_of(run: Run) -> Model | None:
 
 
 def diff_to_json(found: PromptDiff) -> dict[str, JsonValue]:
-    """Return every difference with stable names; the prompts stand in `pieces`, in stretches."""
+    """Return every difference with stable names; `pieces` are the equal and changed parts of the prompts."""
     return {
         "runs": list(found.names),
         "n_differing": found.n_differing,
@@ -122,7 +122,7 @@ def _difference_json(found: PromptDiff, one: PromptDifference) -> Mapping[str, J
 
 
 def _tokens(model: Model | None, request: Request) -> JsonValue:
-    """Return the first and last tokens of a prompt with its first choice, and where the scored ones begin."""
+    """Return the first and last tokens of a prompt with its first choice, and the position of the first scored one."""
     query = next((query for query in request.queries if isinstance(query, LoglikelihoodQuery)), None)
     if model is None or query is None:
         return None
@@ -135,14 +135,14 @@ def _tokens(model: Model | None, request: Request) -> JsonValue:
 
 
 def diff_view(found: PromptDiff, limit: int) -> "list[RenderableType]":
-    """Return a summary per task, and the first differing samples with what changed marked."""
+    """Return a summary per task, and the first `limit` differing samples with the changes marked."""
     from evalstone.report.console import Text
 
     views: list[RenderableType] = [_summary(found)]
     shown = [one for task in found.tasks for one in task.differences][:limit]
     views += [_sample_view(found, one) for one in shown]
     if found.n_differing > len(shown):
-        views.append(Text(f"{found.n_differing - len(shown):,} more; --limit shows them", style="dim"))
+        views.append(Text(f"{found.n_differing - len(shown):,} more; show them with --limit", style="dim"))
     for name, tasks in zip(found.names, (found.only_first, found.only_second), strict=True):
         if tasks:
             views.append(Text(f"only in {name}: {', '.join(tasks)}", style="yellow"))
@@ -159,9 +159,9 @@ def _summary(found: PromptDiff) -> "RenderableType":
     table.add_column("in", overflow="fold")
     for task in found.tasks:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in task.counts().items()) or "identical"
-        apart = [f"{n:,} only in {name}" for name, n in
-                 zip(found.names, (task.n_first_only, task.n_second_only), strict=True) if n]  # fmt: skip
-        table.add_row(task.task, f"{task.n:,}", f"{len(task.differences):,}", "; ".join([kinds, *apart]))
+        in_one = [f"{n:,} only in {name}" for name, n in
+                  zip(found.names, (task.n_first_only, task.n_second_only), strict=True) if n]  # fmt: skip
+        table.add_row(task.task, f"{task.n:,}", f"{len(task.differences):,}", "; ".join([kinds, *in_one]))
     return table
 
 
@@ -185,17 +185,17 @@ def _sample_view(found: PromptDiff, one: PromptDifference) -> "Text":
 
 
 def _append_piece(text: "Text", piece: Piece) -> None:
-    """Add a stretch: what is the same shortened, what is gone as [-…-], what is new as {+…+}."""
+    """Append a piece: equal text shortened, removed text as [-…-], added text as {+…+}."""
     if piece.is_same:
         same = piece.first
         text.append(same if len(same) <= 2 * AROUND else f"{same[:AROUND]} … {same[-AROUND:]}", style="dim")
         return
     if piece.first:
-        text.append(f"[-{_cut(piece.first)}-]", style="red")
+        text.append(f"[-{_shorten(piece.first)}-]", style="red")
     if piece.second:
-        text.append(f"{{+{_cut(piece.second)}+}}", style="green")
+        text.append(f"{{+{_shorten(piece.second)}+}}", style="green")
 
 
-def _cut(changed: str, longest: int = 400) -> str:
+def _shorten(changed: str, longest: int = 400) -> str:
     half = longest // 2
     return changed if len(changed) <= longest else f"{changed[:half]} … {len(changed) - longest:,} … {changed[-half:]}"

@@ -1,4 +1,4 @@
-"""One multiple-choice task put every way: a run for each way and number of shots, and the runs side by side."""
+"""Multiple-choice tasks in several prompt styles: one run for each style and number of shots, and their comparison."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ __all__ = ["PromptStyles", "StyleRun", "evaluate_prompt_styles"]
 
 @dataclass(frozen=True, slots=True)
 class StyleRun:
-    """One way, and its run."""
+    """A prompt style and number of shots, with its run."""
 
     prompt_style: str
     num_fewshot: int
@@ -34,7 +34,7 @@ class StyleRun:
 
 @dataclass(frozen=True, slots=True)
 class PromptStyles:
-    """The runs of all ways, the first of which the others are compared with."""
+    """The runs of all prompt styles; each is compared with the first."""
 
     runs: tuple[StyleRun, ...]
     comparison: "Comparison | None"  # None for one run
@@ -48,13 +48,13 @@ class PromptStyles:
         return style_lines(made, self.comparison)
 
     def table(self) -> "RenderableType":
-        """Return the ways side by side for a terminal: values, intervals, answers not read, paired differences."""
+        """Return the results for a terminal: values, intervals, answers that could not be extracted, differences."""
         from evalstone.report.views.prompt_style_table import style_table
 
         return style_table(self._lines())
 
     def remarks(self) -> list[str]:
-        """Return the runs' names, to look at or compare further."""
+        """Return the ids of the runs."""
         named = [f"{one.prompt_style} {one.num_fewshot}-shot {one.run.short_id}" for one in self.runs]
         return [f"runs: {', '.join(named)}"]
 
@@ -73,26 +73,27 @@ def evaluate_prompt_styles(
     shots: Sequence[int],
     **options: Unpack[EvaluateOptions],
 ) -> PromptStyles:
-    """Put multiple-choice tasks in every way at every number of shots, one run each, and compare with the first.
+    """Evaluate multiple-choice tasks in each prompt style at each number of shots, and compare the runs with the first.
 
     Args:
         model: as for `evaluate`.
         tasks: names, groups, globs or files of multiple-choice tasks; no suites.
-        prompt_styles: out of letter, text and cot.
-        shots: numbers of shots; the same shots are drawn for every way.
+        prompt_styles: among letter, text and cot.
+        shots: numbers of shots; the same shots are drawn for every style.
         options: as for `evaluate`, without `prompt_style` and `num_fewshot`.
 
-    Raises: UsageError if nothing or something twice is asked for; whatever `evaluate` raises.
+    Raises: UsageError for no style, or one that is named twice; as `evaluate`.
     """
-    ways = [(find_prompt_style(name), count) for name in prompt_styles for count in shots]
-    if not ways or len(set(ways)) < len(ways):
+    combinations = [(find_prompt_style(name), count) for name in prompt_styles for count in shots]
+    if not combinations or len(set(combinations)) < len(combinations):
         raise UsageError(
-            f"prompt_style {', '.join(prompt_styles)} at {', '.join(map(str, shots))} shots: name each way once"
+            f"prompt_style {', '.join(prompt_styles)} at {', '.join(map(str, shots))} shots; expected each style and "
+            "each number of shots once"
         )
-    answering = model_of(model, options)  # one model for all: its weights are loaded once
+    opened = model_of(model, options)  # so that the weights are loaded once for all runs
     runs: list[StyleRun] = []
-    for name, count in ways:
-        settled: EvaluateOptions = {**options, "prompt_style": name, "num_fewshot": count}
-        runs.append(StyleRun(name, count, evaluate(answering, tasks, **settled)))
+    for name, count in combinations:
+        own: EvaluateOptions = {**options, "prompt_style": name, "num_fewshot": count}
+        runs.append(StyleRun(name, count, evaluate(opened, tasks, **own)))
     comparison = compare_runs([one.run for one in runs]) if len(runs) > 1 else None
     return PromptStyles(tuple(runs), comparison)

@@ -1,7 +1,7 @@
-"""A run against a figure that somebody published: the same number within what chance allows, or not?
+"""Comparison of a stored run with published results.
 
-Only the total of the other side is known, so nothing can be paired and the test is the unpaired one. With other shots
-the figures are not comparable, and no p is shown; what else differs (number of samples) is listed. Claims are kept with
+Only the total of a published result is known, so the test is unpaired. If the numbers of shots differ, the results are
+not comparable and no p is shown; other differences (number of samples) are listed. Published results are stored with
 the run, with their source.
 """
 
@@ -23,55 +23,53 @@ ALPHA = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A published figure."""
+    """A published result."""
 
     task: str
     metric: str
     value: float  # in [0, 1]
-    n: int | None = None  # samples; None: as many as the whole split has
+    n: int | None = None  # samples; None: the whole split
     shots: int | None = None
     source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """One claim beside the run's own number."""
+    """The comparison of a run with one published result."""
 
     claim: Claim
-    value: float  # the run's
+    value: float  # of the run
     comparison: UnpairedComparison  # run minus claim
-    set_up: tuple[str, ...]  # what is not the same
-    obstacle: str | None = None  # why the two say nothing of each other (other shots); then no p is shown
+    set_up: tuple[str, ...]  # differences in the set-up
+    obstacle: str | None = None  # why the two are not comparable (different shots); then no p is shown
 
     @property
     def verdict(self) -> str:
-        """What came of it, in one sentence."""
+        """The result in one sentence."""
         one, claim = self.comparison, self.claim
         if self.obstacle:
             return (
                 f"not comparable: {self.obstacle}: {claim.task} {claim.metric} is {self.value:.1%} of {one.n_b:,} in "
                 f"this run and {claim.value:.1%} of {one.n_a:,} as published"
             )
-        differs = one.p < ALPHA
-        said = "differs from" if differs else "agrees with"
-        end = " within chance" if not differs else ""
+        verb = "differs significantly from" if one.p < ALPHA else "is not significantly different from"
         return (
-            f"{claim.task} {claim.metric}: {self.value:.1%} of {one.n_b:,} {said} the published {claim.value:.1%} of "
-            f"{one.n_a:,}{end}: {100 * one.difference:+.1f} points (95% interval {100 * one.low:+.1f} to "
+            f"{claim.task} {claim.metric}: {self.value:.1%} of {one.n_b:,} {verb} the published {claim.value:.1%} of "
+            f"{one.n_a:,}: {100 * one.difference:+.1f} points (95% interval {100 * one.low:+.1f} to "
             f"{100 * one.high:+.1f}, p = {one.p:.2g})"
         )
 
 
 def parse_claim(text: str) -> Claim:
-    """Return a claim such as "arc_challenge acc=0.328 shots=25 n=1172 source=URL"; 32.8% is read as 0.328.
+    """Parse a claim such as "arc_challenge acc=0.328 shots=25 n=1172 source=URL"; 32.8% is the same as 0.328.
 
-    Raises: UsageError for what cannot be read.
+    Raises: UsageError for text that is not a claim.
     """
     task, *words = text.split() or [""]
     pairs = dict(word.partition("=")[::2] for word in words)
     named = [name for name in pairs if name not in KNOWN]
     if not task or len(named) != 1 or any("=" not in word for word in words):
-        raise UsageError(f"'{text}' is no published figure; expected a task and one metric=value, e.g. {EXAMPLE}")
+        raise UsageError(f"'{text}' is not a published result; expected a task and one metric=value, e.g. {EXAMPLE}")
     return Claim(
         task,
         named[0],
@@ -88,7 +86,9 @@ def _share(text: str, value: str) -> float:
     except ValueError:
         found = -1.0
     if not 0.0 <= found <= 1.0:
-        raise UsageError(f"'{text}': {value} is no share; expected a number from 0 to 1, or per cent as 32.8%")
+        raise UsageError(
+            f"'{text}': {value} is not a share; expected a number from 0 to 1, or a percentage such as 32.8%"
+        )
     return found
 
 
@@ -96,14 +96,14 @@ def _count(text: str, value: str | None, least: int = 0) -> int | None:
     if value is None:
         return None
     if not value.replace(",", "").isdigit() or int(value.replace(",", "")) < least:
-        raise UsageError(f"'{text}': {value} is no count; expected a whole number from {least}")
+        raise UsageError(f"'{text}': {value} is not a count; expected a whole number from {least}")
     return int(value.replace(",", ""))
 
 
 def compare_published(store: str | None, name: str, texts: Sequence[str]) -> list[ClaimResult]:
-    """Compare a stored run with published figures, and keep those with the run.
+    """Compare a stored run with published results, and store those with the run.
 
-    Raises: UsageError for a figure that cannot be read or compared; UnknownName for a task the run does not have.
+    Raises: UsageError for a claim that cannot be parsed or compared; UnknownName for a task the run does not have.
     """
     claims = [parse_claim(text) for text in texts]
     run = open_run(store, name)
@@ -113,28 +113,26 @@ def compare_published(store: str | None, name: str, texts: Sequence[str]) -> lis
         _against(claim, run.estimate(claim.task, claim.metric), plans.get(claim.task), _whole(row.extra, claim.task))
         for claim in claims
     ]
-    kept = row.extra.get("claims")
-    earlier = [one for one in kept if one not in map(asdict, claims)] if isinstance(kept, list) else []
+    stored = row.extra.get("claims")
+    earlier = [one for one in stored if one not in map(asdict, claims)] if isinstance(stored, list) else []
     run.store.save_estimates(run.id, run.estimates, {**row.extra, "claims": [*earlier, *map(asdict, claims)]})
     return found
 
 
 def _whole(extra: Any, task: str) -> int | None:
-    """Return how many samples the task's whole split has, as the run remembers it."""
+    """Return the number of samples in the task's whole split, as stored with the run."""
     n_total = extra.get("tasks", {}).get(task, {}).get("n_total")
     return n_total if isinstance(n_total, int) and n_total > 0 else None
 
 
 def _against(claim: Claim, estimate: Estimate, plan: TaskPlan | None, n_whole: int | None) -> ClaimResult:
     lm_evals = estimate.details.get("lm_eval_value")
-    value = lm_evals if isinstance(lm_evals, float) else estimate.value  # published figures count ties as lm-eval does
+    value = lm_evals if isinstance(lm_evals, float) else estimate.value  # published results count ties as lm-eval does
     if value is None or not 0.0 <= value <= 1.0 or not estimate.higher_is_better:
-        raise UsageError(
-            f"{claim.task} {claim.metric} is {value} in this run; only shares from 0 to 1 can be compared with a claim"
-        )
+        raise UsageError(f"{claim.task} {claim.metric} is {value} in this run; only shares from 0 to 1 can be compared")
     n_claimed = claim.n or n_whole
     if n_claimed is None:
-        raise UsageError(f"how many samples the claim about {claim.task} rests on is unknown; add n=, e.g. {EXAMPLE}")
+        raise UsageError(f"the number of samples of the claim about {claim.task} is unknown; add n=, e.g. {EXAMPLE}")
     ours = IntervalEstimate(value, estimate.low, estimate.high, estimate.stderr, estimate.method, estimate.n)
     try:
         compared = compare_with_claim(ours, claim.value, n_claimed)
@@ -145,7 +143,7 @@ def _against(claim: Claim, estimate: Estimate, plan: TaskPlan | None, n_whole: i
 
 
 def _obstacle(claim: Claim, plan: TaskPlan | None) -> str | None:
-    """Return how the shots differ, None where they do not or nobody says."""
+    """Return how the shots differ; None if they do not, or are unknown."""
     if claim.shots is None or plan is None or plan.num_fewshot == claim.shots:
         return None
     return f"shots {plan.num_fewshot} against {claim.shots}"
@@ -154,13 +152,13 @@ def _obstacle(claim: Claim, plan: TaskPlan | None) -> str | None:
 def _differences(claim: Claim, estimate: Estimate, n_claimed: int) -> list[str]:
     lines = []
     if claim.shots is None:
-        lines.append("shots: the claim does not say")
+        lines.append("shots: not stated in the claim")
     if claim.n is None:
-        lines.append(f"samples: the claim does not say; taken for the whole split, {n_claimed:,}")
+        lines.append(f"samples: not stated in the claim; assumed to be the whole split, {n_claimed:,}")
     if estimate.n != n_claimed:
         lines.append(f"samples: {shown_count([estimate])} in this run, {n_claimed:,} in the claim")
     if estimate.n_failed:
-        lines.append(f"answers: {estimate.n_failed:,} failed in this run and are missing")
+        lines.append(f"failures: {estimate.n_failed:,} samples of this run failed and are missing")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Stored runs as a document to hand on."""
+"""Reports of stored runs as documents."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,16 +10,16 @@ __all__ = ["report_stored", "write_report"]
 
 
 def report_stored(store: str | None, names: Sequence[str], path: str | Path | None = None) -> Path:
-    """Write a report of stored runs by their names; see `write_report`. Without a path it is `<first run>.html`."""
+    """Write a report of stored runs by their names; see `write_report`. The default path is `<first run>.html`."""
     opened = existing_store(store)
     runs = [run_in(opened, name) for name in names]
     return write_report(runs, path if path is not None else f"{runs[0].short_id}.html")
 
 
 def write_report(runs: Sequence[Run], path: str | Path) -> Path:
-    """Write a report of runs of one store, .html, .md or .pdf as the name ends; later runs are compared with the first.
+    """Write a report of runs in one store, as .html, .md or .pdf; later runs are compared with the first.
 
-    Raises: UsageError for another ending, for a run named twice or without results, and for a PDF where no browser is
+    Raises: UsageError for another suffix, for a run named twice or without results, and for a PDF if no browser is
         found; StoreError if it cannot be written.
     """
     from evalstone.report.documents.contents import report_contents

@@ -1,8 +1,8 @@
-"""The stored plan carried out again, from nothing, and what came out otherwise.
+"""Reproduction of a stored run: its plan is run again and the results are compared.
 
-The copy gets a store of its own, so no earlier answer is taken for a new one. What differs is listed in the order in
-which one thing causes the next: plan, environment, prompts, tokens, answers, scores. Answers within the noise of the
-arithmetic (|Δ| <= 1e-4 + eps |log-likelihood| nats, eps by dtype) are the same answers.
+The new run has a store of its own, so that no stored response is used. Differences are listed in causal order: plan,
+environment, prompts, tokens, outputs, scores. Outputs that differ by no more than the noise of the arithmetic
+(|Δ| <= 1e-4 + eps |log-likelihood| nats, eps by dtype) count as equal.
 """
 
 import math
@@ -23,13 +23,13 @@ from evalstone.store import SampleRecord
 from evalstone.tasks.catalog import Catalog
 
 NOISE_NATS = 1e-4
-SENSITIVITY = 4.0  # how far a score may move per nat: a Brier score's slope is below 2 for each of two choices
+SENSITIVITY = 4.0  # largest change of a score per nat: a Brier score's slope is below 2 for each of two choices
 RELATIVE_NOISE = {"float32": 1e-6, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """A run beside its repetition."""
+    """The comparison of a run with its repetition."""
 
     run_id: str
     plan: tuple[str, ...]  # one line per difference
@@ -45,36 +45,37 @@ class Reproduction:
 
     @property
     def is_reproduced(self) -> bool:
-        """Whether everything that was answered came out the same, within noise."""
+        """Whether all samples, outputs and scores are equal within noise."""
         return not (self.n_missing or self.n_prompts or self.n_tokens or self.n_answers or self.n_scores)
 
     @property
     def verdict(self) -> str:
-        """What came of it, in one sentence."""
+        """The result in one sentence."""
         if self.is_reproduced and not self.n_within_noise:
             return f"reproduced: all {self.n_samples:,} samples are identical"
         if self.is_reproduced:
             return (
-                f"reproduced within numerical noise: {self.n_within_noise:,} answer(s) differ by at most "
+                f"reproduced within numerical noise: {self.n_within_noise:,} output(s) differ by at most "
                 f"{self.largest_nats:.2g} nats, no score changed over {self.n_samples:,} samples"
             )
         return f"not reproduced: {self.n_scores:,} score(s) differ over {self.n_samples:,} samples"
 
 
 def reproduce(run: Run, tasks: Sequence[str] = (), **options: Unpack[EvaluateOptions]) -> Reproduction:
-    """Carry out a stored run's plan again and compare.
+    """Run a stored plan again and compare the results.
 
     Args:
         run: the stored run.
-        tasks: the run's tasks, where their names do not lead to them: files that have moved since.
-        options: what is this machine's business and no part of a plan: data_dir, include_path, workers, cluster,
-            observe.
+        tasks: the files of the run's tasks, if they have moved.
+        options: those that are no part of a plan: data_dir, include_path, workers, cluster, observe.
 
-    Raises: UsageError for an imported run, which has no model here, or one without results; whatever `evaluate` raises.
+    Raises: UsageError for an imported run, which has no model here, or one without results; as `evaluate`.
     """
     plan = run.row.plan
     if plan.model.kind == "imported":
-        raise UsageError(f"run {run.short_id} was imported: its model is not known here; run the tasks yourself")
+        raise UsageError(
+            f"run {run.short_id} was imported, so its model is not known here; evaluate the tasks yourself"
+        )
     run.refuse_without_results()
     names = list(tasks) or _names(run, options.get("include_path") or ())
     given = cast("EvaluateOptions", {**options_of(plan), **options})
@@ -89,9 +90,9 @@ def reproduce(run: Run, tasks: Sequence[str] = (), **options: Unpack[EvaluateOpt
 
 
 def _names(run: Run, include_path: Sequence[str | Path]) -> list[str]:
-    """Return what leads to the run's tasks: the file of a task that came from one, else its name.
+    """Return names or files that select the run's tasks: the file of a task that was read from one, else its name.
 
-    Raises: UsageError for a task whose file is not there and whose name nothing has.
+    Raises: UsageError for a task whose file is missing and whose name is unknown.
     """
     files = _task_files(run)
     catalog = Catalog.open([Path(folder).expanduser() for folder in include_path])
@@ -104,15 +105,15 @@ def _names(run: Run, include_path: Sequence[str | Path]) -> list[str]:
         elif file is not None and Path(file).is_file():
             found.append(file)
         else:
-            where = f" {file}, which is not there" if file else ", and where that lies was not stored"
+            where = f" {file}, which does not exist" if file else " whose location was not stored"
             raise UsageError(
-                f"task '{name}' came from a file{where}; pass it with --tasks FILE or --include_path FOLDER"
+                f"task '{name}' was read from a file{where}; give it with --tasks FILE or --include_path FOLDER"
             )
     return list(dict.fromkeys(found))
 
 
 def _task_files(run: Run) -> Mapping[str, str]:
-    """Return where the user's own tasks lay when the run was made."""
+    """Return the files of the user's own tasks at the time of the run, by task."""
     found: dict[str, str] = {}
     for attempt in run.attempts():
         facts: Any = attempt["facts"]
@@ -122,9 +123,9 @@ def _task_files(run: Run) -> Mapping[str, str]:
 
 
 def _shots(plan: RunPlan, names: list[str], options: EvaluateOptions) -> int | None:
-    """Return which --num_fewshot gives each task the shots it had; tasks that say 0 themselves keep 0.
+    """Return the num_fewshot that gives each task the shots it had; tasks that fix 0 shots keep 0.
 
-    Raises: UsageError where none does: the tasks were asked at shots of their own, as a suite's are.
+    Raises: UsageError if there is none: the tasks were evaluated at different shots, as those of a suite are.
     """
     wanted = [task.num_fewshot for task in plan.tasks]
     for count in (None, *sorted(set(wanted))):
@@ -132,7 +133,7 @@ def _shots(plan: RunPlan, names: list[str], options: EvaluateOptions) -> int | N
         if [task.num_fewshot for task in prepared.plan.tasks] == wanted:
             return count
     shown = ", ".join(f"{task.name} {task.num_fewshot}" for task in plan.tasks[:5])
-    raise UsageError(f"the tasks of this run were asked at different shots ({shown}); run the suite again instead")
+    raise UsageError(f"the tasks of this run have different numbers of shots ({shown}); run the suite again instead")
 
 
 def compare_with_copy(run: Run, again: Run) -> Reproduction:
@@ -140,8 +141,8 @@ def compare_with_copy(run: Run, again: Run) -> Reproduction:
     noise = RELATIVE_NOISE.get(run.row.plan.model.dtype, RELATIVE_NOISE["float32"])
     first, second = dict(_records(run)), dict(_records(again))
     tally = _Tally(noise)
-    for place in first.keys() & second.keys():
-        tally.add(first[place], second[place])
+    for request_id in first.keys() & second.keys():
+        tally.add(first[request_id], second[request_id])
     return Reproduction(
         run_id=run.id,
         plan=tuple(_differences("", run.row.plan.content, again.row.plan.content)),
@@ -158,7 +159,7 @@ def compare_with_copy(run: Run, again: Run) -> Reproduction:
 
 
 class _Tally:
-    """Counts what differs between pairs of samples."""
+    """Counts the differences between pairs of samples."""
 
     def __init__(self, relative_noise: float) -> None:
         self.relative_noise = relative_noise
@@ -168,23 +169,24 @@ class _Tally:
     def add(self, first: SampleRecord, second: SampleRecord) -> None:
         """Count one pair's differences."""
         self.n_prompts += first.request != second.request
-        answers = {(one.ask_index, one.repeat): one for one in second.outputs}
-        apart = 0.0
+        outputs = {(one.ask_index, one.repeat): one for one in second.outputs}
+        noise = 0.0
         for one in first.outputs:
-            apart = max(apart, self._answer(one, answers.pop((one.ask_index, one.repeat), None)))
-        self.n_answers += len(answers)
+            noise = max(noise, self._output(one, outputs.pop((one.ask_index, one.repeat), None)))
+        self.n_answers += len(outputs)
         scores = {(one.metric, one.filter): one for one in second.scores}
         for score in first.scores:
             other = scores.get((score.metric, score.filter))
             if other is None or (score.status, score.value is None) != (other.status, other.value is None):
                 self.n_scores += 1
             elif score.value is not None and other.value is not None:
-                # A probability or its square moves by no more than the log-likelihoods do, a perplexity in proportion.
-                relative, absolute = self.relative_noise + SENSITIVITY * apart, 1e-9 + SENSITIVITY * apart
+                # A probability or its square changes by no more than the log-likelihoods do, a perplexity in
+                # proportion to them.
+                relative, absolute = self.relative_noise + SENSITIVITY * noise, 1e-9 + SENSITIVITY * noise
                 self.n_scores += not math.isclose(score.value, other.value, rel_tol=relative, abs_tol=absolute)
 
-    def _answer(self, first: Output, second: Output | None) -> float:
-        """Count one pair of answers; return how far apart they are as far as that is noise, in nats."""
+    def _output(self, first: Output, second: Output | None) -> float:
+        """Count one pair of outputs; return their difference in nats if it is within noise, else 0."""
         if second is None:
             self.n_answers += 1
             return 0.0
@@ -193,13 +195,13 @@ class _Tally:
         if first.total_nats is None or second.total_nats is None:
             self.n_answers += (first.total_nats, first.text) != (second.total_nats, second.text)
             return 0.0
-        apart = abs(first.total_nats - second.total_nats)
-        self.largest_nats = max(self.largest_nats, apart)
-        if apart > NOISE_NATS + self.relative_noise * abs(first.total_nats):
+        difference = abs(first.total_nats - second.total_nats)
+        self.largest_nats = max(self.largest_nats, difference)
+        if difference > NOISE_NATS + self.relative_noise * abs(first.total_nats):
             self.n_answers += 1
             return 0.0
-        self.n_within_noise += apart > 0
-        return apart
+        self.n_within_noise += difference > 0
+        return difference
 
 
 def _records(run: Run) -> Iterator[tuple[str, SampleRecord]]:
@@ -209,7 +211,7 @@ def _records(run: Run) -> Iterator[tuple[str, SampleRecord]]:
 
 
 def _facts(run: Run) -> Mapping[str, JsonValue]:
-    """Return what the first attempt that asked something said of its machine and versions."""
+    """Return the facts on machine and versions of the first attempt that sent requests."""
     attempts = run.attempts()
     facts: Any = attempts[0]["facts"] if attempts else {}
     copied = facts.get("copied")
@@ -218,7 +220,7 @@ def _facts(run: Run) -> Mapping[str, JsonValue]:
 
 
 def _differences(path: str, first: Any, second: Any) -> Iterator[str]:
-    """Yield one line for each leaf in which two JSON values differ."""
+    """Yield one line for each leaf that differs between two JSON values."""
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         for name in dict.fromkeys([*first, *second]):
             yield from _differences(f"{path}.{name}" if path else str(name), first.get(name), second.get(name))
@@ -231,17 +233,17 @@ def _differences(path: str, first: Any, second: Any) -> Iterator[str]:
 
 
 def lines_of(found: Reproduction) -> list[str]:
-    """Return what differs, in the order in which one thing causes the next, and the verdict."""
+    """Return the differences in causal order, and the verdict."""
     lines = [f"plan: {line}" for line in found.plan] + [f"environment: {line}" for line in found.environment]
-    for count, what in (
+    for count, text in (
         (found.n_missing, "sample(s) are in one run only"),
         (found.n_prompts, "prompt(s) differ"),
-        (found.n_tokens, "answer(s) have other numbers of tokens"),
-        (found.n_answers, f"answer(s) differ by more than numerical noise, at most {found.largest_nats:.3g} nats"),
+        (found.n_tokens, "output(s) have different numbers of tokens"),
+        (found.n_answers, f"output(s) differ by more than numerical noise, at most {found.largest_nats:.3g} nats"),
         (found.n_scores, "score(s) differ"),
     ):
         if count:
-            lines.append(f"{count:,} {what}")
+            lines.append(f"{count:,} {text}")
     return [*lines, found.verdict]
 
 

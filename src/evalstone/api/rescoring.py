@@ -1,4 +1,4 @@
-"""A stored run scored again, with other filters or metrics or with what its task files say by now."""
+"""Rescoring: score the stored outputs of a run with other filters or metrics, or by its current task files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,12 +24,12 @@ __all__ = ["RescoreOptions", "Rescored", "rescore_run", "rescore_stored"]
 
 @dataclass(frozen=True, slots=True)
 class RescoreOptions:
-    """What of a run is scored again, and how. Filters and metrics are names, YAML text or YAML files."""
+    """What to rescore, and how. Filters and metrics are names, YAML text or YAML files."""
 
-    task_names: Sequence[str] = ()  # of the run's tasks; none: all
+    task_names: Sequence[str] = ()  # among the run's tasks; empty: all
     filters: Sequence[str] = ()
     metrics: Sequence[str] = ()
-    task_files: Sequence[str] = ()  # changed task files, whose tasks are scored; none: the catalogue's
+    task_files: Sequence[str] = ()  # changed task files, whose tasks are scored; empty: those of the catalogue
     include_path: Sequence[str | Path] = ()
     unsafe_code: bool = False
     command: str | None = None
@@ -44,13 +44,13 @@ class Rescored:
     before: tuple[Estimate, ...] = field(default=(), repr=False)
 
     def lines(self) -> list[str]:
-        """Return what was done, task by task, each new number beside the one it took the place of."""
+        """Return the counts of each task, and each changed value with the one it replaced."""
         earlier = {(one.task, one.filter, one.metric): one.value for one in self.before}
         found: list[str] = []
         for task in self.tasks:
-            parts = [f"{task.task.name}: {task.n_scored:,} stored answers scored again, the model was asked nothing"]
-            parts += [f"{task.n_failed:,} had failed and have no score"] if task.n_failed else []
-            parts += [f"{task.n_incomplete:,} have no answer yet"] if task.n_incomplete else []
+            parts = [f"{task.task.name}: {task.n_scored:,} stored responses scored again, no request was sent"]
+            parts += [f"{task.n_failed:,} failed and have no score"] if task.n_failed else []
+            parts += [f"{task.n_incomplete:,} have no response yet"] if task.n_incomplete else []
             found.append("; ".join(parts))
             for one in self.run.estimates:
                 key = (one.task, one.filter, one.metric)
@@ -59,7 +59,7 @@ class Rescored:
         return found
 
     def to_json(self) -> dict[str, JsonValue]:
-        """Return the run with what was scored again, stable names."""
+        """Return the run and the rescored tasks with stable names."""
         return {
             **self.run.to_json(),
             "scored_again": [
@@ -81,16 +81,16 @@ def _shown(value: float | None) -> str:
 
 
 def rescore_stored(store: str | None, name: str, options: RescoreOptions) -> Rescored:
-    """Score a stored run again, by its name; see `rescore_run`."""
+    """Rescore a stored run by its name; see `rescore_run`."""
     opened = existing_store(store)
     return rescore_run(run_in(opened, name, rescoring=True), options)
 
 
 def rescore_run(run: Run, options: RescoreOptions) -> Rescored:
-    """Score a run's stored answers again, asking the model nothing; its earlier scores stay stored.
+    """Score a run's stored outputs again, without sending anything to the model; its earlier scores stay stored.
 
-    Raises: UnknownName for a task, filter or metric that is not known; PlanError where the stored answers do not give
-        what is asked for, or were given to another question than the task file asks now.
+    Raises: UnknownName for an unknown task, filter or metric; PlanError if the stored outputs lack what a metric
+        needs, or belong to other questions than those of the current task file.
     """
     from evalstone.report.evidence.from_store import SUMMARY_DUE, save_summary_of
     from evalstone.report.evidence.rescoring import add_rescored, rescored_entry
@@ -102,8 +102,8 @@ def rescore_run(run: Run, options: RescoreOptions) -> Rescored:
     own = own_aggregations([*known.values(), *tasks])
     if lacking := lacking_aggregations(row.extra, own):
         raise UsageError(
-            f"task {lacking[0][0]} sums up {lacking[0][1]} by a function of its file, which is not known here; "
-            f"name the folder of {row.extra['tasks'][lacking[0][0]].get('source')} with --include_path"
+            f"task {lacking[0][0]} aggregates {lacking[0][1]} by a function in its file, which is not known here; "
+            f"give the folder of {row.extra['tasks'][lacking[0][0]].get('source')} with --include_path"
         )
     before = run.estimates
     names = {task.name: [(e.filter, e.metric) for e in before if e.task == task.name] for task in tasks}
@@ -118,31 +118,30 @@ def rescore_run(run: Run, options: RescoreOptions) -> Rescored:
 
 
 def _changed(task: Task, row: RunRow, options: RescoreOptions) -> Task:
-    """Return the task with the filters and metrics wanted, after looking that it asks what the run asked."""
+    """Return the task with the wanted filters and metrics, after checking that its questions are those of the run."""
     from evalstone.report.evidence.rescoring import asked_otherwise
 
     plan = next(one for one in row.plan.tasks if one.name == task.name)
     stored = row.extra["tasks"][task.name]["spec"]
     if task.spec_hash != plan.spec_hash and (keys := asked_otherwise(stored, task, plan.num_fewshot)):
         raise PlanError(
-            f"task {task.name}: {task.source} now says another {', '.join(keys)} than run {row.short_id} was asked "
-            "with, so the stored answers were given to other questions; run the task again, or name the file that "
-            "differs in filters and metrics only with --tasks"
+            f"task {task.name}: {task.source} has another {', '.join(keys)} than run {row.short_id} was evaluated "
+            "with, so the stored outputs belong to other questions; run the task again, or give a file that differs "
+            "in filters and metrics only with --tasks"
         )
     filters = [read_item(text, "--filter") for text in options.filters]
     return with_scoring(task, filters, [read_item(text, "--metric") for text in options.metrics])
 
 
 def _known_tasks(row: RunRow, options: RescoreOptions) -> dict[str, Task]:
-    """Return those of the run's tasks whose files are known, as they are now: named files, else the catalogue's."""
+    """Return the run's tasks, read from the files given, else from the catalogue; unknown ones are omitted."""
     if (imported := row.extra.get("imported")) is not None:
         raise UsageError(
-            f"run {row.short_id} was imported from {imported['tool']}: its scores are that tool's, and the task files "
-            "that made them are not among its files; score it again there and import what it writes, or run the tasks "
-            "here: evalstone run --tasks"
+            f"run {row.short_id} was imported from {imported['tool']} without the task files that its scores need; "
+            "score it again with that tool and import the result, or run the tasks here: evalstone run --tasks"
         )
     if any(name not in row.extra.get("tasks", {}) for name in row.tasks):
-        why = f"was never summarised (it is {row.status}), so what its task files said is not known here"
+        why = f"was never summarised (it is {row.status}), so its task files are not known here"
         raise UsageError(f"run {row.short_id} {why}; run the tasks again")
     catalog = _catalog(options)
     found: dict[str, Task] = {}
@@ -150,7 +149,7 @@ def _known_tasks(row: RunRow, options: RescoreOptions) -> dict[str, Task]:
         try:
             found.update({task.name: task for task in catalog.select([name]).tasks})
         except UnknownName:
-            continue  # from a file that was named by its path
+            continue  # the task was read from a file given by its path
     found.update({task.name: task for task in _named_tasks(row, options)})
     known = [found[name] for name in row.tasks if name in found]
     if prompt_style := row.plan.prompt_style:
@@ -163,21 +162,21 @@ def _catalog(options: RescoreOptions) -> Catalog:
 
 
 def _named_tasks(row: RunRow, options: RescoreOptions) -> list[Task]:
-    """Return the run's tasks that are in the files named."""
+    """Return the run's tasks that are in the files given."""
     if not options.task_files:
         return []
     named = _catalog(options).select(split_names(options.task_files)).tasks
     found = [task for task in named if task.name in row.tasks]
     if not found:
         raise UsageError(
-            f"none of the tasks in {', '.join(options.task_files)} is in run {row.short_id}: "
-            f"it has {', '.join(row.tasks[:10])}"
+            f"none of the tasks in {', '.join(options.task_files)} is in run {row.short_id}, "
+            f"which has {', '.join(row.tasks[:10])}"
         )
     return found
 
 
 def _wanted_tasks(row: RunRow, options: RescoreOptions, known: Mapping[str, Task]) -> list[Task]:
-    """Return the tasks to score: those named, else those of the files named, else all of the run's."""
+    """Return the tasks to score: those named, else those of the files given, else all of the run's."""
     for name in options.task_names:
         if name not in row.tasks:
             remedy = f"it has: {', '.join(row.tasks[:10])}"
@@ -187,13 +186,13 @@ def _wanted_tasks(row: RunRow, options: RescoreOptions, known: Mapping[str, Task
         if name not in known:
             source = row.extra["tasks"][name].get("source")
             raise UnknownName(
-                "task", name, (), f"run {row.short_id} read it from {source}; name its file with --tasks FILE"
+                "task", name, (), f"run {row.short_id} read it from {source}; give its file with --tasks FILE"
             )
     return [known[name] for name in wanted]
 
 
 def _selected_names(facts: Mapping[str, Any]) -> list[str]:
-    """Return names that stand for a run's tasks: its outermost groups, which may change their tasks, and the rest."""
+    """Return names that select a run's tasks: its outermost groups, which may change their tasks, and the rest."""
     groups = {group["name"]: set(group["members"]) for group in facts.get("groups", ())}
     inside = set().union(*groups.values()) if groups else set()
     return [name for name in groups if name not in inside] + [name for name in facts["tasks"] if name not in inside]

@@ -18,51 +18,51 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """One run in a store. Printing it prints its table."""
+    """A stored run. Printing it prints its table."""
 
     def __init__(self, store: Store, run_id: str, result: RunResult | None = None, notes: tuple[str, ...] = ()) -> None:
         self.store = store
         self.id = run_id
         self.result = result
-        self.notes = notes  # what was guessed or replaced in what was asked for
+        self.notes = notes  # on values that were guessed or replaced when the tasks were selected
 
-    # ------------------------------------------------------------------------------------- what it is
+    # --------------------------------------------------------------------------------------- identity
 
     @property
     def row(self) -> RunRow:
-        """The run as the store knows it now."""
+        """The run's current row in the store."""
         return self.store.run(self.id)
 
     @property
     def short_id(self) -> str:
-        """The shortest beginning of the id that no other run shares."""
+        """The shortest beginning of the id that identifies the run."""
         return self.row.short_id
 
     def configuration(self) -> dict[str, JsonValue]:
-        """Return the plan: everything that decides this run's answers."""
+        """Return the plan: everything that decides this run's responses."""
         return self.row.plan.content
 
     def log_to_wandb(
         self, init_args: Mapping[str, Any] | None = None, config_args: Mapping[str, Any] | None = None
     ) -> str | None:
-        """Log the estimates and the configuration to Weights & Biases; return the address that it gives them.
+        """Log the estimates and the configuration to Weights & Biases; return the URL of the W&B run, if it has one.
 
-        Raises: UsageError where wandb is not installed, or W&B does not take them.
+        Raises: UsageError if wandb is not installed, or W&B refuses them.
         """
         from evalstone.interop.wandb_log import log_to_wandb
 
         return log_to_wandb(self.estimates, self.configuration(), init_args or {}, config_args or {})
 
     def attempts(self) -> list[dict[str, JsonValue]]:
-        """Return each time it was worked on: when, where, with which versions, and how it ended."""
+        """Return the attempts: when, where and with which versions the run was worked on, and how each ended."""
         return [asdict(attempt) for attempt in self.store.attempts(self.id)]
 
-    # ---------------------------------------------------------------------------------- what came out
+    # ---------------------------------------------------------------------------------------- results
 
     def summarise(self, prepared: PreparedRun) -> None:
-        """Compute the estimates from the stored scores and keep them, unless the run was finished before.
+        """Compute the estimates from the stored scores and store them, unless the run was finished before.
 
-        A run that was stored without a suite that is asked for now is summarised again: its answers are the same.
+        A finished run is summarised again if a suite was selected now that it was stored without.
         """
         from evalstone.report.evidence.composites import holds_suites
         from evalstone.report.evidence.from_store import SUMMARY_DUE, save_summary
@@ -74,11 +74,11 @@ class Run:
 
     @property
     def estimates(self) -> tuple[Estimate, ...]:
-        """One estimate per task or group, metric and filter."""
+        """The estimates, one for each task or group, metric and filter."""
         return tuple(self.store.estimates(self.id))
 
     def estimate(self, task: str, metric: str | None = None) -> Estimate:
-        """Return one estimate; without a metric, the one that stands for the task.
+        """Return one estimate; without a metric, that of the task's primary metric.
 
         Raises: UnknownName for a task or metric this run does not have.
         """
@@ -87,37 +87,37 @@ class Run:
         return find_estimate(self.estimates, task, metric)
 
     def samples(self, task: str) -> list[SampleRecord]:
-        """Return everything stored about a task's samples: row, prompt, outputs, scores."""
+        """Return a task's stored samples: row, prompt, outputs, scores."""
         return list(self.store.samples(self.id, task))
 
     @property
     def answers(self) -> "list[TurnAnswers]":
-        """How the written answers of each task and turn ended, and how long they are."""
+        """Lengths and finish reasons of the generated texts, by task and turn."""
         from evalstone.report.evidence.generated_texts import answers_by_turn
 
-        return answers_by_turn(self.store.written(self.id))
+        return answers_by_turn(self.store.generated(self.id))
 
     @property
     def nothing_answered(self) -> bool:
-        """Whether requests were put and every one of them failed, in this attempt or an earlier one."""
+        """Whether requests were sent and all of them failed."""
         row = self.row
         return 0 < row.n_outputs == row.n_failed
 
     @property
     def stop_reason(self) -> str | None:
-        """Why this attempt stopped before every request was sent, and how to go on; None where it did not."""
+        """Why this attempt stopped before all requests were sent, and how to continue; None if it did not."""
         return None if self.result is None else self.result.stop_reason
 
     def verify(self) -> list[Problem]:
-        """Derive every stored hash again and return what does not fit."""
+        """Compute every stored hash again and return the mismatches."""
         return self.store.verify(self.id)
 
-    # --------------------------------------------------------------------------------------- to read
+    # ---------------------------------------------------------------------------------------- display
 
     def table(self, *, by_subject: bool = False, details: bool = False) -> "RenderableType":
         """Return the run's table for a terminal (a rich renderable).
 
-        by_subject: every task sorted by its value. details: calibration, baselines and detectable difference as well.
+        by_subject: all tasks, sorted by value. details: with calibration, baselines and minimum detectable effect.
         """
         from evalstone.report.evidence.from_store import run_view
         from evalstone.report.views.subjects import subject_table
@@ -133,9 +133,9 @@ class Run:
         return results_table(self.store, self.id)
 
     def write_report(self, path: str | Path) -> Path:
-        """Write a report of this run, .html, .md or .pdf as the name ends (several runs: `api.reporting`).
+        """Write a report of this run, as .html, .md or .pdf (for several runs: `api.reporting`).
 
-        Raises: UsageError for another ending, or a PDF without a browser; StoreError if it cannot be written.
+        Raises: UsageError for another suffix, or a PDF without a browser; StoreError if it cannot be written.
         """
         from evalstone.report.documents.contents import report_contents
         from evalstone.report.documents.document import write_document
@@ -144,46 +144,46 @@ class Run:
         return write_document(path, report_contents(self.store, [self.id]))
 
     def refuse_without_results(self) -> None:
-        """Raise UsageError for a run that was not finished: answers come sorted, so some of them stand for none."""
+        """Raise UsageError for an unfinished run without estimates: its outputs are no random part of the samples."""
         row = self.row
         if row.status != "finished" and not self.estimates:
             raise UsageError(
-                f"run {row.short_id} has no results yet (it is {row.status}, with {row.n_outputs:,} answers); finish "
+                f"run {row.short_id} has no results yet (it is {row.status}, with {row.n_outputs:,} outputs); finish "
                 "it by running it again"
             )
 
     def remarks(self, *, details: bool = False) -> list[str]:
-        """Return what the table does not say: failures, what was scored again, where it is, and what to type next.
+        """Return lines to print below the table: failures, rescoring, generated texts, warnings, where it is stored.
 
-        details: how the model was run as well, where that is as usual.
+        details: also the attention path if it is the usual one.
         """
         from evalstone.report.evidence.generated_texts import generated_lines
         from evalstone.report.evidence.rescoring import rescored_lines
 
-        row = self.row  # read once: of a run that is not finished its rows are counted each time
+        row = self.row  # read once: for an unfinished run its outputs are counted each time
         unanswered = not row.n_outputs and row.status != "finished"
         lines = [self.why_nothing_is_shown()] if unanswered else rescored_lines(row.extra)
         if row.n_outputs and row.status != "finished" and not self.estimates:
             lines.append(
-                f"{row.n_outputs:,} answers are stored; the same command again goes on, and shows their scores"
+                f"{row.n_outputs:,} outputs are stored; the same command continues the run and shows the scores"
             )
         lines += generated_lines(self.answers, frozenset(estimate.task for estimate in self.estimates))
         if self.result is not None and self.result.n_failed:
             lines.append(
-                f"{self.result.n_failed} answer(s) failed and count as missing, not as wrong; "
+                f"{self.result.n_failed} output(s) failed and count as missing, not as wrong; "
                 f"see: evalstone show {row.short_id} --samples TASK --wrong"
             )
             shown = any("first_error" in estimate.details for estimate in self.estimates)
             if not shown and (why := self.store.first_error(self.id)):
-                lines.append(f"the first that failed: {why}")
+                lines.append(f"first failure: {why}")
         lines += self._how_run(details=details)
         if self.result is not None and self.result.was_stored:
-            lines.append("everything was in the store already; nothing was asked")
-        lines.append(f"run {row.short_id} in {place_of(self.store)}")
+            lines.append("the run was already in the store; no request was sent")
+        lines.append(f"run {row.short_id} in {location_of(self.store)}")
         return lines
 
     def _how_run(self, *, details: bool) -> Iterator[str]:
-        """Yield the engine's warning, and its attention path with the reason where it is not the usual one."""
+        """Yield the engine's warning, and its attention path with the reason if it is not the usual one."""
         for attempt in reversed(self.store.attempts(self.id)):
             facts = attempt.summary.get("model")
             if isinstance(facts, Mapping) and facts.get("attention") and facts.get("why"):
@@ -194,14 +194,14 @@ class Run:
                 return
 
     def why_nothing_is_shown(self) -> str:
-        """Return why there is no sample to show: none fits, or no answer came and what ended the last attempt."""
+        """Return why there is no sample to show: none matches, or the run has no output, with the last error."""
         row = self.row
         if row.n_outputs or row.status == "finished":
-            return "no stored sample is of this kind"
+            return "no stored sample matches"
         error = self.store.attempts(self.id)[-1].summary.get("error")
         if row.status == "failed":
-            return f"run {row.short_id} failed before any answer" + (f": {error}" if error else "")
-        return f"run {row.short_id} has no answer yet: it is {row.status}"
+            return f"run {row.short_id} failed before its first response" + (f": {error}" if error else "")
+        return f"run {row.short_id} has no response yet: it is {row.status}"
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return estimates and plan with stable names."""
@@ -227,7 +227,7 @@ class Run:
         return as_text(self.table())
 
     def __repr__(self) -> str:
-        """Return what and where, in one line."""
+        """Return id, model and tasks in one line."""
         return f"Run({self.id!r}, model={self.row.model!r}, tasks={list(self.row.tasks)!r})"
 
     # --------------------------------------------------------------------------------------- samples
@@ -278,7 +278,7 @@ class Run:
         return self.store.index_samples(self.id)
 
     def sample_views(self, records: Sequence[SampleRecord]) -> "list[RenderableType]":
-        """Return one panel per sample: its prompt's end, choices with log-likelihoods, picked, gold; or a dialogue."""
+        """Return a panel for each sample: end of the prompt, choices with log-likelihoods, gold; or the dialogue."""
         from evalstone.report.views.dialogue import conversations, dialogue_view
 
         return [dialogue_view(turns) for turns in conversations(records)]
@@ -300,17 +300,17 @@ class Run:
     # ----------------------------------------------------------------------------------------- files
 
     def write_lm_eval_files(self, folder: str | Path, *, log_samples: bool = False) -> list[Path]:
-        """Write lm-eval's results JSON, and its samples JSONL too, as that tool names and fills them."""
+        """Write lm-eval's results JSON, and with `log_samples` its samples JSONL, under the names that lm-eval uses."""
         from evalstone.interop.lm_eval_files import write_lm_eval_files
 
         return write_lm_eval_files(self.store, self.id, Path(folder), log_samples=log_samples)
 
 
 def _is_unusual(attention: str, why: str) -> bool:
-    """Return whether a model ran otherwise than most do: by the plain path, or by one that the user insisted on."""
+    """Return whether the attention path is not the usual one: the plain path, or one that the user selected."""
     return attention == "plain" or (attention == "trie" and not why.startswith("self-check"))
 
 
-def place_of(store: Store) -> str:
-    """Return where a store lies: the file's path, or the database's URL."""
+def location_of(store: Store) -> str:
+    """Return the path of a store's file, or the URL of its database."""
     return store.url.removeprefix("sqlite:///")

@@ -1,4 +1,4 @@
-"""Stored runs: find them, read them, check them, remove them."""
+"""Stored runs: find, read, verify and remove them."""
 
 from collections.abc import Sequence
 
@@ -9,13 +9,13 @@ from evalstone.store import Problem, RemovedCounts, RunRow, Store
 
 
 def existing_store(store: str | None) -> Store:
-    """Return the store, opened to be read where it may not be written; a mistyped path must not make an empty one.
+    """Return an existing store, opened read-only if it is not writable; a mistyped path must not create an empty one.
 
-    Raises: UsageError where there is none.
+    Raises: UsageError if it does not exist.
     """
     if not Store.exists(store):
         where = store_place(store).removeprefix("sqlite:///")
-        raise UsageError(f"there is no store at {where}; the first `evalstone run` makes it, --store names another")
+        raise UsageError(f"there is no store at {where}; create it with `evalstone run`, or give another with --store")
     return Store.open_to_read(store)
 
 
@@ -25,7 +25,7 @@ def list_runs(store: str | None, words: Sequence[str] = ()) -> list[RunRow]:
 
 
 def find_runs(store: str | None, names: Sequence[str]) -> list[RunRow]:
-    """Return the runs of these names (id, unique beginning, `last`, `last~1`).
+    """Return the runs with these names (id, unique beginning of one, `last`, `last~1`).
 
     Raises: UnknownName with the nearest ids.
     """
@@ -39,9 +39,9 @@ def open_run(store: str | None, name: str) -> Run:
 
 
 def run_in(store: Store, name: str, *, rescoring: bool = False) -> Run:
-    """Return the run of this name (id, unique beginning, `last`, `last~1`).
+    """Return the run with this name (id, unique beginning of one, `last`, `last~1`).
 
-    What a killed rescoring left to be summed up is summed up first, unless the run is about to be rescored.
+    If a rescoring was killed before it computed the estimates, they are computed first, unless `rescoring` is set.
 
     Raises: UnknownName with the nearest ids; UsageError for an audit, which has no scores to show or to compare.
     """
@@ -49,15 +49,15 @@ def run_in(store: Store, name: str, *, rescoring: bool = False) -> Run:
 
     row = store.run(name)
     if row.plan.audit is not None:
-        what = f"{row.short_id} is an audit ({row.plan.audit}), and this takes a run"
-        raise UsageError(f"{what}; see it: evalstone show {row.short_id}")
+        what = f"{row.short_id} is an audit ({row.plan.audit}), but this command takes a run"
+        raise UsageError(f"{what}; show it with: evalstone show {row.short_id}")
     if not rescoring:
         finish_summary(store, row)
     return Run(store, row.run_id)
 
 
 def removable_runs(store: str | None, names: Sequence[str]) -> list[RunRow]:
-    """Return the runs of these names, to be removed.
+    """Return the runs with these names, after checking that they can be removed.
 
     Raises: UnknownName with the nearest ids; RunBusy for a run that a process is writing.
     """
@@ -65,18 +65,18 @@ def removable_runs(store: str | None, names: Sequence[str]) -> list[RunRow]:
     for row in found:
         if (writer := existing_store(store).writer(row.plan)) is not None:
             raise RunBusy(
-                f"run {row.short_id} is being written by {writer}; stop that first (of one that was killed on another "
-                "machine this is known once its lease has expired)"
+                f"run {row.short_id} is being written by {writer}; stop that process first (after a kill on another "
+                "machine, wait until its lease has expired)"
             )
     return found
 
 
 def remove_run(store: str | None, run_id: str) -> RemovedCounts:
-    """Remove a run: its outputs, scores, and the texts that no other run uses."""
+    """Remove a run with the outputs, scores and texts that no other run uses."""
     return existing_store(store).remove(run_id)
 
 
 def verify_store(store: str | None, name: str | None = None) -> list[Problem]:
-    """Derive every hash again, of one run or of all, and return what does not fit."""
+    """Compute every hash of one run or of all again, and return the mismatches."""
     opened = existing_store(store)
     return opened.verify(None if name is None else opened.run(name).run_id)

@@ -1,4 +1,4 @@
-"""A task looked over before it is run: what would make its numbers mean something else than one thinks."""
+"""Check of a task before it is run, for faults that would make its results misleading."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,7 +19,7 @@ CHECKED_SAMPLES = 2000
 
 @dataclass(slots=True)
 class TaskCheck:
-    """All that was found."""
+    """Facts and findings about tasks."""
 
     facts: dict[str, JsonValue] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -37,9 +37,9 @@ def check_task(
     data_dir: str | None = None,
     include_path: Sequence[str] = (),
 ) -> TaskCheck:
-    """Render up to 2,000 samples of every task `name` stands for and return what is worth knowing.
+    """Render up to 2,000 samples of every task that `name` selects, and return facts and findings.
 
-    Raises: UnknownName, DataError if a task cannot be read at all.
+    Raises: UnknownName for an unknown task; DataError if a task file cannot be read.
     """
     found = TaskCheck()
     selection = Catalog.open([Path(folder) for folder in include_path]).select(split_names(name))
@@ -63,6 +63,6 @@ def check_task(
 def _facts(found: TaskCheck, checked: Checked) -> None:
     bound = checked.bound
     found.facts[checked.name] = (
-        f"{bound.n_original:,} samples, {len(checked.requests):,} looked at, {bound.task.output_type}, "
+        f"{bound.n_original:,} samples, {len(checked.requests):,} checked, {bound.task.output_type}, "
         f"{bound.plan.num_fewshot} shots, metrics {', '.join(sorted({m.name for m in bound.metrics}))}"
     )

@@ -1,4 +1,4 @@
-"""Benchmarks while a model is trained with transformers' Trainer: three lines, and the metrics stand in its log."""
+"""Evaluation during training with transformers' Trainer: a callback that logs the metrics of benchmarks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
@@ -13,17 +13,17 @@ __all__ = ["EvaluationCallback"]
 
 
 class EvaluationCallback(TrainingCallback):
-    """Evaluates the model in training; each evaluation is a stored run of its own, the last of `runs` the newest.
+    """Evaluates the model during training; each evaluation is stored as a run and appended to `runs`.
 
     Args:
         tasks: as for `evaluate`.
         every: optimisation steps between evaluations; None evaluates at the end of each epoch.
         options: as for `evaluate` (limit, num_fewshot, store, ...); without `tokenizer`, the Trainer's
-            `processing_class` is taken.
+            `processing_class` is used.
 
-    `attach(trainer)` sends the metrics through `trainer.log`, so that they reach the console, TensorBoard and Weights &
-    Biases; given in `Trainer(callbacks=[...])` they are in `trainer.state.log_history` only. They are named
-    eval_<task>_<metric>. Training goes on as if there had been no evaluation: same weights, to the bit.
+    With `attach(trainer)`, metrics are logged by `trainer.log`, and so to the console, TensorBoard and Weights &
+    Biases; with `Trainer(callbacks=[...])` they are in `trainer.state.log_history` only. They are named
+    eval_<task>_<metric>. Evaluation does not change training: the weights are the same, bit for bit.
     """
 
     def __init__(
@@ -39,9 +39,9 @@ class EvaluationCallback(TrainingCallback):
         self.runs: list[Run] = []
 
     def measure(self, model: Any, tokenizer: Any) -> Mapping[str, float]:
-        """Return the estimates of one evaluation, without those that are undefined.
+        """Evaluate once and return the defined estimates.
 
-        Raises: as `evaluate`; UsageError where neither this callback nor the Trainer has a tokenizer.
+        Raises: as `evaluate`; UsageError if neither this callback nor the Trainer has a tokenizer.
         """
         options: EvaluateOptions = {"tokenizer": tokenizer, **self.options}
         if options["tokenizer"] is None:

@@ -1,4 +1,4 @@
-"""`evalstone audit`: what a score does not say of itself."""
+"""`evalstone audit`: contamination, sensitivity to prompts, and calibration."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,54 +13,65 @@ from evalstone.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_ASKING: tuple[Decorator[Any], ...] = (
+_EVALUATION: tuple[Decorator[Any], ...] = (
     declared_option("model_args", help="Arguments of the model, as in `run`."),
     declared_option("limit"),
     declared_option("data_dir", help="Local data, as in `run`."),
     declared_option("include_path"),
     declared_option("workers"),
-    declared_option("wait", help="Refuse where another process is writing the same audit."),
-    click.option("--quiet", "-q", is_flag=True, help="Do not say what is being asked."),
+    declared_option("wait", help="Exit with code 4 if another process is writing the same audit."),
+    click.option("--quiet", "-q", is_flag=True, help="Print no progress."),
 )
 shots_option = declared_option(
-    "num_fewshot", help="Shots (default: the task's own).", type=click.IntRange(0), callback=None
+    "num_fewshot", help="Number of few-shot examples (default: the task's).", type=click.IntRange(0), callback=None
 )
 output_option = click.option(
-    "--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write the result as JSON, samples and all."
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the result, with its samples, as JSON.",
 )
 
 
-def asking_options(function: F) -> F:
-    """Add the options of audits that ask a model."""
-    for option in reversed(_ASKING):
+def evaluation_options(function: F) -> F:
+    """Add the options of audits that evaluate a model."""
+    for option in reversed(_EVALUATION):
         function = option(function)
     return function
 
 
 @click.group()
 def audit() -> None:
-    """Ask what a score does not say: was the test seen, does the wording decide, is the model honest about itself?"""
+    """Test what a score does not show: contamination, sensitivity to prompts, and calibration."""
 
 
 @audit.command()
 @click.argument("model", metavar="MODEL")
 @click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
-@click.option("--test", "tests", multiple=True, metavar="NAME", help="order, options, numbers, overlap, min-k (all).")
-@click.option("--corpus", type=click.Path(path_type=Path), metavar="FILE|DIR", help="Text to look for the samples in.")
-@click.option("--n_words", type=click.IntRange(4), default=13, show_default=True, help="Words of an n-gram.")
+@click.option(
+    "--test",
+    "tests",
+    multiple=True,
+    metavar="NAME",
+    help="Test to run: order, options, numbers, overlap or min-k; repeatable (default: all).",
+)
+@click.option("--corpus", type=click.Path(path_type=Path), metavar="FILE|DIR", help="Text to search for the samples.")
+@click.option("--n_words", type=click.IntRange(4), default=13, show_default=True, help="Words in an n-gram.")
 @click.option("--control", metavar="MODEL", help="A model that cannot have seen the tasks.")
 @click.option("--control_task", metavar="TASK", help="Samples of the same kind that cannot have been seen.")
-@click.option("--shards", type=click.IntRange(4), default=50, show_default=True, help="Of the order test.")
-@click.option("--shuffles", type=click.IntRange(2), default=25, show_default=True, help="Of each shard.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the shuffles.")
-@asking_options
+@click.option("--shards", type=click.IntRange(4), default=50, show_default=True, help="Shards of the order test.")
+@click.option("--shuffles", type=click.IntRange(2), default=25, show_default=True, help="Shuffles of each shard.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the shuffles.")
+@evaluation_options
 @store_option
 @output_option
 @json_option
 def contamination(model: str, tasks: tuple[str, ...], **given: Any) -> None:
-    """Look for signs that MODEL saw TASK... in training. Asks for log-likelihoods only; nothing is sent anywhere.
+    """Test whether MODEL saw TASK... in training.
 
-    Answers are stored as they come: the same command again asks only what is missing.
+    The tests need log-likelihoods only. The same command continues an interrupted audit: no stored response is
+    requested again.
     """
     from evalstone.api import auditing
     from evalstone.audit.contamination import ContaminationSettings
@@ -70,7 +81,7 @@ def contamination(model: str, tasks: tuple[str, ...], **given: Any) -> None:
 
     auditing.check_ending(given["output"])
     if "overlap" in given["tests"] and given["corpus"] is None:
-        raise UsageError("--test overlap looks into a corpus; name one with --corpus FILE or DIR")
+        raise UsageError("--test overlap searches a corpus; name one with --corpus FILE or DIR")
     settings = ContaminationSettings(
         tests=given["tests"],
         order=OrderSettings(given["shards"], given["shuffles"], given["seed"]),
@@ -84,7 +95,7 @@ def contamination(model: str, tasks: tuple[str, ...], **given: Any) -> None:
         settings,
         control=given["control"],
         control_task=given["control_task"],
-        told=_teller(given),
+        announce=_announcer(given),
         **_evaluate_options(given),
     )
     _print(given, contamination_json(found), contamination_table(found))
@@ -93,19 +104,26 @@ def contamination(model: str, tasks: tuple[str, ...], **given: Any) -> None:
 @audit.command()
 @click.argument("model", metavar="MODEL")
 @click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
-@click.option("--beside", multiple=True, metavar="MODEL", help="Another model on the same prompts: do ranks change?")
-@click.option("--system", "systems", multiple=True, metavar="TEXT", help="System prompts to compare (default: four).")
-@click.option("--apply_chat_template", is_flag=True, help="Put the task's own form through the chat template.")
+@click.option(
+    "--beside",
+    multiple=True,
+    metavar="MODEL",
+    help="Another model to evaluate on the same prompts, to see whether ranks change; repeatable.",
+)
+@click.option(
+    "--system", "systems", multiple=True, metavar="TEXT", help="System prompt to compare; repeatable (default: four)."
+)
+@click.option("--apply_chat_template", is_flag=True, help="Apply the chat template to the task's own prompt.")
 @shots_option
-@asking_options
+@evaluation_options
 @store_option
 @output_option
 @json_option
 def prompts(model: str, tasks: tuple[str, ...], **given: Any) -> None:
-    """Ask the same samples in a dozen forms, under system prompts and in every cyclic option order.
+    """Evaluate the same samples with a dozen prompt variants, with system prompts, and in each cyclic option order.
 
-    Shots are put in each form's own wording. Answers are stored as they come: the same command again asks only what
-    is missing.
+    Shots have the wording of each variant. The same command continues an interrupted audit: no stored response is
+    requested again.
     """
     from dataclasses import asdict
 
@@ -118,7 +136,7 @@ def prompts(model: str, tasks: tuple[str, ...], **given: Any) -> None:
         [model, *given["beside"]],
         tasks,
         given["systems"] or auditing.SYSTEM_PROMPTS,
-        told=_teller(given),
+        announce=_announcer(given),
         **_evaluate_options(given),
     )
     changes = rank_changes(found)
@@ -129,15 +147,15 @@ def prompts(model: str, tasks: tuple[str, ...], **given: Any) -> None:
 @audit.command()
 @click.argument("run", default="last")
 @click.argument("tasks", nargs=-1, metavar="[TASK...]")
-@click.option("--model", "-M", metavar="MODEL", help="Run this model first, on --tasks; RUN is then left out.")
-@click.option("--tasks", "-t", "asked", multiple=True, metavar="NAMES", help="With --model: what it is asked.")
+@click.option("--model", "-M", metavar="MODEL", help="Evaluate this model on --tasks first, instead of RUN.")
+@click.option("--tasks", "-t", "new_tasks", multiple=True, metavar="NAMES", help="With --model: tasks to evaluate.")
 @shots_option
-@asking_options
+@evaluation_options
 @store_option
 @output_option
 @json_option
 def calibration(run: str, tasks: tuple[str, ...], store: str | None, **given: Any) -> None:
-    """Say how well a stored RUN's confidences fit its answers: curve, calibration error, Brier score, by task."""
+    """Measure the calibration of a stored RUN by task: calibration curve, calibration error, Brier score."""
     from dataclasses import asdict
 
     from evalstone.api import auditing
@@ -147,21 +165,21 @@ def calibration(run: str, tasks: tuple[str, ...], store: str | None, **given: An
 
     auditing.check_ending(given["output"])
     if given["model"] is None:
-        if given["asked"] or given["num_fewshot"] is not None:
-            raise UsageError("--tasks and --num_fewshot say what a new run is asked; name its model with --model")
+        if given["new_tasks"] or given["num_fewshot"] is not None:
+            raise UsageError("--tasks and --num_fewshot are for a new run; name its model with --model")
         found_run = open_run(store, run)
     else:
-        found_run = evaluate(given["model"], given["asked"], **_evaluate_options({**given, "store": store}))
+        found_run = evaluate(given["model"], given["new_tasks"], **_evaluate_options({**given, "store": store}))
     found = auditing.audit_calibration(found_run, tasks)
     _print(given, [asdict(one) for one in found], calibration_table(found))
 
 
 def _evaluate_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    shared = {name: value for name, value in given.items() if name != "seed"}  # here it is that of the shuffles
+    shared = {name: value for name, value in given.items() if name != "seed"}  # in an audit, the seed of the shuffles
     return {**evaluate_options(shared), "command": typed_command()}
 
 
-def _teller(given: Mapping[str, Any]) -> Callable[[str], None]:
+def _announcer(given: Mapping[str, Any]) -> Callable[[str], None]:
     quiet = given["quiet"] or given["as_json"]
     return lambda line: None if quiet else echo(line, err=True)
 

@@ -11,39 +11,39 @@ from evalstone.errors import UsageError
 
 @click.group()
 def board() -> None:
-    """Write a leaderboard's file, check it, and search its rows."""
+    """Create a leaderboard's file, check it, and search its rows."""
 
 
 @board.command()
 @click.argument("path", default="board.yaml", metavar="[FILE]")
 @click.option("--suite", metavar="NAME", help="Show a suite, such as open-llm-v1.")
-@click.option("--tasks", metavar="FILE|TASK,...", help="Show own task sets: CSV files, YAML files, task names.")
-@click.option("--table", metavar="FILE.csv", help="Show a table that exists already.")
+@click.option("--tasks", metavar="FILE|TASK,...", help="Show your own task sets: CSV files, YAML files, task names.")
+@click.option("--table", metavar="FILE.csv", help="Show an existing table.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["csv", "open-llm-v1", "open-llm-v2"]),
     default="csv",
     show_default=True,
-    help="With --table: how the file is laid out.",
+    help="With --table: the format of the file.",
 )
-@click.option("--title", metavar="TEXT", help="The board's title.")
+@click.option("--title", metavar="TEXT", help="Title of the leaderboard.")
 def init(path: str, suite: str | None, tasks: str | None, table: str | None, form: str, title: str | None) -> None:
-    """Write a board file that works as it is: of a suite, of own task sets, or of a table."""
+    """Create a leaderboard's file from a suite, from your own task sets, or from a table."""
     from evalstone.leaderboard.board_init import write_board
 
     names = [one.strip() for one in (tasks or "").split(",") if one.strip()]
     if (suite is not None) + bool(names) + (table is not None) > 1:
-        raise UsageError("--suite, --tasks and --table are three kinds of boards; choose one")
-    place = Path(path)
-    write_board(place, suite=suite, tasks=names, table=table, form=form, title=title)
-    echo(f"wrote {place}; show it with: evalstone serve {place}")
+        raise UsageError("--suite, --tasks and --table exclude each other; choose one")
+    file = Path(path)
+    write_board(file, suite=suite, tasks=names, table=table, form=form, title=title)
+    echo(f"wrote {file}; show it with: evalstone serve {file}")
 
 
 @board.command()
 @click.argument("path", metavar="BOARD.yaml")
 def check(path: str) -> None:
-    """Read a board file and report what is wrong with it, or what it shows."""
+    """Check a leaderboard's file: report an error in it, or list its columns."""
     from evalstone.leaderboard.board_files import read_board
 
     found = read_board(path)
@@ -54,18 +54,20 @@ def check(path: str) -> None:
 @board.command()
 @click.argument("path", metavar="BOARD.yaml|SUITE")
 @click.argument("words", nargs=-1, metavar="QUERY")
-@click.option("--sort", default="-average", show_default=True, metavar="[-]COLUMN", help="Order; - for descending.")
-@click.option("--limit", "-L", type=click.IntRange(1), default=20, show_default=True, help="Rows to print.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV: every matching row, not rounded.")
+@click.option(
+    "--sort", default="-average", show_default=True, metavar="[-]COLUMN", help="Column to sort by; - for descending."
+)
+@click.option("--limit", "-L", type=click.IntRange(1), default=20, show_default=True, help="Number of rows to print.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print every matching row as CSV, not rounded.")
 @store_option
 @json_option
 def query(path: str, words: tuple[str, ...], store: str | None, as_json: bool, **given: Any) -> None:
-    """Search a board: `evalstone board query open-llm-v1 "llama; mistral license:apache-2.0 params:<8"`."""
+    """Search a leaderboard: `evalstone board query open-llm-v1 "llama; mistral license:apache-2.0 params:<8"`."""
     from evalstone.leaderboard.exports import rows_csv, shown_json
     from evalstone.leaderboard.query_table import found_rows, rows_table
 
     if as_json and given["as_csv"]:
-        raise UsageError("--json and --csv are two ways to print; choose one")
+        raise UsageError("--json and --csv exclude each other; choose one")
     columns, rows, n_models = found_rows(_site(path, store), " ".join(words), given["sort"])
     if as_json:
         print_json([shown_json(row, columns) for row in rows])

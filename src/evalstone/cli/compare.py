@@ -1,4 +1,4 @@
-"""`evalstone compare RUN RUN`: is B better than A, by how much, and how sure is that?"""
+"""`evalstone compare RUN RUN`: which run is better, by how much, and with what uncertainty."""
 
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,23 @@ GATE_FAILED = 1
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...")
-@click.option("--strict_prompts", is_flag=True, help="Refuse runs whose prompts differ.")
+@click.option("--strict_prompts", is_flag=True, help="Refuse to compare runs whose prompts differ.")
 @click.option("--flips", is_flag=True, help="Show the samples whose outcome changed.")
-@click.option("--gate", "gates", multiple=True, metavar="EXPR", help='Fail unless it surely holds: "mmlu >= -0.01".')
-@click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write the gates as JUnit XML.")
 @click.option(
-    "--published", multiple=True, metavar="CLAIM", help='One run against a figure: "arc_easy acc=0.4 shots=0 n=2376".'
+    "--gate",
+    "gates",
+    multiple=True,
+    metavar="EXPR",
+    help='Fail unless the interval meets it: "mmlu >= -0.01"; repeatable.',
+)
+@click.option(
+    "--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write the results of the gates as JUnit XML."
+)
+@click.option(
+    "--published",
+    multiple=True,
+    metavar="CLAIM",
+    help='Compare one run with a published result: "arc_easy acc=0.4 shots=0 n=2376"; repeatable.',
 )
 @click.option("--markdown", is_flag=True, help="Print Markdown.")
 @store_option
@@ -25,8 +36,8 @@ GATE_FAILED = 1
 def compare(runs: tuple[str, ...], store: str | None, as_json: bool, **given: Any) -> int:
     """Compare stored runs sample by sample: difference, interval, p, flips and a verdict in one sentence.
 
-    Each run is compared with the first. Exit code 1 if a gate fails. With --published one run is tested against
-    figures that are known only as totals; they are kept with the run.
+    Each run is compared with the first. Exit code 1 if a gate fails. With --published, one run is compared with
+    published results, of which only the totals are known; they are stored with the run.
     """
     if given["published"]:
         return _with_published(store, runs, given["published"], as_json=as_json)
@@ -53,7 +64,7 @@ def _with_published(store: str | None, runs: tuple[str, ...], published: tuple[s
     from evalstone.errors import UsageError
 
     if len(runs) != 1:
-        raise UsageError(f"--published takes one run; {len(runs)} were named")
+        raise UsageError(f"--published takes one run, not {len(runs)}")
     results = compare_published(store, runs[0], published)
     if as_json:
         print_json(claims_to_json(results))

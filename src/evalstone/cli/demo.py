@@ -1,4 +1,4 @@
-"""`evalstone demo`: the main job on what the package carries."""
+"""`evalstone demo`: evaluate the demo models on the demo tasks."""
 
 import shutil
 import sys
@@ -11,7 +11,7 @@ from evalstone.cli.progress import ProgressLine
 
 
 def shown_command() -> str:
-    """Return how this program is called from here: by its name, or by its path where the name is not on PATH."""
+    """Return how to call this program: by its name, or by its path if the name is not on PATH."""
     if shutil.which("evalstone"):
         return "evalstone"
     path = Path(sys.argv[0])
@@ -20,19 +20,19 @@ def shown_command() -> str:
 
 @click.command()
 @store_option
-@click.option("--quiet", "-q", is_flag=True, help="No progress.")
+@click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
 def demo(store: str | None, quiet: bool) -> None:
-    """Evaluate two small models on a small benchmark set, and say which is better.
+    """Evaluate two small models on a small benchmark set, and compare them.
 
-    Both come with the package: nothing is fetched, no GPU is needed.
+    Models and tasks come with the package: nothing is downloaded, and no GPU is needed.
     """
     from evalstone.api.comparison import comparison_views
     from evalstone.api.demo import demo_model, run_demo
-    from evalstone.api.run import place_of
+    from evalstone.api.run import location_of
     from evalstone.report.evidence.from_store import run_view
     from evalstone.report.views.tables import run_table
 
-    echo("Two models that come with Evalstone answer its demo tasks.", err=True)
+    echo("Evaluating the two demo models on the demo tasks.", err=True)
     with ProgressLine(quiet=quiet) as progress:
         result = run_demo(store, observe=progress)
     small, large = result.runs
@@ -41,11 +41,11 @@ def demo(store: str | None, quiet: bool) -> None:
         run_table([run_view(run.store, run.id) for run in result.runs]), "", *comparison_views(result.comparison)
     )
     echo(
-        f"\nStored in {place_of(small.store)}: runs {small.short_id} (small) and {large.short_id} (large).\n\n"
+        f"\nStored in {location_of(small.store)}: runs {small.short_id} (small) and {large.short_id} (large).\n\n"
         "Next:\n"
-        f"  {command} show {large.short_id} --samples demo_facts --wrong   # what it got wrong\n"
+        f"  {command} show {large.short_id} --samples demo_facts --wrong   # its wrong answers\n"
         f"  {command} compare {small.short_id} {large.short_id} --flips       # which answers changed\n"
-        f"  {command} explain demo_letters                        # how a task is asked and scored\n"
+        f"  {command} explain demo_letters                        # prompt and scores of a task\n"
         f"  {command} run --model_args pretrained=DIR --tasks demo           # your own model\n"
-        f"\nThe models lie in {demo_model('small').parent}"
+        f"\nThe models are in {demo_model('small').parent}"
     )

@@ -1,4 +1,4 @@
-"""`evalstone diff-prompts RUN RUN`: why two numbers that should be equal are not."""
+"""`evalstone diff-prompts RUN RUN`: how the prompts of two runs differ."""
 
 import click
 
@@ -9,13 +9,13 @@ from evalstone.cli.output import json_option, print_json, print_rich, store_opti
 @click.argument("first", metavar="RUN_A")
 @click.argument("second", metavar="RUN_B")
 @click.argument("tasks", nargs=-1, metavar="[TASK...]")
-@click.option("--limit", "-L", type=click.IntRange(0), default=3, show_default=True, help="How many samples to show.")
+@click.option("--limit", "-L", type=click.IntRange(0), default=3, show_default=True, help="Number of samples to show.")
 @store_option
 @json_option
 def diff_prompts(first: str, second: str, tasks: tuple[str, ...], limit: int, store: str | None, as_json: bool) -> int:
-    """Show which samples' prompts differ between two stored runs, and how: shots, wording, choices, tokens, BOS.
+    """Show which prompts of two stored runs differ, and how: shots, wording, choices, tokens, BOS.
 
-    Exit code 1 if any differ.
+    Exit code 1 if any prompt differs.
     """
     from evalstone.api import prompt_diff
     from evalstone.api.stored import open_run

@@ -1,4 +1,4 @@
-"""`evalstone doctor`: what is installed, which device, which attention path, and what each missing thing would add."""
+"""`evalstone doctor`: installed packages, devices, settings, and the commands that install missing extras."""
 
 import click
 
@@ -7,10 +7,10 @@ from evalstone.cli.run_options import declared_option
 
 
 @click.command()
-@declared_option("model_args", metavar="A=1", help="Also load this model and say which path it takes.")
+@declared_option("model_args", metavar="A=1", help="Also load this model and show its attention path.")
 @json_option
 def doctor(model_args: str, as_json: bool) -> None:
-    """Say what is installed here and what can run."""
+    """Show what is installed and what can run here."""
     from evalstone.api.doctor import examine
 
     found = examine(model_args)

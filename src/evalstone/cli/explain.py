@@ -1,4 +1,4 @@
-"""`evalstone explain TASK`: what it measures, how it is asked, how an answer becomes a score."""
+"""`evalstone explain TASK`: what it measures, its prompt, and how an output is scored."""
 
 import click
 
@@ -8,8 +8,10 @@ from evalstone.cli.run_options import declared_option
 
 @click.command()
 @click.argument("task")
-@declared_option("num_fewshot", help="Shots in the prompt that is shown.", type=click.IntRange(0), callback=None)
-@declared_option("model_args", metavar="pretrained=DIR", help="Model whose tokenizer marks the tokens.")
+@declared_option(
+    "num_fewshot", help="Number of few-shot examples in the prompt.", type=click.IntRange(0), callback=None
+)
+@declared_option("model_args", metavar="pretrained=DIR", help="Model whose tokenizer splits the prompt.")
 @declared_option("data_dir", help="Local data, as in `run`.")
 @declared_option("include_path", help="Folder with task files, as in `run`.")
 @json_option
@@ -21,7 +23,7 @@ def explain(
     include_path: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Say what TASK measures, show one prompt with its token boundaries, and work one sample's score out."""
+    """Explain what TASK measures, show a prompt with its token boundaries, and score one sample step by step."""
     from evalstone.api.explain import explain_task, explanation_view
 
     found = explain_task(task, num_fewshot, model_args, data_dir=data_dir, include_path=include_path)

@@ -1,4 +1,4 @@
-"""`evalstone import PATH`: another tool's run, stored beside ours and marked as imported."""
+"""`evalstone import PATH`: store another tool's run, marked as imported."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from evalstone.cli.typed import typed_command
 @store_option
 @json_option
 def import_(path: Path, store: str | None, as_json: bool) -> None:
-    """Store a run made elsewhere, so that it shows and compares like our own, marked as imported.
+    """Import a run of another tool, so that it can be shown and compared like any other, marked as imported.
 
     PATH is lm-eval's or lighteval's results file, or a folder with one (their samples or details of the same time are
     read too; without them the run can be shown but not compared); lm-eval's results of 0.2 and 0.3; Inspect's .eval or
@@ -30,6 +30,6 @@ def import_(path: Path, store: str | None, as_json: bool) -> None:
     for note in found.notes:
         echo(f"note: {note}", err=True)
     if not found.is_new:
-        echo("this run was in the store already; nothing was added")
+        echo("this run was already in the store; nothing was added")
     for line in found.run.remarks():
         echo(line)

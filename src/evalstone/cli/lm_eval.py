@@ -12,11 +12,10 @@ from evalstone.errors import MissingExtra
 @click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[LM-EVAL'S WORDS]...")
 def lm_eval(words: tuple[str, ...]) -> None:
-    """Run lm-evaluation-harness itself; `--model evalstone` answers with our engine.
+    """Run lm-evaluation-harness itself, with our engine as `--model evalstone`.
 
-    Everything typed after it is lm-eval's: tasks, files and every other model stay that tool's own. `--model
-    evalstone` takes the model arguments of its `hf` and gives the same results. Data sets are looked for in
-    EVALSTONE_DATA first.
+    All arguments are passed to lm-eval, with its own tasks, files and other models. `--model evalstone` takes the
+    model arguments of lm-eval's `hf` and gives the same results. Data sets are searched in EVALSTONE_DATA first.
     """
     if find_spec("lm_eval") is None and words[:1] in {(), ("--help",), ("-h",)}:
         echo(click.get_current_context().get_help())
@@ -30,7 +29,7 @@ def lm_eval(words: tuple[str, ...]) -> None:
 
     register()
     before = sys.argv
-    sys.argv = ["lm-eval", *words]  # lm-eval reads its words from here
+    sys.argv = ["lm-eval", *words]  # lm-eval reads its arguments from sys.argv
     try:
         with data_from_folder():
             cli_evaluate()

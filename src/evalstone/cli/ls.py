@@ -1,4 +1,4 @@
-"""`evalstone ls [tasks|suites|models|presets|runs|...] [WORDS]`: what there is."""
+"""`evalstone ls [tasks|suites|models|presets|runs|...] [WORDS]`: list what is available or stored."""
 
 from typing import Any
 
@@ -15,13 +15,13 @@ KINDS = ("tasks", "groups", "tags", "suites", "models", "presets", "system_promp
 @click.command()
 @click.argument("kind", default="tasks", metavar="[tasks|groups|tags|suites|models|presets|system_prompts|runs|audits]")
 @click.argument("words", nargs=-1)
-@declared_option("include_path", help="Folder with task files to list as well.")
+@declared_option("include_path", help="Folder with task files to list too.")
 @store_option
 @json_option
 def ls(kind: str, words: tuple[str, ...], include_path: tuple[str, ...], store: str | None, as_json: bool) -> None:
     """List tasks, groups, tags, suites, kinds of models, prompt presets, system prompts, or stored runs or audits.
 
-    WORDS narrow the list.
+    Only entries that match all WORDS are listed.
     """
     kind = kind.replace("-", "_") if kind.replace("-", "_") in KINDS else kind
     if kind not in KINDS:
@@ -64,7 +64,7 @@ def _entries(kind: str, words: tuple[str, ...], include_path: tuple[str, ...]) -
     folders = [Path(folder) for folder in include_path]
     for folder in folders:
         if not folder.is_dir():
-            raise UsageError(f"--include_path '{folder}' is no folder")
+            raise UsageError(f"--include_path '{folder}' is not a folder")
     wanted = {"tasks": {"task", "group"}, "groups": {"group"}, "tags": {"tag"}, "suites": {"suite"}}[kind]
     return [
         {"name": e.name, "kind": e.kind, "from": e.origin, "n_tasks": e.n_tasks, "runs_here": e.runnable_here,
@@ -75,7 +75,7 @@ def _entries(kind: str, words: tuple[str, ...], include_path: tuple[str, ...]) -
 
 
 def _print_entries(items: list[dict[str, Any]]) -> None:
-    """Print what runs here, our own library first; what does not is summed up, unless it is all there is."""
+    """Print the entries that can run here, our library first; others are counted, or listed if none can."""
     runs = [item for item in items if item["runs_here"]]
     shown = sorted(runs or items, key=lambda item: (ORIGINS.get(item["from"], 3), item["name"]))
     width = min(max(len(item["name"]) for item in shown), 56)
@@ -87,8 +87,8 @@ def _print_entries(items: list[dict[str, Any]]) -> None:
     echo("\n".join(lines))
     ours = sum(item["from"] == "evalstone" for item in items)
     hidden = len(items) - len(shown)
-    rest = f"; {hidden:,} more cannot run here (--json lists them, with the reason)" if hidden else ""
-    echo(f"{len(shown):,} listed, {ours:,} of our own library{rest}", err=True)
+    rest = f"; {hidden:,} more cannot run here (--json lists them with the reason)" if hidden else ""
+    echo(f"{len(shown):,} listed, {ours:,} of Evalstone's library{rest}", err=True)
 
 
 def _prompts(kind: str, words: tuple[str, ...]) -> list[dict[str, Any]]:

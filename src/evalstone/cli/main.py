@@ -1,8 +1,8 @@
-"""The door: which commands there are, and how whatever goes wrong is told.
+"""The entry point of the command line: the list of commands, and how errors are reported.
 
-Commands are imported when they are called, so `evalstone --help` stays quick. An error of ours is one line and its
-exit code; Ctrl-C is 130, SIGTERM 143; anything else is a fault in this program: one line as well, exit code 1, and
-its traceback with `--debug`.
+Commands are imported when they are called, so that `evalstone --help` is fast. An EvalstoneError is printed as one
+line and ends with its exit code; Ctrl-C with 130, SIGTERM with 143. Any other exception is a bug: it is printed as one
+line too, with exit code 1, and `--debug` adds the traceback.
 """
 
 import sys
@@ -16,37 +16,37 @@ import click
 
 from evalstone.cli.output import echo
 from evalstone.cli.refused import line_of
-from evalstone.cli.signals import Terminated, heeding_signals
+from evalstone.cli.signals import Terminated, handle_signals
 from evalstone.cli.spelling import normalise, with_command, without_debug
 from evalstone.cli.streams import discard_output, prepare_streams, stdout_failure
 from evalstone.drafts import remove_leftovers
 from evalstone.errors import EvalstoneError
 
 MESSAGE_CHARACTERS = 500  # of an unexpected exception, which may quote any amount of data
-AS_TYPED = frozenset({"lm-eval"})  # commands whose words are another program's
-OF_LM_EVAL = {"validate": "evalstone task check TASK|FILE", "eval": "evalstone run"}  # its commands, and ours
+AS_TYPED = frozenset({"lm-eval"})  # commands whose arguments belong to another program
+OF_LM_EVAL = {"validate": "evalstone task check TASK|FILE", "eval": "evalstone run"}  # lm-eval's command -> ours
 COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("evalstone.cli.run:run", "Put benchmarks to a model; store and show the result."),
-    "plan": ("evalstone.cli.plan:plan", "Say what a run would take, without running it."),
+    "run": ("evalstone.cli.run:run", "Evaluate a model on benchmarks; store and show the result."),
+    "plan": ("evalstone.cli.plan:plan", "Estimate tokens, memory and time of a run without running it."),
     "ls": ("evalstone.cli.ls:ls", "List tasks, suites, models or stored runs."),
-    "explain": ("evalstone.cli.explain:explain", "Say what a task measures, and how it is asked and scored."),
+    "explain": ("evalstone.cli.explain:explain", "Explain what a task measures, its prompt and its scores."),
     "show": ("evalstone.cli.show:show", "Show a stored run, or its samples."),
-    "compare": ("evalstone.cli.compare:compare", "Say which of two or more runs is better, and how sure that is."),
-    "rescore": ("evalstone.cli.rescore:rescore", "Score stored answers again with another filter or metric."),
-    "audit": ("evalstone.cli.audit:audit", "Was the test seen, does the wording decide, is the model calibrated?"),
-    "arena": ("evalstone.cli.arena:arena", "Make ratings of votes between two models' answers."),
+    "compare": ("evalstone.cli.compare:compare", "Compare stored runs, with intervals and tests."),
+    "rescore": ("evalstone.cli.rescore:rescore", "Score stored outputs again with another filter or metric."),
+    "audit": ("evalstone.cli.audit:audit", "Test for contamination, sensitivity to prompts, and calibration."),
+    "arena": ("evalstone.cli.arena:arena", "Compute ratings from votes between two models' answers."),
     "serve": ("evalstone.cli.serve:serve", "Show leaderboards in the browser."),
-    "board": ("evalstone.cli.board:board", "Write a leaderboard's file, check it, search its rows."),
-    "report": ("evalstone.cli.report:report", "Write a report of a stored run, as HTML or Markdown."),
+    "board": ("evalstone.cli.board:board", "Create and check a leaderboard's file, or search its rows."),
+    "report": ("evalstone.cli.report:report", "Write a report of stored runs as HTML, Markdown or PDF."),
     "diff-prompts": ("evalstone.cli.diff_prompts:diff_prompts", "Show how the prompts of two stored runs differ."),
-    "reproduce": ("evalstone.cli.reproduce:reproduce", "Carry out a stored run again and say what differs."),
-    "export": ("evalstone.cli.export:export", "Write a stored run to a file that others read."),
-    "import": ("evalstone.cli.import_:import_", "Store a run that another tool made, or one that was exported."),
+    "reproduce": ("evalstone.cli.reproduce:reproduce", "Run a stored plan again and report what differs."),
+    "export": ("evalstone.cli.export:export", "Export a stored run to a file for other tools."),
+    "import": ("evalstone.cli.import_:import_", "Import a run of another tool, or an exported run."),
     "verify": ("evalstone.cli.verify:verify", "Check every stored hash and score."),
-    "rm": ("evalstone.cli.rm:rm", "Remove a stored run."),
-    "lm-eval": ("evalstone.cli.lm_eval:lm_eval", "Run lm-eval itself, with our engine as `--model evalstone`."),
-    "task": ("evalstone.cli.task:task", "Check a task file before a GPU is spent on it."),
-    "doctor": ("evalstone.cli.doctor:doctor", "Say what is installed here and what can run."),
+    "rm": ("evalstone.cli.rm:rm", "Remove stored runs."),
+    "lm-eval": ("evalstone.cli.lm_eval:lm_eval", "Run lm-evaluation-harness, with our engine as `--model evalstone`."),
+    "task": ("evalstone.cli.task:task", "Check a task file before evaluating a model on it."),
+    "doctor": ("evalstone.cli.doctor:doctor", "Show what is installed and what can run here."),
     "demo": ("evalstone.cli.demo:demo", "Evaluate the two small models that come with the package."),
 }
 
@@ -54,31 +54,31 @@ COMMANDS: dict[str, tuple[str, str]] = {
 class LazyGroup(click.Group):
     """A group whose commands are imported at their first use."""
 
-    places: ClassVar[dict[str, tuple[str, str]]] = COMMANDS
+    targets: ClassVar[dict[str, tuple[str, str]]] = COMMANDS  # name -> (module:function, help)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the names in the order people need them."""
-        return list(self.places)
+        """Return the names in the order of the help."""
+        return list(self.targets)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import and return one command; None where there is none of that name."""
-        if cmd_name not in self.places:
+        """Import and return one command; None if there is none of that name."""
+        if cmd_name not in self.targets:
             return None
-        module, _, attribute = self.places[cmd_name][0].partition(":")
+        module, _, attribute = self.targets[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; an unknown one is answered with the nearest names."""
-        if args and args[0] not in self.places:
+        """Find the command; the error for an unknown one has the nearest names."""
+        if args and args[0] not in self.targets:
             from evalstone.registry import nearest
 
-            close = nearest(args[0], self.places)
+            close = nearest(args[0], self.targets)
             hint = f"; nearest: {', '.join(close)}" if close else ""
             if args[0] in OF_LM_EVAL:
-                hint = f"; it is lm-eval's, and here it is `{OF_LM_EVAL[args[0]]}`"
+                hint = f"; it is a command of lm-eval, and here it is `{OF_LM_EVAL[args[0]]}`"
             raise click.UsageError(f"unknown command '{args[0]}'{hint}; see `evalstone --help`", ctx)
         name, command, rest = super().resolve_command(ctx, args)
         return name, command, rest if name in AS_TYPED else normalise(rest)
@@ -86,7 +86,7 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of commands without importing any."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in self.places.items()])
+            formatter.write_dl([(name, text) for name, (_, text) in self.targets.items()])
 
 
 @click.group(
@@ -95,9 +95,9 @@ class LazyGroup(click.Group):
     epilog="Example: evalstone run --model hf --model_args pretrained=DIR --tasks arc_challenge --num_fewshot 25",
 )
 @click.version_option(package_name="evalstone", message="evalstone %(version)s")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error; may stand anywhere on the line.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error; accepted anywhere on the line.")
 def cli(debug: bool) -> None:
-    """Standardised evaluation of language models. lm-evaluation-harness's flags work on `run`."""
+    """Standardised evaluation of language models. `run` accepts the options of lm-evaluation-harness."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words, is_debug = without_debug(sys.argv[1:] if argv is None else argv, AS_TYPED)
     try:
         remove_leftovers()
-        with heeding_signals():
+        with handle_signals():
             result = cli.main(args=with_command(words, list(COMMANDS)), prog_name="evalstone", standalone_mode=False)
             sys.stdout.flush()
     except click.exceptions.Abort:
@@ -123,9 +123,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Terminated as end:
         return _stopped(end.code)
     except BrokenPipeError:
-        discard_output()  # so that the exit does not complain again
+        discard_output()  # so that Python's flush at exit does not fail again
         return 141
-    except Exception as error:  # noqa: BLE001 - the last place that can turn it into a line
+    except Exception as error:  # noqa: BLE001 - the last handler that can report it in one line
         return _failed(error, words, is_debug=is_debug)
     return result if isinstance(result, int) else 0
 
@@ -154,7 +154,7 @@ def _failed(error: Exception, words: Sequence[str], *, is_debug: bool) -> int:
 
 
 def _say(text: str) -> None:
-    """Print on standard error; where that cannot be written either, only the exit code is left."""
+    """Print on standard error; if that cannot be written either, only the exit code remains."""
     try:
         echo(text, err=True)
     except OSError:
@@ -162,7 +162,7 @@ def _say(text: str) -> None:
 
 
 def _stopped(code: int = 130) -> int:
-    _say("\nstopped; what was answered is stored: run the same command again to go on")
+    _say("\nstopped; responses received so far are stored: run the same command again to continue")
     return code
 
 

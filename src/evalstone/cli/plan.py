@@ -1,4 +1,4 @@
-"""`evalstone plan`: a dry run, so that no one is surprised by hours."""
+"""`evalstone plan`: a dry run that estimates tokens, memory and time."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -15,25 +15,27 @@ if TYPE_CHECKING:
     from evalstone.api.power import PowerLine, WantedPower
     from evalstone.records import WorkEstimate
 
-MANY_CUT, LITTLE_SHARED = 0.25, 0.8  # of the prompts; of the tokens: four choices of one question share up to 0.75
+# Shares of the prompts and of the tokens; the four choices of one question alone share up to 0.75 of the tokens.
+MANY_TRUNCATED, LITTLE_SHARED = 0.25, 0.8
 
 
 @click.command()
 @run_options
-@click.option("--mde", type=float, metavar="POINTS", help="Say how many samples a difference of so many points needs.")
+@click.option("--mde", type=float, metavar="POINTS", help="Also show the samples needed for this difference.")
 @click.option(
     "--disagreement",
     type=float,
     default=0.2,
     show_default=True,
     metavar="SHARE",
-    help="With --mde: share of answers on which the two models are expected to differ.",
+    help="With --mde: expected share of samples on which the two models differ.",
 )
 @json_option
 def plan(as_json: bool, mde: float | None, disagreement: float, **given: Any) -> None:
-    """Say what a run would take: samples, tokens before and after sharing, memory, time, prompts too long.
+    """Estimate a run: samples, tokens with and without sharing, memory, time, and prompts that are too long.
 
-    Takes the same options as `run`; asks the model nothing. With --mde also: which differences it can show.
+    Takes the options of `run` and sends nothing to the model. With --mde it also shows which differences the run can
+    detect.
     """
     from evalstone.api.planning import plan_run
     from evalstone.api.power import WantedPower
@@ -53,7 +55,7 @@ def plan(as_json: bool, mde: float | None, disagreement: float, **given: Any) ->
 
 
 def print_plan(planned: "PlannedRun") -> None:
-    """Print the table of a dry run, its sum, and the prompts that do not fit."""
+    """Print the table of a dry run, its totals, and the number of prompts that do not fit."""
     from rich.table import Table
 
     from evalstone.cli.progress import clock
@@ -61,7 +63,7 @@ def print_plan(planned: "PlannedRun") -> None:
     for note in planned.notes:
         echo(f"note: {note}", err=True)
     table = Table(box=None, pad_edge=False)
-    for name in ("tasks", "samples", "asks", "tokens asked", "distinct", "shared", "about"):
+    for name in ("tasks", "samples", "queries", "tokens", "distinct", "shared", "time"):
         table.add_column(name, justify="left" if name == "tasks" else "right")
     for chunk in planned.chunks:
         work = chunk.work
@@ -70,10 +72,10 @@ def print_plan(planned: "PlannedRun") -> None:
                       "-" if work.seconds is None else clock(work.seconds))  # fmt: skip
     works = [chunk.work for chunk in planned.chunks]
     if len(works) > 1:
-        asked, distinct = _sum([w.n_tokens_asked for w in works]), _sum([w.n_tokens_distinct for w in works])
+        total, distinct = _sum([w.n_tokens_asked for w in works]), _sum([w.n_tokens_distinct for w in works])
         seconds = [w.seconds for w in works if w.seconds is not None]
         table.add_row("all", f"{sum(c.n_samples for c in planned.chunks):,}", f"{sum(w.n_queries for w in works):,}",
-                      _count(asked), _count(distinct), _shared(asked, distinct),
+                      _count(total), _count(distinct), _shared(total, distinct),
                       clock(sum(seconds)) if seconds else "-")  # fmt: skip
     print_rich(table)
     memory = max((w.memory_bytes or 0 for w in works), default=0)
@@ -81,34 +83,35 @@ def print_plan(planned: "PlannedRun") -> None:
         echo(f"memory: about {max(memory / 1e9, 0.1):.1f} GB")
     leaked = sum(chunk.n_leaked for chunk in planned.chunks)
     if leaked:
-        as_what = f"themselves or as a near-duplicate (profile {planned.plan.profile})"
-        echo(f"{leaked} sample(s) would be among their own shots, {as_what}")
+        how = f"as the same row or a near-duplicate (profile {planned.plan.profile})"
+        echo(f"{leaked} sample(s) would be among their own shots, {how}")
     for line in truncation_lines(works):
         echo(line)
     echo(f"run key {planned.plan.key}")
 
 
 def truncation_lines(works: "Sequence[WorkEstimate]") -> list[str]:
-    """Return how many prompts do not fit the model, and whether truncating them leaves anything to share."""
-    n_cut, n_all = sum(len(work.too_long) for work in works), sum(work.n_requests for work in works)
-    if not n_cut:
+    """Return how many prompts do not fit the model's context, and whether truncation prevents sharing."""
+    n_truncated, n_all = sum(len(work.too_long) for work in works), sum(work.n_requests for work in works)
+    if not n_truncated:
         return []
-    lines = [f"{n_cut:,} of {n_all:,} prompts are longer than the model takes and are truncated from the left"]
-    asked, distinct = _sum([w.n_tokens_asked for w in works]), _sum([w.n_tokens_distinct for w in works])
-    if asked and distinct is not None and n_cut > n_all * MANY_CUT and 1 - distinct / asked < LITTLE_SHARED:
+    lines = [f"{n_truncated:,} of {n_all:,} prompts exceed the model's context and are truncated from the left"]
+    total, distinct = _sum([w.n_tokens_asked for w in works]), _sum([w.n_tokens_distinct for w in works])
+    many = n_truncated > n_all * MANY_TRUNCATED
+    if total and distinct is not None and many and 1 - distinct / total < LITTLE_SHARED:
         lines.append(
-            "truncated prompts begin at different places, so little is left to share between questions "
-            f"({_shared(asked, distinct)} of the tokens in all); fewer shots would make this run faster"
+            "truncated prompts begin at different positions, so questions share few tokens "
+            f"({_shared(total, distinct)} of the tokens in all); fewer shots would make this run faster"
         )
     return lines
 
 
 def print_power(lines: "Sequence[PowerLine]", wanted: "WantedPower") -> None:
-    """Print which difference each task, group and composite can show, and what the one asked for needs."""
+    """Print the minimum detectable effect of each task, group and composite, and the samples the wanted one needs."""
     from evalstone.report.views.cells import plain_table
 
     table = plain_table()
-    table.add_column("can show, in points", overflow="fold")
+    table.add_column("MDE, in points", overflow="fold")
     for name in ("samples", "paired", "unpaired", f"{100 * wanted.difference:g} needs,\npaired", "unpaired"):
         table.add_column(name, justify="right", no_wrap=True)
     for line in lines:
@@ -118,9 +121,9 @@ def print_power(lines: "Sequence[PowerLine]", wanted: "WantedPower") -> None:
         table.add_row(line.name + note, f"{line.n:,}", *shown)
     print_rich("", table)
     echo(
-        f"Smallest true differences found 4 times in 5 by a two-sided test at 5%. Paired: both models on these "
-        f"samples, disagreeing on {wanted.disagreement:.0%} of the answers (`compare` measures it). Unpaired: against "
-        "a figure from as many other samples, at 50% accuracy. + marks more samples than this run asks."
+        "MDE: the smallest true difference that a two-sided test at 5% finds with 80% power. Paired: both models on "
+        f"these samples, differing on {wanted.disagreement:.0%} of them (`compare` measures this share). Unpaired: "
+        "against a result on as many other samples, at 50% accuracy. + marks more samples than this run has."
     )
 
 
@@ -132,8 +135,8 @@ def _needed(n: int, needed: int | None) -> str:
     return "-" if needed is None else f"{needed:,}{'+' if needed > n else ' '}"
 
 
-def _shared(asked: int | None, distinct: int | None) -> str:
-    return f"{1 - distinct / asked:.0%}" if asked and distinct is not None else "-"
+def _shared(total: int | None, distinct: int | None) -> str:
+    return f"{1 - distinct / total:.0%}" if total and distinct is not None else "-"
 
 
 def _count(number: int | None) -> str:

@@ -1,6 +1,6 @@
-"""What one sees while a model answers: tokens, the share the trie saved, rate and time left.
+"""Progress of a run: tokens, the share of them that sharing prefixes saves, rate and time left.
 
-On a terminal a bar that moves; elsewhere (a log file, CI) a line now and then.
+On a terminal it is a progress bar; elsewhere (a log file, CI) a line every 15 seconds.
 """
 
 import sys
@@ -18,24 +18,24 @@ LINE_EVERY_SECONDS = 15.0
 
 
 def summary_of(progress: "RunProgress") -> str:
-    """Return one line: where the run is, what was shared, how fast it goes and how long it will take."""
+    """Return one line: what is done, the share of shared tokens, the rate and the time left."""
     model = progress.model
-    before = f", {progress.n_stored:,} more were stored before" if progress.n_stored else ""
-    return (_counted_in_tokens(model) if model.n_tokens_asked else _counted_in_answers(model)) + before
+    before = f", {progress.n_stored:,} more already stored" if progress.n_stored else ""
+    return (_counted_in_tokens(model) if model.n_tokens_asked else _counted_in_outputs(model)) + before
 
 
 def _counted_in_tokens(model: "Progress") -> str:
-    """Return one line about the engine's answers."""
+    """Return one line about a local model, whose tokens are counted."""
     saved = 1.0 - model.n_tokens_distinct / model.n_tokens_asked
     rate = model.n_tokens_done / model.seconds if model.seconds > 0 else 0.0
     left = (model.n_tokens_distinct - model.n_tokens_done) / rate if rate else None
     parts = [
-        f"{model.n_outputs_done:,} of {model.n_outputs:,} answers",
+        f"{model.n_outputs_done:,} of {model.n_outputs:,} outputs",
         f"{model.n_tokens_done:,} of {model.n_tokens_distinct:,} tokens",
         f"{saved:.0%} shared",
     ]
     if model.n_from_cache:
-        parts.append(f"{model.n_from_cache:,} known before")
+        parts.append(f"{model.n_from_cache:,} from the cache")
     if rate:
         parts.append(f"{rate:,.0f} tokens/s")
     if left is not None:
@@ -43,14 +43,14 @@ def _counted_in_tokens(model: "Progress") -> str:
     return ", ".join(parts)
 
 
-def _counted_in_answers(model: "Progress") -> str:
-    """Return one line about a server's answers, whose tokens are not counted."""
-    parts = [f"{model.n_outputs_done:,} of {model.n_outputs:,} answers"]
+def _counted_in_outputs(model: "Progress") -> str:
+    """Return one line about a server, whose tokens are not counted."""
+    parts = [f"{model.n_outputs_done:,} of {model.n_outputs:,} outputs"]
     if model.n_from_cache:
-        parts.append(f"{model.n_from_cache:,} known before")
+        parts.append(f"{model.n_from_cache:,} from the cache")
     if model.seconds > 0 and model.n_outputs_done:
         rate = model.n_outputs_done / model.seconds
-        parts.append(f"{rate:,.1f} answers/s, {clock((model.n_outputs - model.n_outputs_done) / rate)} left")
+        parts.append(f"{rate:,.1f} outputs/s, {clock((model.n_outputs - model.n_outputs_done) / rate)} left")
     return ", ".join([*parts, *([model.note] if model.note else [])])
 
 
@@ -65,14 +65,14 @@ def clock(seconds: float) -> str:
 
 
 def title_of(progress: "RunProgress") -> str:
-    """Return the names of the tasks asked now, shortened."""
+    """Return the names of the tasks being evaluated, shortened."""
     names = progress.tasks
     shown = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
     return f"[{progress.chunk}/{progress.n_chunks}] {shown}" if progress.n_chunks > 1 else shown
 
 
 class ProgressLine:
-    """Shows a run's progress on stderr; use as a context and pass it as `observe`."""
+    """Shows a run's progress on stderr: a context manager to pass as `observe`."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.quiet = quiet
@@ -99,7 +99,7 @@ class ProgressLine:
             self._bar.stop()
 
     def __call__(self, progress: "RunProgress") -> None:
-        """Show where the run is."""
+        """Show the progress."""
         if self.quiet:
             return
         if self._bar is not None:

@@ -1,11 +1,11 @@
-"""What cannot be parsed, in one line with the remedy: flags that are gone, flags misspelt, values of the wrong kind."""
+"""One-line messages for a command line that cannot be parsed: removed flags, misspelt flags, values of a wrong type."""
 
 import click
 
 __all__ = ["line_of"]
 
-# Flags of earlier lm-eval versions and their forks, and what serves the same end.
-GONE = {
+# Flags of earlier lm-eval versions and their forks -> what to use instead.
+REMOVED = {
     "--decontamination_ngrams_path": "look for test data in the training data with: evalstone audit contamination",
     "--description_dict_path": "write the description into the task file, as `description:`",
     "--huggingface_token": "set HF_TOKEN, or write --model_args token=...",
@@ -17,12 +17,12 @@ GONE = {
 
 
 def line_of(error: click.ClickException) -> str:
-    """Return what is wrong with the words of a command and what to do, in one line."""
+    """Return what is wrong with a command line and what to do, in one line."""
     context = getattr(error, "ctx", None)
     help_line = f"see `{context.command_path} --help`" if context is not None else "see `evalstone --help`"
     if isinstance(error, click.NoSuchOption):
-        if error.option_name in GONE:
-            return f"{error.option_name} is not supported: {GONE[error.option_name]}"
+        if error.option_name in REMOVED:
+            return f"{error.option_name} is not supported: {REMOVED[error.option_name]}"
         near = f"; nearest: {', '.join(sorted(error.possibilities))}" if error.possibilities else ""
         return f"no such option {error.option_name}{near}; {help_line}"
     message = " ".join(error.format_message().split()).rstrip(".")

@@ -1,4 +1,4 @@
-"""`evalstone report RUN... -o FILE`: a document to hand on."""
+"""`evalstone report RUN... -o FILE`: write a report of stored runs."""
 
 from pathlib import Path
 
@@ -14,13 +14,13 @@ from evalstone.cli.output import echo, store_option
     "-o",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help=".html, .md or .pdf (default: RUN.html). A PDF is printed by a browser on this machine.",
+    help="File with suffix .html, .md or .pdf (default: RUN.html). A PDF needs a browser on this machine.",
 )
 @store_option
 def report(runs: tuple[str, ...], output: Path | None, store: str | None) -> None:
-    """Write a report of stored runs: numbers, charts, what changed, examples, how it was made, what it cannot say.
+    """Write a report of stored runs: results, charts, differences, examples, methods and limitations.
 
-    Without a RUN it is the last one. With several, each is compared with the first.
+    Without RUN it reports the last run. With several runs, each is compared with the first.
     """
     from evalstone.api.reporting import report_stored
 

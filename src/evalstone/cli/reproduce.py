@@ -1,4 +1,4 @@
-"""`evalstone reproduce RUN`: does the stored run come out the same here and now?"""
+"""`evalstone reproduce RUN`: run a stored plan again and compare the results."""
 
 import click
 
@@ -10,7 +10,7 @@ DIFFERS = 1
 
 @click.command()
 @click.argument("run", default="last")
-@click.option("--tasks", "-t", multiple=True, metavar="FILE", help="The run's own tasks, where their files moved.")
+@click.option("--tasks", "-t", multiple=True, metavar="FILE", help="Files of the run's own tasks, if they have moved.")
 @declared_option("data_dir")
 @declared_option("include_path", help="Folder with the run's own task files.")
 @store_option
@@ -23,10 +23,10 @@ def reproduce(
     store: str | None,
     as_json: bool,
 ) -> int:
-    """Carry out a stored run's plan again, from nothing, and say what differs.
+    """Run a stored plan again, without using stored responses, and report what differs.
 
-    Plan, environment, prompts, tokens, answers and scores are compared; the copy is not kept. Exit code 1 if anything
-    differs by more than numerical noise.
+    Plan, environment, prompts, tokens, outputs and scores are compared; the new run is not stored. Exit code 1 if
+    anything differs by more than numerical noise.
     """
     from evalstone.api import reproduce as api
     from evalstone.api.stored import open_run

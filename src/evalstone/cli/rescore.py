@@ -1,4 +1,4 @@
-"""`evalstone rescore RUN`: stored answers scored again."""
+"""`evalstone rescore RUN`: score stored outputs again."""
 
 from typing import Any
 
@@ -11,7 +11,9 @@ from evalstone.cli.typed import typed_command
 
 @click.command()
 @click.argument("run")
-@click.option("--task", "task_names", multiple=True, metavar="TASK", help="Only this task of the run; repeatable.")
+@click.option(
+    "--task", "task_names", multiple=True, metavar="TASK", help="Rescore only this task of the run; repeatable."
+)
 @click.option(
     "--filter", "filters", multiple=True, metavar="NAME|YAML|FILE",
     help="One of the task's filters, or an item of a filter_list: '{name: last, filter: [{function: regex, "
@@ -22,17 +24,18 @@ from evalstone.cli.typed import typed_command
     help="A metric, or an item of a metric_list: '{metric: exact_match, ignore_case: true}'.",
 )  # fmt: skip
 @click.option(
-    "--tasks", "-t", "task_files", multiple=True, metavar="FILE", help="Changed task files (whose code may run)."
+    "--tasks", "-t", "task_files", multiple=True, metavar="FILE", help="Changed task files (code in them may run)."
 )
 @declared_option("include_path")
 @click.option("--confirm_run_unsafe_code", "--unsafe_code", "unsafe_code", is_flag=True,
-              help="Run code a model wrote even where there is no sandbox.")  # fmt: skip
+              help="Run model-generated code even if no sandbox is available.")  # fmt: skip
 @store_option
 @json_option
 def rescore(run: str, store: str | None, as_json: bool, **given: Any) -> None:
-    """Score a stored run's answers again with another filter or metric, asking the model nothing.
+    """Score the stored outputs of a run again with another filter or metric, without sending anything to the model.
 
-    Without --filter and --metric by what the task files say now. The scores made before stay stored.
+    Without --filter and --metric, the filters and metrics of the current task files are used. Earlier scores stay
+    stored.
     """
     from evalstone.api.rescoring import RescoreOptions, rescore_stored
 

@@ -1,4 +1,4 @@
-"""`evalstone run`: the main job."""
+"""`evalstone run`: evaluate a model on benchmarks."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,12 +30,12 @@ OF_ONE_RUN = (
 
 
 class ConfiguredCommand(click.Command):
-    """A command whose --config file stands as defaults under the command line."""
+    """A command with a --config file, whose values are defaults for the options."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Read --config before parsing, since what it says are defaults."""
+        """Read --config before parsing, since its values are defaults."""
         known = {parameter.name for parameter in self.params if parameter.name}
         defaults = read_config(_config_path(args), known)
         return super().make_context(info_name, args, parent, default_map=defaults or None, **extra)
@@ -57,36 +57,36 @@ def _config_path(args: list[str]) -> Path | None:
 )
 @click.option("--log_samples", "-s", is_flag=True, help="With --output_path: lm-eval's samples files too.")
 @click.option("--write_out", "-w", is_flag=True, help="Print the first prompt of each task.")
-@click.option("--show_config", is_flag=True, help="Print the whole configuration after the run.")
-@click.option("--predict_only", "-x", is_flag=True, help="Store answers and print no scores.")
+@click.option("--show_config", is_flag=True, help="Print the run's whole plan at the end.")
+@click.option("--predict_only", "-x", is_flag=True, help="Store outputs and print no scores.")
 @declared_option("question_blind")
 @declared_option("prompt_style")
 @details_option
 @declared_option("wait")
-@click.option("--quiet", "-q", is_flag=True, help="No progress.")
+@click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
 @json_option
 def run(as_json: bool, quiet: bool, **given: Any) -> int:
-    """Put benchmarks to a model; store and show the result.
+    """Evaluate a model on benchmarks; store and show the result.
 
-    The same command again goes on where it was stopped: no answer that is stored is asked for again. Ctrl-C or SIGTERM
-    lets the answers under way arrive (at most 30 s; a second one ends at once); after a kill those in flight, or of
-    the last half second, are asked for again. While another process is writing the same run its progress is followed.
+    The same command continues an interrupted run: no stored response is requested again. On Ctrl-C or SIGTERM it waits
+    up to 30 s for the responses in flight; a second signal stops at once. After a kill, the requests in flight and
+    those of the last half second are sent again. If another process is writing the same run, its progress is shown.
 
-    A task file named by its path may run the code beside it, as one in --include_path may. Exit code 5 if not one
-    request could be answered, or a server asked for a longer pause than retry_budget allows.
+    A task file given by its path, or found in --include_path, may run the code beside it. Exit code 5 if every request
+    failed, or if a server demands a longer pause than retry_budget.
     """
     from evalstone.api.evaluate import evaluate
-    from evalstone.api.locations import check_place
+    from evalstone.api.locations import check_writable
 
     if given["log_samples"] and given["output_path"] is None:
-        raise UsageError("--log_samples writes into --output_path; name that folder too")
+        raise UsageError("--log_samples writes into the folder --output_path; give that option too")
     for line in notes_on(given):
         _note(line)
     if given["prompt_style"]:
         return _run_prompt_styles(given, quiet=quiet, as_json=as_json)
     wandb = _checked_wandb(given)
     if given["output_path"] is not None:
-        check_place(given["output_path"], "--output_path")
+        check_writable(given["output_path"], "--output_path")
     kind, arguments = model_arguments(given)
     options = {**evaluate_options(given), "model_args": arguments}
     command = typed_command()
@@ -108,21 +108,23 @@ def _exit_code(runs: Sequence["Run"]) -> int:
 
 
 def _run_prompt_styles(given: Mapping[str, Any], *, quiet: bool, as_json: bool) -> int:
-    """Put the tasks in every way at every number of shots, and print them side by side."""
+    """Evaluate the tasks in each prompt style at each number of shots, and print the results side by side."""
     from evalstone.api.prompt_styles import evaluate_prompt_styles
 
     refused = [name for name in OF_ONE_RUN if given[name]]
     if refused:
-        raise UsageError(f"--{refused[0]} does not go with --prompt_style, which makes several runs; leave one out")
+        raise UsageError(f"--{refused[0]} cannot be combined with --prompt_style; omit one of them")
     shots = given["num_fewshot"]
     counts = shots if isinstance(shots, tuple) else (0 if shots is None else shots,)
     kind, arguments = model_arguments(given)
     options = {**evaluate_options({**given, "num_fewshot": None, "prompt_style": None}), "model_args": arguments}
     wandb = _checked_wandb(given)
-    ways = [way.strip() for way in given["prompt_style"].split(",") if way.strip()]
+    styles = [style.strip() for style in given["prompt_style"].split(",") if style.strip()]
     command = typed_command()
     with ProgressLine(quiet=quiet or as_json) as progress:
-        done = evaluate_prompt_styles(kind, given["tasks"], ways, counts, observe=progress, command=command, **options)
+        done = evaluate_prompt_styles(
+            kind, given["tasks"], styles, counts, observe=progress, command=command, **options
+        )
     if as_json:
         print_json(done.to_json())
     else:
@@ -134,11 +136,11 @@ def _run_prompt_styles(given: Mapping[str, Any], *, quiet: bool, as_json: bool) 
     return _exit_code([one.run for one in done.runs])
 
 
-Senders = tuple[dict[str, Any], dict[str, Any]]
+WandbArguments = tuple[dict[str, Any], dict[str, Any]]
 
 
-def _checked_wandb(given: Mapping[str, Any]) -> Senders | None:
-    """Return the arguments for W&B, or None with a note where its package is missing: the run is not lost for it."""
+def _checked_wandb(given: Mapping[str, Any]) -> WandbArguments | None:
+    """Return the arguments for W&B; None, with a note, if wandb is not installed: the run goes on without it."""
     from evalstone.interop.wandb_log import is_wandb_here
 
     arguments = wandb_arguments(given)
@@ -148,8 +150,8 @@ def _checked_wandb(given: Mapping[str, Any]) -> Senders | None:
     return None
 
 
-def _log_to_wandb(done: "Run", arguments: Senders | None) -> None:
-    """Log a run's results where the user asked for it; a failure is a note, for the run is stored."""
+def _log_to_wandb(done: "Run", arguments: WandbArguments | None) -> None:
+    """Log a run's results to W&B if that was requested; a failure is only a note, since the run is stored."""
     if arguments is None:
         return
     try:
@@ -161,12 +163,12 @@ def _log_to_wandb(done: "Run", arguments: Senders | None) -> None:
 
 
 def _print_run(done: "Run", given: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print the result, then write the files that were asked for: what fails there takes nothing away."""
+    """Print the result, then write the requested files, so that a failure there does not lose the printed result."""
     if as_json:
         shown = {"configuration": done.configuration()} if given["show_config"] else {}
         print_json({**done.to_json(), **shown})
     elif given["predict_only"]:
-        echo(f"answers are stored; score them with: evalstone show {done.short_id}")
+        echo(f"outputs are stored; show their scores with: evalstone show {done.short_id}")
     else:
         print_rich(done.table(details=given["details"]))
         for line in done.remarks(details=given["details"]):
@@ -187,8 +189,8 @@ def _note(line: str) -> None:
 
 
 def _write_out(kind: str, tasks: Any, options: dict[str, Any], *, to_stderr: bool) -> None:
-    """Print the first prompt of each task, as lm-eval's --write_out does; to stderr where stdout is for JSON."""
+    """Print the first prompt of each task, as lm-eval's --write_out does; on stderr if stdout is for JSON."""
     from evalstone.api.evaluate import first_prompts
 
     for name, prompt in first_prompts(kind, tasks, **options):
-        echo(f"--- {name}: first prompt (its end is marked by |)\n{prompt}|", err=to_stderr)
+        echo(f"--- {name}: first prompt (| marks its end)\n{prompt}|", err=to_stderr)

@@ -1,7 +1,7 @@
-"""The options `run` and `plan` share: lm-eval's flags under its names, then ours.
+"""The options that `run` and `plan` share: lm-eval's flags under its names, then ours.
 
-Those that `evaluate` has as keywords are declared in `options/shared.py`; here are those that only a command line has.
-lm-eval's flags that have no work left to do here (its two caches, its batch size) are accepted and change no number.
+Options that `evaluate` takes as keywords are declared in `options/shared.py`; this module declares those that only the
+command line has. lm-eval's flags that are not needed here (caches, batch size) are accepted without effect.
 """
 
 import json
@@ -21,38 +21,39 @@ Decorator = Callable[[F], F]
 
 _FIRST: tuple[Decorator[Any], ...] = (
     click.option("--model", "-M", default="hf", show_default=True, metavar="KIND|DIR",
-                 help="Kind of model, or a folder or hub id."),
+                 help="Kind of model (see `ls models`), or the folder or hub id of a model."),
 )  # fmt: skip
-_AFTER: Mapping[str, tuple[Decorator[Any], ...]] = {  # declared option -> those of the command line that follow it
+_AFTER: Mapping[str, tuple[Decorator[Any], ...]] = {  # declared option -> options of the command line that follow it
     "model_args": (
         click.option("--tasks", "-t", multiple=True, metavar="NAMES",
-                     help="Tasks, groups, suites, globs or files (whose code may run)."),
+                     help="Tasks, groups, tags, suites, globs or task files (code in them may run)."),
     ),
     "include_path": (
-        click.option("--device", metavar="DEVICE", help="cpu, cuda, cuda:1, ... (default: the best there is)."),
+        click.option("--device", metavar="DEVICE", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)."),
         click.option("--batch_size", "-b", metavar="N|auto",
-                     help="Accepted without effect: the engine packs by memory."),
+                     help="Accepted without effect: the engine sizes batches by memory."),
         click.option("--max_batch_size", type=int, metavar="N", help="Accepted without effect: see --batch_size."),
     ),
     "seed": (
-        click.option("--trust_remote_code", is_flag=True, help="Let the model's repository run its code here."),
+        click.option("--trust_remote_code", is_flag=True, help="Allow code from the model's repository to run."),
     ),
     "metadata": (
-        click.option("--use_cache", "-c", metavar="PATH", help="Accepted without effect: stored answers are used."),
+        click.option("--use_cache", "-c", metavar="PATH",
+                     help="Accepted without effect: stored responses are always used."),
         click.option("--cache_requests", metavar="[MODE]",
-                     help="Accepted without effect: prompts are made anew, quickly."),
-        click.option("--check_integrity", is_flag=True, help="Check the stored run's hashes after it."),
+                     help="Accepted without effect: prompts are rendered again."),
+        click.option("--check_integrity", is_flag=True, help="Verify the hashes of the stored run at the end."),
         click.option("--verbosity", "-v", metavar="LEVEL",
                      help="Accepted without effect (deprecated in lm-eval too)."),
     ),
     "confirm_unsafe_code": (
         click.option("--config", "-C", type=click.Path(path_type=Path), metavar="FILE",
-                     help="YAML with any of these options."),
+                     help="YAML file with defaults for any of these options."),
         click.option("--wandb_args", metavar="A=1,B=2",
-                     help="Log the results to Weights & Biases, if wandb is installed: project=NAME,... Nothing is "
-                     "sent without it."),
+                     help="Log the results to Weights & Biases, if wandb is installed: project=NAME,... Without this "
+                     "option nothing is sent."),
         click.option("--wandb_config_args", metavar="A=1,B=2",
-                     help="With --wandb_args: more of its run's configuration."),
+                     help="With --wandb_args: values to add to the configuration of the W&B run."),
         click.option("--trackio_args", metavar="A=1", hidden=True),
         click.option("--hf_hub_log_args", metavar="A=1", hidden=True),
         click.option("--no_cache", is_flag=True, hidden=True),
@@ -75,7 +76,7 @@ def _shared() -> Iterator[Decorator[Any]]:
 
 
 def declared_option(name: str, **changes: Any) -> Decorator[Any]:
-    """Return one option of `evaluate` for a command, as it is declared but for click's arguments in `changes`."""
+    """Return an option of `evaluate` for a command; `changes` override its arguments to `click.option`."""
     return _click_option(declared_options(SharedOptions)[name], **changes)
 
 
@@ -99,7 +100,7 @@ def _click_option(declared: Declared, **changes: Any) -> Decorator[Any]:
 
 
 def _reader(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return click's callback that makes an option's value of its text."""
+    """Return a click callback that parses an option's text."""
 
     def callback(_: click.Context, __: click.Parameter, value: Any) -> Any:
         return None if value is None else read(value)
@@ -110,17 +111,17 @@ def _reader(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Parame
 def evaluate_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords of `evaluate` among a command's parsed options.
 
-    Raises: UsageError for several numbers of shots, which are several runs.
+    Raises: UsageError for several numbers of shots, which need several runs.
     """
     if isinstance(given.get("num_fewshot"), tuple):
         shown = ",".join(map(str, given["num_fewshot"]))
-        raise UsageError(f"--num_fewshot {shown} asks for several runs, as `run --prompt_style letter,text` does")
+        raise UsageError(f"--num_fewshot {shown} needs several runs; give one number, or use `run --prompt_style`")
     declared = declared_options(SharedOptions).values()
     return {one.name: given[one.parameter] for one in declared if one.option.flags and one.parameter in given}
 
 
 def model_arguments(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the kind of model and its arguments; `--model DIR` alone is a local model in that folder."""
+    """Return the kind of model and its arguments; `--model DIR` alone means a local model in that folder."""
     from evalstone.models.create import MODELS, create_model
 
     arguments = read_arguments("model_args")(given["model_args"])
@@ -138,36 +139,36 @@ def model_arguments(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def notes_on(given: Mapping[str, Any]) -> list[str]:
-    """Return what the user must know of flags that are accepted and do not do here what they do in lm-eval."""
+    """Return notes on flags that are accepted, but do not do what they do in lm-eval."""
     notes = [
-        f"--{name} is accepted and nothing is sent to {where}: write lm-eval's files with --output_path DIR "
+        f"--{name} has no effect: nothing is sent to {where}; write lm-eval's files with --output_path DIR "
         "--log_samples and upload those"
         for name, where in (("hf_hub_log_args", "the Hub"), ("trackio_args", "Trackio"))
         if given.get(name)
     ]
     if given.get("no_cache"):
-        notes.append("--no_cache: answers that are stored are used; for new ones name a new file with --store FILE")
+        notes.append("--no_cache has no effect: stored responses are used; to evaluate again give a new --store FILE")
     if given.get("wandb_config_args") and not given.get("wandb_args"):
         notes.append("--wandb_config_args has no effect without --wandb_args: nothing is sent")
     return notes
 
 
 def wandb_arguments(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return what W&B is given to begin its run and to add to its configuration; None where nothing is to be logged.
+    """Return the arguments of `wandb.init` and the values for its configuration; None if nothing is to be logged.
 
-    Raises: UsageError where they are no name=value.
+    Raises: UsageError for text that is not name=value.
     """
     if not given.get("wandb_args"):
         return None
     names = ("wandb_args", "wandb_config_args")
-    begin, more = (read_arguments(name)(given.get(name) or "") for name in names)
-    return begin, more
+    init_args, config_args = (read_arguments(name)(given.get(name) or "") for name in names)
+    return init_args, config_args
 
 
 def read_config(path: Path | None, known: set[str]) -> dict[str, Any]:
-    """Return the options in a YAML file (lm-eval's --config), to stand as defaults under the command line's.
+    """Return the options in a YAML file (lm-eval's --config), as defaults that the command line overrides.
 
-    Raises: UsageError naming the file and the key.
+    Raises: UsageError with the file and the key.
     """
     if path is None:
         return {}
@@ -188,7 +189,7 @@ def read_config(path: Path | None, known: set[str]) -> dict[str, Any]:
 
 
 def _as_text(key: str, value: Any) -> Any:
-    """Return a YAML value in the form the command line would have given it."""
+    """Return a YAML value as the command line would give it."""
     if isinstance(value, dict):
         return json.dumps(value)
     if key in {"tasks", "include_path"}:

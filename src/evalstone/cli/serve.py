@@ -1,4 +1,4 @@
-"""`evalstone serve [BOARD.yaml ...]`: leaderboards in the browser, over the store."""
+"""`evalstone serve [BOARD.yaml ...]`: show leaderboards of stored runs in the browser."""
 
 from typing import Any
 
@@ -13,13 +13,19 @@ EXTRA = ("fastapi", "uvicorn", "nh3", "markdown_it")  # what the extra `web` ins
 @click.command()
 @click.argument("boards", nargs=-1, metavar="[BOARD.yaml ...]")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
-@click.option("--port", default=7500, show_default=True, type=click.IntRange(0, 65535), help="0: any free one.")
-@click.option("--allow_host", multiple=True, metavar="NAME", help="Name by which browsers may reach it; repeatable.")
+@click.option(
+    "--port",
+    default=7500,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port to listen on; 0: any free port.",
+)
+@click.option("--allow_host", multiple=True, metavar="NAME", help="Host name that browsers may use; repeatable.")
 @store_option
 def serve(boards: tuple[str, ...], host: str, port: int, allow_host: tuple[str, ...], store: str | None) -> None:
-    """Show leaderboards in the browser: those of the files named, else one for each suite with runs in the store.
+    """Show leaderboards in the browser: those of BOARD.yaml files, or one for each suite with stored runs.
 
-    Only this machine can reach it unless --host says otherwise.
+    Without --host, only this machine can connect.
     """
     _need_extra()
     from evalstone.web.app import create_app
@@ -41,9 +47,9 @@ def _need_extra() -> None:
 
 
 def open_site(boards: tuple[str, ...], store: str | None) -> Any:
-    """Return the boards of files over a store; a store that is not there is none where files were named.
+    """Return the leaderboards of files, with the runs of the store; with files, the default store need not exist.
 
-    Raises: DataError or UsageError for a board's file; StoreError for a store that cannot be read.
+    Raises: DataError or UsageError for a leaderboard's file; StoreError for a store that cannot be read.
     """
     from evalstone.leaderboard.board_files import read_board
     from evalstone.leaderboard.site import Site
@@ -55,7 +61,7 @@ def open_site(boards: tuple[str, ...], store: str | None) -> Any:
     if twice := next((name for name in names if names.count(name) > 1), None):
         from evalstone.errors import UsageError
 
-        raise UsageError(f"two boards are called '{twice}'; give one of them another `name:`")
+        raise UsageError(f"two leaderboards are named '{twice}'; give one of them another `name:`")
     if boards and store is None and not Store.exists(None):
         return Site(read)
     return Site(read, StoredRuns(Store.open_to_read(store)))

@@ -1,4 +1,4 @@
-"""`evalstone show RUN`: its table, its samples, its subjects sorted."""
+"""`evalstone show RUN`: show a run's table, its samples, or its subjects."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -9,36 +9,38 @@ from evalstone.cli.output import details_option, echo, json_option, print_json, 
 from evalstone.errors import UsageError
 
 if TYPE_CHECKING:
-    from evalstone.api.audits import KeptAudit
+    from evalstone.api.audits import ShownAudit
     from evalstone.api.run import Run
 
 
 @click.command()
 @click.argument("run", default="last")
 @click.option("--samples", "task", metavar="TASK", help="Show the samples of this task.")
-@click.option("--wrong", is_flag=True, help="With --samples: only those answered wrongly or not at all.")
-@click.option("--search", metavar="WORDS", help='With --samples: only those in which all WORDS and "phrases" occur.')
+@click.option("--wrong", is_flag=True, help="With --samples: show only those answered wrongly or not at all.")
+@click.option("--search", metavar="WORDS", help='With --samples: only those with all WORDS and "phrases".')
 @click.option(
-    "--index", is_flag=True, help="With --search: first make the run's index, to search whole texts by words."
+    "--index", is_flag=True, help="With --search: build the run's full-text index first, to search whole texts."
 )
-@click.option("--limit", "-L", type=click.IntRange(1), default=10, show_default=True, help="With --samples: how many.")
-@click.option("--by", type=click.Choice(["subject", "task"]), help="Unfold groups; subjects sorted, with intervals.")
+@click.option(
+    "--limit", "-L", type=click.IntRange(1), default=10, show_default=True, help="With --samples: number of samples."
+)
+@click.option("--by", type=click.Choice(["subject", "task"]), help="Show each task of groups, sorted, with intervals.")
 @details_option
-@click.option("--lm_eval", is_flag=True, help="Print the table lm-eval prints.")
-@click.option("--attempts", is_flag=True, help="Show when, where and with which versions it was worked on.")
+@click.option("--lm_eval", is_flag=True, help="Print lm-eval's table.")
+@click.option("--attempts", is_flag=True, help="Show the attempts: when, where and with which versions.")
 @store_option
 @json_option
 def show(run: str, store: str | None, as_json: bool, **given: Any) -> None:
-    """Show a stored run or audit: RUN is an id, its beginning, or `last` (of the runs)."""
+    """Show a stored run or audit. RUN is an id, the beginning of one, or `last` for the last run."""
     from evalstone.api.audits import find_audit
     from evalstone.api.stored import open_run
 
     if given["wrong"] and given["task"] is None:
-        raise UsageError("--wrong narrows samples; name the task: --samples TASK --wrong")
+        raise UsageError("--wrong selects samples; name the task too: --samples TASK --wrong")
     if given["search"] is not None and given["task"] is None:
-        raise UsageError("--search narrows samples; name the task: --samples TASK --search WORDS")
+        raise UsageError("--search selects samples; name the task too: --samples TASK --search WORDS")
     if given["index"] and given["search"] is None:
-        raise UsageError("--index is for --search; name what to look for: --samples TASK --index --search WORDS")
+        raise UsageError("--index is for --search; name the words: --samples TASK --index --search WORDS")
     if (audit := find_audit(store, run)) is not None:
         _show_audit(audit, given, as_json=as_json)
     else:
@@ -70,9 +72,9 @@ def _show_run(found: "Run", given: Mapping[str, Any], *, as_json: bool) -> None:
             echo(line)
 
 
-def _show_audit(audit: "KeptAudit", given: Mapping[str, Any], *, as_json: bool) -> None:
+def _show_audit(audit: "ShownAudit", given: Mapping[str, Any], *, as_json: bool) -> None:
     if of_runs := [name for name in ("task", "by", "lm_eval", "attempts") if given[name]]:
         option = of_runs[0].replace("task", "samples")
-        raise UsageError(f"--{option} is for runs, and {audit.row.short_id} is an audit; leave it out")
+        raise UsageError(f"--{option} is for runs, and {audit.row.short_id} is an audit; omit it")
     print_json(audit.content) if as_json else print_rich(audit.view)
     echo("\n".join(audit.remarks), err=as_json)

@@ -1,6 +1,6 @@
-"""Signals that ask a command to end: the first lets the answers under way arrive, a second one ends it at once.
+"""Signals that end a command: the first waits for the responses in flight, a second one stops at once.
 
-What came is stored either way; see `stopping`.
+Responses received before that are stored either way; see `stopping`.
 """
 
 import os
@@ -12,28 +12,28 @@ from types import FrameType
 
 from evalstone import stopping
 
-__all__ = ["Terminated", "heeding_signals"]
+__all__ = ["Terminated", "handle_signals"]
 
-HEEDED = ("SIGINT", "SIGTERM", "SIGHUP")  # Ctrl-C; a queueing system's warning before its kill; a closed terminal
+HANDLED = ("SIGINT", "SIGTERM", "SIGHUP")  # Ctrl-C; a queueing system's warning before its kill; a closed terminal
 STANDARD_ERROR = 2
 
 
 class Terminated(SystemExit):
-    """The command was asked to end by a signal; `code` is the shell's code for it."""
+    """The command was ended by a signal; `code` is the shell's exit code for it."""
 
     code: int
 
 
 @contextmanager
-def heeding_signals() -> Iterator[None]:
-    """Within it a signal to end raises KeyboardInterrupt or Terminated, once the answers under way have arrived.
+def handle_signals() -> Iterator[None]:
+    """Within the block, raise KeyboardInterrupt or Terminated for a signal once the responses in flight have arrived.
 
-    A signal that whoever started us had ignored (`nohup`), or handles, is left alone.
+    A signal that the parent process ignores (`nohup`), or that has a handler already, is not changed.
     """
     if current_thread() is not main_thread():
         yield
         return
-    numbers = [getattr(signal, name) for name in HEEDED if hasattr(signal, name)]
+    numbers = [getattr(signal, name) for name in HANDLED if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in numbers}
     ours = [number for number in numbers if before[number] in {signal.SIG_DFL, signal.default_int_handler}]
     stopping.reset()
@@ -52,7 +52,7 @@ def _end(number: int, _frame: FrameType | None) -> None:
     if not stopping.request(cause, number):
         raise stopping.pending(cause)
     line = (
-        f"\nstopping: answers under way are waited for, at most {stopping.GRACE_SECONDS:.0f} s; "
+        f"\nstopping: waiting for the responses in flight, at most {stopping.GRACE_SECONDS:.0f} s; "
         "press Ctrl-C (or send the signal) again to stop at once\n"
     )
     os.write(STANDARD_ERROR, line.encode())  # a buffered stream may be in the middle of a write

@@ -1,27 +1,27 @@
-"""lm-eval's spellings, made into the one spelling our parser knows.
+"""Convert lm-eval's spellings of a command line into the one that our parser accepts.
 
-Its users type `--tasks a b c`, `--model_args a=1 b=2`, a bare `--apply_chat_template`, and no sub-command at all. All
-of this is settled here, on the list of words, so that the commands themselves stay plain.
+Its users type `--tasks a b c`, `--model_args a=1 b=2`, `--apply_chat_template` without a value, and no sub-command at
+all. These are converted on the list of words, so that the commands need not know about them.
 """
 
 from collections.abc import Collection, Sequence
 
-# options that take several words; they are joined with commas
+# options that take several words, and what joins the words
 SEVERAL = {
     "--tasks": ",", "-t": ",", "--model_args": ",", "-a": ",", "--gen_kwargs": ",", "--wandb_args": ",",
     "--wandb_config_args": ",", "--trackio_args": ",", "--hf_hub_log_args": ",", "--metadata": ",",
 }  # fmt: skip
-# options whose value may be left out, and what it is then
+# options whose value is optional -> the value if there is none
 OPTIONAL = {"--apply_chat_template": "true", "--fewshot_as_multiturn": "true", "--cache_requests": "true"}
 
 
 def is_option(word: str) -> bool:
-    """Return whether a word begins an option rather than being a value such as -1."""
+    """Return whether a word is an option, and not a value such as -1."""
     return word.startswith("-") and len(word) > 1 and not word[1].isdigit() and word[1] != "."
 
 
 def with_underscores(word: str) -> str:
-    """Return a long option spelled with underscores, its value untouched: --num-fewshot=5 -> --num_fewshot=5."""
+    """Return a long option spelled with underscores, its value unchanged: --num-fewshot=5 -> --num_fewshot=5."""
     if not word.startswith("--") or word == "--":
         return word
     name, equals, value = word.partition("=")
@@ -53,7 +53,7 @@ def normalise(words: Sequence[str]) -> list[str]:
 def without_debug(words: Sequence[str], as_typed: Collection[str]) -> tuple[list[str], bool]:
     """Return the words without `--debug`, and whether it was among them.
 
-    It may stand anywhere before `--`, but behind a command of `as_typed` it belongs to another program.
+    It is accepted anywhere before `--`, but after a command in `as_typed` it belongs to another program.
     """
     end = next((i for i, word in enumerate(words) if word == "--"), len(words))
     first = next((i for i, word in enumerate(words[:end]) if not is_option(word)), end)
@@ -63,7 +63,7 @@ def without_debug(words: Sequence[str], as_typed: Collection[str]) -> tuple[list
 
 
 def with_command(words: Sequence[str], commands: Sequence[str]) -> list[str]:
-    """Return the words with `run` put in front where lm-eval's old form without a sub-command was typed."""
+    """Return the words with `run` prepended if they have no sub-command, as in older versions of lm-eval."""
     first = words[0] if words else ""
     old_form = is_option(first) and first not in {"--help", "-h", "--version"} and first not in commands
     return ["run", *words] if old_form else list(words)

@@ -1,4 +1,4 @@
-"""Standard input, output and error as the caller left them: closed, full, or in an encoding that lacks characters."""
+"""Standard streams that are closed, full, or in an encoding that lacks characters."""
 
 import os
 import sys
@@ -12,15 +12,15 @@ STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 def prepare_streams() -> None:
     """Make the standard streams usable.
 
-    A closed descriptor (`>&-`) is opened on the null device, else the next file opened, a database perhaps, gets its
-    number and whatever a library prints is written into that file. Characters that the encoding lacks
+    A closed descriptor (`>&-`) is opened on the null device. Otherwise the next file opened, such as a database, would
+    get its number, and prints of libraries would be written into that file. Characters that the encoding lacks
     (`PYTHONIOENCODING=ascii`) are written as escapes instead of raising UnicodeEncodeError.
     """
     if sys.stdin is None or sys.stdout is None or sys.stderr is None:
         while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STANDARD_ERROR:
             os.set_inheritable(descriptor, True)
         os.close(descriptor)
-        sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115, PTH123 - as long as the process
+        sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115, PTH123 - open as long as the process
         sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
         sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
     for stream in (sys.stdout, sys.stderr):
@@ -29,9 +29,9 @@ def prepare_streams() -> None:
 
 
 def stdout_failure() -> OSError | None:
-    """Return why standard output cannot be written, None where it can; it is tried with an empty line.
+    """Try to write an empty line to standard output; return the error, None if it worked.
 
-    Flushing alone does not tell: what was too long for the buffer is gone from it.
+    Flushing alone does not show a failure: text too long for the buffer is no longer in it.
     """
     try:
         sys.stdout.write("\n")
@@ -42,7 +42,7 @@ def stdout_failure() -> OSError | None:
 
 
 def discard_output() -> None:
-    """Send standard output, and standard error if it fails, to the null device: both are flushed at the exit."""
+    """Redirect standard output, and standard error if it fails, to the null device: Python flushes both at exit."""
     streams = [(sys.stdout, STANDARD_OUTPUT)]
     try:
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""`evalstone task check FILE`: look a task over before a GPU is spent on it."""
+"""`evalstone task check FILE`: check a task before evaluating a model on it."""
 
 import click
 
@@ -8,13 +8,15 @@ from evalstone.cli.run_options import declared_option
 
 @click.group()
 def task() -> None:
-    """Check a task file before a GPU is spent on it."""
+    """Check a task file before evaluating a model on it."""
 
 
 @task.command()
 @click.argument("name", metavar="TASK|FILE")
-@declared_option("num_fewshot", help="Shots to render with.", type=click.IntRange(0), callback=None)
-@declared_option("model_args", metavar="pretrained=DIR", help="Model whose tokenizer is asked.")
+@declared_option(
+    "num_fewshot", help="Number of few-shot examples in the prompts.", type=click.IntRange(0), callback=None
+)
+@declared_option("model_args", metavar="pretrained=DIR", help="Model whose tokenizer checks the choices.")
 @declared_option("data_dir", help="Local data, as in `run`.")
 @declared_option("include_path", help="Folder with task files, as in `run`.")
 @json_option
@@ -26,9 +28,9 @@ def check(
     include_path: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Read, render and audit a task: golds, duplicates, leaking shots, choices that tokenise oddly.
+    """Read, render and check a task: golds, duplicates, leaks among shots, and choices with unusual tokens.
 
-    Exit code 3 if something is wrong with it; warnings alone are 0.
+    Exit code 3 if there are errors; 0 if there are only warnings.
     """
     from evalstone.api.task_check import check_task
 

@@ -1,4 +1,4 @@
-"""The command as it was typed, to be kept with a run: without the secrets in it."""
+"""The command line as typed, without secrets, to store with a run."""
 
 import re
 import shlex
@@ -14,5 +14,5 @@ SECRET = re.compile(
 
 
 def typed_command() -> str:
-    """Return the command line as a shell takes it; the values of tokens and keys in it are hidden."""
+    """Return the command line, quoted for a shell, with the values of tokens and keys hidden."""
     return shlex.join(["evalstone", *(SECRET.sub(rf"\1{HIDDEN}", word) for word in sys.argv[1:])])

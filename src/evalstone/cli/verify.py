@@ -1,4 +1,4 @@
-"""`evalstone verify [RUN]`: derive every stored hash and score again, and say what does not fit."""
+"""`evalstone verify [RUN]`: compute every stored hash and score again, and report mismatches."""
 
 import sys
 
@@ -26,6 +26,6 @@ def verify(run: str | None, store: str | None, as_json: bool) -> int:
             echo(str(problem))
         echo(f"{len(problems)} problem(s)", err=True)
     else:
-        echo("everything fits: texts, requests, outputs, scores and run keys")
+        echo("no problems in texts, requests, outputs, scores and run keys")
     sys.stdout.flush()
     return 4 if problems else 0

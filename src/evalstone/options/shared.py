@@ -73,7 +73,7 @@ class SharedOptions(TypedDict, total=False):
     num_fewshot: Annotated[
         int | None,
         Option(
-            help="Shots before each sample (default: the task's).",
+            help="Number of few-shot examples (default: the task's).",
             flags=("--num_fewshot", "-f"),
             metavar="N",
             least=0,
@@ -83,7 +83,7 @@ class SharedOptions(TypedDict, total=False):
     limit: Annotated[
         float | None,
         Option(
-            help="First N samples of each task, or a fraction below 1.",
+            help="Evaluate only the first N samples of each task, or this fraction of them.",
             flags=("--limit", "-L"),
             metavar="N",
             check=_check_limit,
@@ -98,7 +98,7 @@ class SharedOptions(TypedDict, total=False):
     samples: Annotated[
         Mapping[str, Sequence[int]] | None,  # task -> positions; nothing else is evaluated
         Option(
-            help="Only these positions: '{\"arc_easy\": [0, 7]}'.",
+            help="Evaluate only the samples at these positions: '{\"arc_easy\": [0, 7]}'.",
             flags=("--samples", "-E"),
             metavar="JSON|FILE",
             expected="a mapping of task names to lists of positions",
@@ -109,7 +109,8 @@ class SharedOptions(TypedDict, total=False):
     prompt_style: Annotated[
         str | None,
         Option(
-            help="Prompt style of multiple choice: letter, text, cot; several, or several --num_fewshot, are compared.",
+            help="Prompt style of multiple choice: letter, text or cot. Several styles, and several numbers of shots "
+            "(--num_fewshot 0,5), are compared.",
             flags=("--prompt_style",),
             metavar="STYLES",
             expected="letter, text or cot",
@@ -128,7 +129,7 @@ class SharedOptions(TypedDict, total=False):
     apply_chat_template: Annotated[
         bool | str,
         Option(
-            help="Apply the model's chat template to prompts.",
+            help="Apply the model's chat template, or the one of this name.",
             flags=("--apply_chat_template",),
             metavar="[NAME]",
             default=False,
@@ -148,7 +149,7 @@ class SharedOptions(TypedDict, total=False):
     fewshot_as_multiturn: Annotated[
         bool | None,
         Option(
-            help="Shots as turns (default: yes with a template).",
+            help="Give shots as chat turns (default: true with a chat template).",
             flags=("--fewshot_as_multiturn",),
             metavar="[BOOL]",
             read=read_truth("fewshot_as_multiturn"),
@@ -163,7 +164,7 @@ class SharedOptions(TypedDict, total=False):
     system_instruction: Annotated[
         str | None,
         Option(
-            help="System message before everything.",
+            help="System message at the start of each prompt.",
             flags=("--system_instruction",),
             metavar="TEXT",
             in_plan=InPlan(
@@ -177,7 +178,7 @@ class SharedOptions(TypedDict, total=False):
     gen_kwargs: Annotated[
         Mapping[str, Any],
         Option(
-            help="Generation settings that override the task's own.",
+            help="Generation settings that override the task's.",
             flags=("--gen_kwargs",),
             metavar="A=1,B=2",
             default={},
@@ -195,7 +196,7 @@ class SharedOptions(TypedDict, total=False):
     include_path: Annotated[
         Sequence[str | Path],
         Option(
-            help="Folder with task files; their code may run.",
+            help="Folder with task files; code in them may run.",
             flags=("--include_path",),
             metavar="DIR",
             default=(),
@@ -205,7 +206,7 @@ class SharedOptions(TypedDict, total=False):
     seed: Annotated[
         int | None,  # of the few-shot draw; None: the profile's
         Option(
-            help="lm-eval's four seeds; the fourth draws the shots (1234).",
+            help="lm-eval's four seeds; only the fourth, which draws the shots, has an effect (default: 1234).",
             flags=("--seed",),
             metavar="N[,N,N,N]",
             read=read_seed,
@@ -215,7 +216,7 @@ class SharedOptions(TypedDict, total=False):
     metadata: Annotated[
         Mapping[str, Any],
         Option(
-            help="Stored with the run; task files may read it.",
+            help="Values to store with the run; task files can read them.",
             flags=("--metadata",),
             metavar="JSON|A=1",
             default={},
@@ -225,7 +226,7 @@ class SharedOptions(TypedDict, total=False):
     confirm_unsafe_code: Annotated[
         bool,
         Option(
-            help="Run generated code even where there is no sandbox.",
+            help="Run model-generated code even if no sandbox is available.",
             flags=("--confirm_run_unsafe_code", "--unsafe_code"),
             default=False,
         ),
@@ -242,7 +243,7 @@ class SharedOptions(TypedDict, total=False):
     store: Annotated[
         str | Path | Store | None,
         Option(
-            help="Where runs are stored (default: your data folder).",
+            help="Database of stored runs (default: EVALSTONE_STORE, or your data folder).",
             flags=("--store",),
             metavar="FILE|URL",
             expected="a file, a database's URL, or an open store",
@@ -251,7 +252,7 @@ class SharedOptions(TypedDict, total=False):
     suite: Annotated[
         str | Path | None,
         Option(
-            help="A leaderboard's benchmark: its tasks with its shots, and their composite score.",
+            help="Evaluate a suite: its tasks, with its numbers of shots, and their composite score.",
             flags=("--suite",),
             metavar="NAME|FILE",
             expected="a suite's name or file",
@@ -260,7 +261,7 @@ class SharedOptions(TypedDict, total=False):
     partial: Annotated[
         bool,
         Option(
-            help="With --suite: omit tasks that cannot be evaluated, and the composite.",
+            help="With --suite: omit tasks that cannot be evaluated; there is no composite then.",
             flags=("--partial",),
             default=False,
         ),
@@ -268,7 +269,7 @@ class SharedOptions(TypedDict, total=False):
     prompt_preset: Annotated[
         str | PromptPreset | None,
         Option(
-            help="A published prompt format (chatml, llama-2, ...; see `ls presets`), not the model's template.",
+            help="Published prompt format (chatml, llama-2, ...; see `ls presets`) instead of the model's template.",
             flags=("--prompt_preset",),
             metavar="NAME|FILE",
             expected="a preset's name or file",
@@ -285,7 +286,7 @@ class SharedOptions(TypedDict, total=False):
     system_prompt: Annotated[
         str | None,
         Option(
-            help="A system text by name, or a text file's, in place of --system_instruction.",
+            help="System message by name or from a text file, instead of --system_instruction.",
             flags=("--system_prompt",),
             metavar="NAME|FILE",
             expected="a system prompt's name or file",
@@ -294,7 +295,7 @@ class SharedOptions(TypedDict, total=False):
     profile: Annotated[
         str | None,
         Option(
-            help="Whose rules apply: BOS, shots, numerics (default: the suite's, else lm-eval-0.4.13).",
+            help="Rules for BOS, few-shot examples and numerics (default: the suite's, else lm-eval-0.4.13).",
             flags=("--profile",),
             metavar="NAME",
             expected="a profile's name",
@@ -304,7 +305,7 @@ class SharedOptions(TypedDict, total=False):
     numerics: Annotated[
         str,
         Option(
-            help="Scores in float32, or rounded as lm-eval rounds them.",
+            help="Compute scores in float32, or round them to the model's dtype as lm-eval does.",
             flags=("--numerics",),
             default="float32",
             choices=("float32", "model-dtype"),
@@ -313,7 +314,7 @@ class SharedOptions(TypedDict, total=False):
     too_long: Annotated[
         str,
         Option(
-            help="Prompts beyond the model's maximum length: cut from the left, or error.",
+            help="Prompts longer than the model's context: truncate from the left (cut), or refuse the run (error).",
             flags=("--too_long",),
             default="cut",
             choices=("cut", "error"),
@@ -326,12 +327,12 @@ class SharedOptions(TypedDict, total=False):
             ),
         ),
     ]
-    workers: Annotated[int, Option(help="Processes that run the model.", flags=("--workers",), default=1, least=1)]
+    workers: Annotated[int, Option(help="Number of worker processes.", flags=("--workers",), default=1, least=1)]
     cluster: Annotated[
         str | None,
         Option(
-            help="Place --workers on a Ray cluster: auto, HOST:6379 or ray://HOST:10001. Each takes a GPU, or a share "
-            "of the CPUs where there are none; every machine has the model at the same path, or it is on the Hub.",
+            help="Run --workers on a Ray cluster: auto, HOST:6379 or ray://HOST:10001. Each worker uses one GPU, or a "
+            "share of the CPUs if there is no GPU. Each machine needs the model at the same path, or from the Hub.",
             flags=("--cluster",),
             metavar="ADDRESS",
         ),
@@ -339,7 +340,7 @@ class SharedOptions(TypedDict, total=False):
     strict_env: Annotated[
         bool,
         Option(
-            help="Make versions part of the run's identity.",
+            help="Include the versions of libraries in the run key.",
             flags=("--strict_env",),
             default=False,
             in_plan=InPlan(
@@ -352,7 +353,7 @@ class SharedOptions(TypedDict, total=False):
     question_blind: Annotated[
         bool,
         Option(
-            help="Also evaluate without the questions' text: a baseline.",
+            help="Also compute the question-blind baseline: the choices without their question.",
             flags=("--question_blind",),
             default=False,
             is_shared=False,
@@ -361,7 +362,7 @@ class SharedOptions(TypedDict, total=False):
     wait: Annotated[
         bool,  # True: follow another process that is writing the same run until it ends; False: raise RunBusy
         Option(
-            help="Refuse (exit code 4) where another process is writing the same run.",
+            help="Exit with code 4 if another process is writing the same run, instead of following it.",
             flags=("--no_wait",),
             default=True,
             read=read_negated,

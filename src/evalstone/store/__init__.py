@@ -1,7 +1,7 @@
-"""What was asked, answered and scored, kept: SQLite in a file by default, PostgreSQL by URL.
+"""The store of requests, outputs and scores: SQLite in a file by default, PostgreSQL by URL.
 
-`from evalstone.store import Store` is the door. Names are looked up when first used, so that importing this package
-costs nothing (SQLAlchemy alone takes 0.1 s).
+Its interface is `from evalstone.store import Store`. Names are imported at their first use, so that importing this
+package is fast (SQLAlchemy alone takes 0.1 s).
 """
 
 from importlib import import_module
@@ -44,7 +44,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what `name` stands for."""
+    """Import a public name at its first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = "evalstone.store.database" if name == "Store" else "evalstone.store.rows"

@@ -1,4 +1,4 @@
-"""Outputs, scores and estimates as rows, and back, exactly."""
+"""Conversion of outputs, scores and estimates to rows and back, without loss."""
 
 import math
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ def output_row(output: Output, request: int, attempt: int) -> dict[str, Any]:
 
     Raises: StoreError if its log-probability is NaN.
     """
-    nats = _number(output.total_nats, f"total_nats of request {output.request_id}, ask {output.ask_index}")
+    nats = _number(output.total_nats, f"total_nats of request {output.request_id}, query {output.ask_index}")
     row = {
         "request": request,
         "ask_index": output.ask_index,
@@ -75,7 +75,7 @@ def output_of(row: Any, request_id: str, *, from_cache: bool = False) -> Output:
 def score_row(score: Score, request: int, scoring: int) -> dict[str, Any]:
     """Return the row of a score.
 
-    Raises: StoreError if its value is NaN: undefined is None.
+    Raises: StoreError if its value is NaN; an undefined value is None.
     """
     value = _number(score.value, f"{score.metric} ({score.filter}) of request {score.request_id}")
     row = {
@@ -95,7 +95,7 @@ def parts_of(packed: bytes | None) -> tuple[Any, ...] | None:
 
 
 def score_of(row: Mapping[Any, Any], request_id: str) -> Score:
-    """Return the score of a row that also names its filter and metric."""
+    """Return the score of a row that also has its filter and metric."""
     return Score(
         request_id=request_id,
         metric=row["metric"],
@@ -108,7 +108,7 @@ def score_of(row: Mapping[Any, Any], request_id: str) -> Score:
 
 
 def estimate_row(estimate: Estimate, run: int, position: int) -> dict[str, Any]:
-    """Return the row of an estimate: its fields as columns, and its details whole, so that they come back exactly."""
+    """Return the row of an estimate: its fields as columns, and its details as one packed JSON value."""
     details = asdict(estimate)["details"]
     row = {
         "run": run,
@@ -130,7 +130,7 @@ def estimate_row(estimate: Estimate, run: int, position: int) -> dict[str, Any]:
 
 
 def repeated_details(details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of an estimate that repeat its details, so that boards can filter by them."""
+    """Return the columns of an estimate that repeat its details, so that leaderboards can filter by them."""
     kind, unit, n_shots = details.get("kind"), details.get("unit"), details.get("n_shots")
     return {
         "kind": shown_text(kind)[:32] if isinstance(kind, str) else "task",
@@ -162,15 +162,18 @@ def estimate_of(row: Any) -> Estimate:
 
 
 def _defined(value: float | None) -> float | None:
-    """Return a number as both databases keep it, None where it is none."""
+    """Return a number as both databases store it; NaN becomes None."""
     return None if value is None or math.isnan(value) else float(value) + 0.0
 
 
 def _number(value: float | None, what: str) -> float | None:
-    """Return the value as both databases keep it: a float, and -0.0 (which SQLite does not have) as 0.0."""
+    """Return the value as both databases store it: a float, with -0.0 (which SQLite does not have) as 0.0.
+
+    Raises: StoreError for NaN; `what` describes the value.
+    """
     if value is None:
         return None
     number = float(value) + 0.0
     if math.isnan(number):
-        raise StoreError(f"{what} is NaN; expected a number, or None where it is undefined")
+        raise StoreError(f"{what} is NaN; expected a number, or None if it is undefined")
     return number

@@ -2,7 +2,7 @@
 
 SQLite is used in WAL mode, so that readers never wait for the writer; writing begins with BEGIN IMMEDIATE, so that two
 writers wait for each other instead of failing half-way. WAL needs memory shared by all users of the file, which a
-network file system does not give: there the older journal is used, and the user is told.
+network file system does not provide: there the older journal is used, with a notice to the user.
 """
 
 import os
@@ -20,23 +20,23 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from evalstone.errors import EvalstoneError, MissingExtra, StoreError
 from evalstone.store import migrate
+from evalstone.store.database_errors import explain, is_locked, translated
 from evalstone.store.lost_file import FileId, file_id, rescue
 from evalstone.store.schema_guard import refuse_active_schema
-from evalstone.store.trouble import explain, is_locked, translated
 
 BUSY_SECONDS = 30.0  # how long to wait for another writer
-IDLE_SECONDS = 30.0  # after which a server ends the transaction of a writer that was suspended within it
+IDLE_SECONDS = 30.0  # after which a server ends the open transaction of a suspended writer
 _LIMITS = text(
     "SELECT set_config('idle_in_transaction_session_timeout', :idle, true), set_config('lock_timeout', :lock, true)"
 )
-STRUCTURE_LOCK = 0x45564C53  # any number of our own: PostgreSQL's advisory lock of those who hand out ids
+STRUCTURE_LOCK = 0x45564C53  # arbitrary key of PostgreSQL's advisory lock for assigning ids
 _NETWORK = "nfs nfs4 cifs smb smb2 smb3 smbfs afs ceph lustre gpfs beegfs glusterfs panfs orangefs pvfs2"
 _NETWORK_BY_FUSE = "sshfs glusterfs ceph rclone s3fs gcsfuse juicefs"
 NETWORK_FILE_SYSTEMS = frozenset([*_NETWORK.split(), *(f"fuse.{name}" for name in _NETWORK_BY_FUSE.split())])
 
 
 def file_system_of(path: Path, mounts: str = "/proc/self/mounts") -> str | None:
-    """Return the type of the file system that holds `path` ("ext4", "nfs4"); None where the system does not tell."""
+    """Return the type of the file system that holds `path` ("ext4", "nfs4"); None if the system does not report it."""
     try:
         lines = Path(mounts).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -53,13 +53,13 @@ def file_system_of(path: Path, mounts: str = "/proc/self/mounts") -> str | None:
     return kind
 
 
-def may_write(folder: Path) -> bool:
-    """Return whether files can be made in a folder."""
+def can_create_in(folder: Path) -> bool:
+    """Return whether files can be created in a folder."""
     return os.access(folder, os.W_OK)
 
 
 class Database:
-    """An open database, its schema current."""
+    """An open database with a current schema."""
 
     def __init__(self, url: URL, *, read_only: bool = False) -> None:
         self.url = url
@@ -68,7 +68,7 @@ class Database:
         self.shown_url = f"sqlite:///{url.database}" if self.is_sqlite else url.render_as_string(hide_password=True)
         self.notices: tuple[str, ...] = ()
         self._lock = threading.RLock()  # one writing transaction per process
-        self._file: FileId | None = None  # which file this is, once it is prepared
+        self._file: FileId | None = None  # device and inode of the file, once it is prepared
         self._lost: StoreError | None = None
         self._engine = self._make_engine()
 
@@ -90,7 +90,7 @@ class Database:
 
     @classmethod
     def exists(cls, url: str) -> bool:
-        """Return whether a store is there."""
+        """Return whether the URL or path has a store."""
         parsed = _parsed(url)
         if parsed.get_backend_name() == "sqlite":
             path = Path(parsed.database or "")
@@ -99,21 +99,23 @@ class Database:
             database = cls(parsed, read_only=True)
             try:
                 with database.reading() as connection:
-                    return migrate.version_of(connection) is not None  # one of an earlier version is there too
+                    return migrate.version_of(connection) is not None  # also for an earlier version
             finally:
                 database.close()
         except EvalstoneError:
             return False
 
     @classmethod
-    def may_be_generated(cls, url: str) -> bool:
-        """Return whether file and folder of a store may be written; of a server, it says so itself."""
+    def is_writable(cls, url: str) -> bool:
+        """Return whether the file and folder of a store are writable; True for a server, which checks by itself."""
         parsed = _parsed(url)
         path = Path(parsed.database or "")
-        return parsed.get_backend_name() != "sqlite" or (os.access(path, os.W_OK) and may_write(path.absolute().parent))
+        return parsed.get_backend_name() != "sqlite" or (
+            os.access(path, os.W_OK) and can_create_in(path.absolute().parent)
+        )
 
     def close(self) -> None:
-        """Let go of every connection."""
+        """Close all connections."""
         self._engine.dispose()
 
     @contextmanager
@@ -128,10 +130,10 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """Open the writing transaction; all of it is stored, or nothing.
 
-        Raises: StoreError, also where the store was opened to be read only, or its file was taken away.
+        Raises: StoreError, also if the store was opened read-only, or its file was removed.
         """
         if self.read_only:
-            raise StoreError(f"store {self.shown_url} may be read and not written; check its rights, or name another")
+            raise StoreError(f"store {self.shown_url} is read-only; check its permissions, or name another store")
         with self._lock, translated(self.shown_url), self._engine.connect() as plain:
             connection = plain.execution_options(evalstone_writes=True)
             with connection.begin():
@@ -141,7 +143,7 @@ class Database:
             self._refuse_lost_file(plain)
 
     def _refuse_lost_file(self, connection: Connection) -> None:
-        """Raise StoreError where the path no longer leads to the file that was just written; save its content once."""
+        """Raise StoreError if the path no longer leads to the file that was just written; save its content once."""
         path = Path(self.url.database or "").absolute()
         if self._file is None or file_id(path) == self._file:
             return
@@ -150,22 +152,22 @@ class Database:
         raise self._lost
 
     def lock_structure(self, connection: Connection) -> None:
-        """Keep others from handing out ids or removing texts until this transaction ends.
+        """Keep others from assigning ids or removing texts until this transaction ends.
 
-        SQLite has one writer at a time as it is.
+        SQLite needs no such lock: it has one writer at a time.
         """
         if not self.is_sqlite:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": STRUCTURE_LOCK})
 
     def shrink(self) -> None:
-        """Give freed pages back to the file system; PostgreSQL does so by itself."""
+        """Return freed pages to the file system; PostgreSQL does so by itself."""
         if self.is_sqlite:
             with self._lock, translated(self.shown_url), self._bare() as connection:
                 connection.executescript("PRAGMA incremental_vacuum")  # execute() would stop at the first page
 
     @contextmanager
     def _bare(self) -> Iterator[sqlite3.Connection]:
-        """Lend the driver's own connection, outside any transaction: what some PRAGMAs ask for."""
+        """Yield the driver's own connection, outside any transaction, as some PRAGMAs need it."""
         pooled = self._engine.raw_connection()
         try:
             yield cast("sqlite3.Connection", pooled.driver_connection)
@@ -189,14 +191,16 @@ class Database:
 
     def _connect(self) -> sqlite3.Connection:
         path = Path(self.url.database or "").absolute()
-        mode = "ro" if self.read_only else "rw" if self._file else "rwc"  # one that vanished is not made anew
-        place = f"{path.as_uri()}?mode={mode}"
-        if self.read_only and not may_write(path.parent) and not path.with_name(path.name + "-wal").exists():
-            place += "&immutable=1"  # nobody is writing, and SQLite may not put its files beside it
-        return sqlite3.connect(place, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
+        mode = (
+            "ro" if self.read_only else "rw" if self._file else "rwc"
+        )  # "rw": a file that vanished is not created again
+        uri = f"{path.as_uri()}?mode={mode}"
+        if self.read_only and not can_create_in(path.parent) and not path.with_name(path.name + "-wal").exists():
+            uri += "&immutable=1"  # nobody is writing, and SQLite cannot create its files beside it
+        return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
 
     def _set_up_connection(self, connection: Any, _record: Any) -> None:
-        connection.isolation_level = None  # transactions are begun by us, not by the driver's guess
+        connection.isolation_level = None  # transactions are begun by us, not implicitly by the driver
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -226,27 +230,27 @@ class Database:
     def _prepare_file(self, path: Path) -> None:
         if path.is_dir():
             raise StoreError(f"store {path} is a folder; expected a file such as {path / 'store.sqlite'}")
-        is_there = path.is_file() and path.stat().st_size > 0
-        if is_there:
+        exists = path.is_file() and path.stat().st_size > 0
+        if exists:
             with self._bare() as connection:
                 refuse_active_schema(connection, self.shown_url)
         if self.read_only:
-            if not is_there:
-                raise StoreError(f"there is no store at {path}; it is made by the first `evalstone run`")
+            if not exists:
+                raise StoreError(f"there is no store at {path}; it is created by the first `evalstone run`")
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         kind = file_system_of(path.parent)
         is_remote = kind in NETWORK_FILE_SYSTEMS
         if is_remote:
             notice = (
-                f"the store {path} lies on a network file system ({kind}): use it from one machine at a time, "
-                f"or put it on a local disk (--store FILE, EVALSTONE_STORE) or on a PostgreSQL server"
+                f"the store {path} is on a network file system ({kind}): use it from one machine at a time, "
+                f"or use a store on a local disk (--store FILE, EVALSTONE_STORE) or a PostgreSQL server"
             )
             self.notices = (notice,)
-        self._set_journal("DELETE" if is_remote else "WAL", is_new=not is_there)
+        self._set_journal("DELETE" if is_remote else "WAL", is_new=not exists)
 
     def _set_journal(self, mode: str, *, is_new: bool) -> None:
-        """Set the journal; two processes that open a new file at once must wait for each other here."""
+        """Set the journal mode; two processes that open a new file at once wait for each other here."""
         deadline = time.monotonic() + BUSY_SECONDS
         while True:
             try:
@@ -263,7 +267,7 @@ class Database:
 
 
 def _parsed(url: str) -> URL:
-    """Return the URL of a store named by a URL, or by a path: in a path no character has a meaning of its own."""
+    """Return the URL of a store given by a URL, or by a path, in which no character is special."""
     if "://" not in url:
         return URL.create("sqlite", database=url)
     try:
@@ -273,14 +277,14 @@ def _parsed(url: str) -> URL:
         backend = parsed.get_backend_name()
     except (ArgumentError, NoSuchModuleError, ValueError) as error:
         raise StoreError(
-            f"'{url}' names no store ({error}); expected a file, sqlite:///FILE or postgresql://..."
+            f"'{url}' is not a store ({error}); expected a file, sqlite:///FILE or postgresql://..."
         ) from error
     if backend not in {"sqlite", "postgresql"}:
         raise StoreError(
-            f"'{parsed.drivername}' is no kind of store; expected sqlite:///FILE or postgresql://HOST/NAME"
+            f"'{parsed.drivername}' is not a kind of store; expected sqlite:///FILE or postgresql://HOST/NAME"
         )
     if backend == "sqlite" and parsed.database in {None, "", ":memory:"}:
-        raise StoreError(f"'{url}' names no file; a store outlives the process: expected sqlite:///FILE")
+        raise StoreError(f"'{url}' names no file; expected sqlite:///FILE")
     if backend == "sqlite" and parsed.query:
-        raise StoreError(f"'{url}' has a query after '?', which a store's file does not take; expected a path as it is")
+        raise StoreError(f"'{url}' has a query after '?', which a store's file does not accept; expected a plain path")
     return parsed

@@ -1,10 +1,9 @@
-"""The store: every request, output and score of every run, written as it comes.
+"""The store: every request, output and score of every run, written as it arrives.
 
-One `Store` object is one door to one database. A run has one driver, the process that holds its lease: it calls
-`open_run`, `add` and `close_run`; any number of others may read at the same time or write runs of their own. Outputs
-and scores are gathered for at most half a second (or some thousand rows) and then written in one transaction, so a kill
-loses no more than that. Nothing here computes: each method says what it promises and hands over to the module that does
-it.
+A `Store` object is an open database. A run has one writer, the process that holds its lease: it calls `open_run`, `add`
+and `close_run`; any number of others may read at the same time or write other runs. Outputs and scores are collected
+for at most half a second (or some thousand rows) and then written in one transaction, so a kill loses no more than
+that. The methods document the interface; other modules implement them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from evalstone import settings
 from evalstone.errors import StoreError
 from evalstone.records import Estimate, JsonValue, Output, Request, RunPlan, Sample, Score
-from evalstone.store import asked, lookups, remove, results, run_list, runs, sample_facts, search
+from evalstone.store import lookups, remove, request_rows, results, run_list, runs, sample_facts, search
 from evalstone.store.connection import Database
 from evalstone.store.reading import StoredResults
 from evalstone.store.rows import OpenRun, RemovedCounts, RunWriter, StoredProgress
@@ -28,36 +27,36 @@ class Store(StoredResults):
 
     @classmethod
     def open(cls, url: str | None = None, *, read_only: bool = False) -> Self:
-        """Open the store that `settings.store_place(url)` names; make its folder and tables where there are none.
+        """Open the store at `settings.store_place(url)`; create its folder and tables if there are none.
 
-        A store of an earlier version is migrated. With `read_only` nothing is made or migrated.
+        A store of an earlier version is migrated. With `read_only` nothing is created or migrated.
 
-        Raises: SchemaTooNew; StoreError where it is missing (read-only), unreadable, locked, corrupt or another
+        Raises: SchemaTooNew; StoreError if it is missing (read-only), unreadable, locked, corrupt or another
         program's; MissingExtra if the driver for the server is not installed.
         """
         return cls(Database.open(settings.store_place(url), read_only=read_only))
 
     @staticmethod
     def exists(url: str | None = None) -> bool:
-        """Return whether there is something to read; for a server: whether it answers and holds a store."""
+        """Return whether the store exists; for a server: whether it responds and has a store."""
         return Database.exists(settings.store_place(url))
 
     @classmethod
     def open_to_read(cls, url: str | None = None) -> Self:
-        """Open a store that is there; one that may not be written (another user's, say) to be read only.
+        """Open an existing store; one that is not writable (another user's, say) is opened read-only.
 
         Raises: as `open`.
         """
-        return cls.open(url, read_only=not Database.may_be_generated(settings.store_place(url)))
+        return cls.open(url, read_only=not Database.is_writable(settings.store_place(url)))
 
     @property
     def url(self) -> str:
-        """Where the store is, without a password."""
+        """The URL of the store, without a password."""
         return self._database.shown_url
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What the user should know about this store (it lies on a network file system, say)."""
+        """Notices to the user about this store, such as that it is on a network file system."""
         return self._database.notices
 
     def __enter__(self) -> Self:
@@ -67,7 +66,7 @@ class Store(StoredResults):
         self.close()
 
     def close(self) -> None:
-        """Write what is gathered, release the runs and let go of the database. Closing twice is no error.
+        """Write what is collected, release the runs and close the database. Closing twice is allowed.
 
         Raises: StoreError if the last batch cannot be written.
         """
@@ -82,27 +81,27 @@ class Store(StoredResults):
     # ------------------------------------------------------------------------------- writing a run
 
     def is_complete(self, plan: RunPlan) -> bool:
-        """Return whether the run of this plan is stored whole, so that nothing is left to ask."""
+        """Return whether the run of this plan is stored completely, so that no request is left."""
         return runs.is_complete(self._database, plan.key)
 
     def writer(self, plan: RunPlan) -> RunWriter | None:
-        """Return which process is writing the run of this plan now, None if none is."""
+        """Return the process that is writing the run of this plan, None if there is none."""
         return run_list.writer(self._database, plan.key)
 
     def stored_progress(self, plan: RunPlan) -> StoredProgress:
-        """Return how much of the run of this plan is stored, by whomever."""
+        """Return how much of the run of this plan is stored, by any process."""
         return run_list.progress(self._database, plan.key)
 
     def open_run(
         self, plan: RunPlan, *, facts: Mapping[str, JsonValue], command: str | None = None, rescoring: bool = False
     ) -> OpenRun:
-        """Find or make the run of this plan, take its lease and begin an attempt of it.
+        """Find or create the run of this plan, take its lease and begin an attempt.
 
         The lease is renewed until `close_run`, and every write checks it: a process that was suspended until another
         one took the run over gets LeaseLost and changes nothing. A complete run is opened without a lease, since it
-        is only looked at, unless it is opened for `rescoring`.
+        is only read, unless it is opened for `rescoring`.
 
-        `facts` is what belongs to the attempt and not to the run: versions, device, engine path.
+        `facts` are those of the attempt, not of the run: versions, device, attention path.
 
         Raises: RunBusy while another writer holds the lease.
         """
@@ -113,49 +112,49 @@ class Store(StoredResults):
         return opened
 
     def add_requests(self, run_id: str, requests: Sequence[Request], samples: Sequence[Sample] = ()) -> None:
-        """Store what is asked, before it is asked. Requests that are stored already cost one look.
+        """Store requests before they are sent. For requests that are stored already, nothing is written.
 
-        A request whose content differs from the stored one of the same id replaces it, and the old one's outputs and
-        scores go. (A request with some of its asks left out, as `unanswered` returns it, is taken as the stored one.)
+        A request whose content differs from the stored one with the same id replaces it, and the outputs and scores of
+        the old one are removed. (A request without some of its queries, as `unanswered` returns it, counts as equal.)
         """
         self._writer.flush()
-        asked.add_requests(self._database, self._leases, run_id, requests, samples)
+        request_rows.add_requests(self._database, self._leases, run_id, requests, samples)
 
     def unanswered(self, run_id: str, requests: Sequence[Request]) -> list[Request]:
-        """Return the requests without what is stored: only asks that lack an answer, `Ask.index` kept.
+        """Return the requests with only those queries that have no stored output; `Query.index` is unchanged.
 
-        An output with an error counts as no answer, so that running again retries it, unless the error is Permanent
-        (PromptTooLong, NonFiniteLogits). A request whose content differs from the stored one is returned whole. An ask
-        of which some repeats are missing is returned whole.
+        An output with an error counts as missing, so that running again retries it, unless the error is Permanent
+        (PromptTooLong, NonFiniteLogits). A request whose content differs from the stored one is returned unchanged, and
+        so is a query of which some repeats are missing.
         """
         self._writer.flush()
-        return asked.unanswered(self._database, run_id, requests)
+        return request_rows.unanswered(self._database, run_id, requests)
 
     def add(self, run_id: str, attempt_id: int, outputs: Iterable[Output]) -> None:
-        """Store outputs of requests that were added; the scores which a replaced output had go with it.
+        """Store outputs of requests that were added; the scores of a replaced output are removed.
 
-        Raises: StoreError if a request is not in the store, or the database cannot be written (also when a batch
-        gathered earlier fails: it is kept and tried again at the next flush).
+        Raises: StoreError if a request is not in the store, or the database cannot be written (also if an earlier
+        batch fails: it is kept in memory and written at the next flush).
         """
         self._writer.add_outputs(run_id, attempt_id, outputs)
 
     def add_scores(self, run_id: str, scores: Iterable[Score], scoring_hash: str) -> None:
-        """Store scores under the hash of what made them; another hash adds rows and changes none."""
+        """Store scores under the hash of their scoring; another hash adds rows and changes none."""
         self._writer.add_scores(run_id, scores, scoring_hash)
 
     def flush(self) -> None:
-        """Write what is gathered, now.
+        """Write what is collected, now.
 
-        Raises: StoreError if it cannot be written; it stays gathered.
+        Raises: StoreError if it cannot be written; it stays in memory.
         """
         self._writer.flush()
 
     def save_estimates(
         self, run_id: str, estimates: Sequence[Estimate], extra: Mapping[str, JsonValue] | None = None
     ) -> None:
-        """Replace the run's estimates, and `RunRow.extra` where `extra` is given.
+        """Replace the run's estimates, and `RunRow.extra` if `extra` is given.
 
-        Of a run that nobody is writing the facts of its samples are made current as well.
+        If nobody is writing the run, the facts of its samples are updated too.
         """
         self._writer.flush()
         results.save_estimates(self._database, self._leases, run_id, estimates, extra)
@@ -164,10 +163,10 @@ class Store(StoredResults):
     def close_run(
         self, run_id: str, attempt_id: int, status: str, summary: Mapping[str, JsonValue] | None = None
     ) -> None:
-        """End the attempt: finished, incomplete (some answers are worth asking again), interrupted or failed.
+        """End the attempt: finished, incomplete (some requests can be retried), interrupted or failed.
 
-        A finished run's rows are counted and sealed, and `open_run` calls it complete from then on. The facts of its
-        samples are stored too, if it has estimates.
+        A finished run's rows are counted and sealed, and `open_run` reports it as complete from then on. The facts of
+        its samples are stored too, if it has estimates.
 
         Raises: LeaseLost if another writer took the run over.
         """
@@ -182,9 +181,9 @@ class Store(StoredResults):
         scored: Sequence[tuple[Sequence[Score], str]],
         extra: Mapping[str, JsonValue],
     ) -> None:
-        """Store scores, each batch under the hash of what made it, the run's new `extra`, and the attempt's end.
+        """Store scores, each batch under the hash of its scoring, the run's new `extra`, and the attempt's end.
 
-        All of it is one transaction, so a rescoring that is killed is stored whole or not at all.
+        All of it is one transaction, so a killed rescoring is stored completely or not at all.
 
         Raises: StoreError, and nothing is stored; LeaseLost if another writer took the run over.
         """
@@ -197,7 +196,7 @@ class Store(StoredResults):
         self._leases.forget(opened.run_id)
 
     def abandon_run(self, run_id: str) -> None:
-        """Write nothing more of a run whose attempt could not be closed, and let others take it over."""
+        """Drop what is collected of a run whose attempt could not be closed, and let others take it over."""
         self._writer.drop(run_id)
         self._leases.forget(run_id)
 
@@ -212,38 +211,38 @@ class Store(StoredResults):
     # ------------------------------------------------------------------------ reading while writing
 
     def outputs_of(self, run_id: str, request_ids: Sequence[str]) -> dict[str, list[Output]]:
-        """Return the stored outputs of these requests, by ask and repeat; a request without any has an empty list."""
+        """Return the stored outputs of these requests, by query and repeat; a request without any has an empty list."""
         self._writer.flush()
         return lookups.outputs_of(self._database, run_id, request_ids)
 
     def unscored(self, run_id: str, scoring_hash: str, task: str | None = None) -> list[str]:
-        """Return the ids of requests whose outputs are all there but which have no score under this hash.
+        """Return the ids of requests whose outputs are all stored but which have no score under this hash.
 
-        An output with an error is there: its request is scored as failed. `task` restricts the search to one task.
+        Outputs with an error count: their request is scored as failed. `task` restricts the search to one task.
         """
         self._writer.flush()
         return lookups.unscored(self._database, run_id, scoring_hash, task)
 
     def find(self, keys: Sequence[str]) -> dict[str, Output]:
-        """Return outputs of any run by `Output.cache_key`; unknown keys are left out, errors are never among them.
+        """Return outputs of any run by `Output.cache_key`; unknown keys and outputs with errors are omitted.
 
-        `request_id`, `ask_index` and `repeat` are those of the run that has it; `from_cache` is set. A row whose
-        checksum is wrong is not returned.
+        `request_id`, `ask_index` and `repeat` are those of the run that has the output; `from_cache` is set. A row
+        with a wrong checksum is not returned.
         """
         self._writer.flush()
         return lookups.find(self._database, keys)
 
-    # ---------------------------------------------------------------------------------- what is derived
+    # ------------------------------------------------------------------------------------ derived rows
 
     def fill_facts(self, run_ids: Sequence[str] | None = None) -> int:
-        """Store the facts of samples (`sample_list`) of runs that lack them. Returns for how many samples it did so.
+        """Store the facts of samples (`sample_list`) for runs that lack them; return the number of samples.
 
-        Runs have theirs from when they are summarised; those of a store that an earlier version made, or of runs that
-        were interrupted, lack them, and lists of their samples are slow. It takes short transactions and may be killed:
-        another call goes on from there. Runs that are being written are left alone.
+        Facts are stored when a run is summarised. Runs of a store of an earlier version, and interrupted runs, lack
+        them, and lists of their samples are slow. The work is done in short transactions and may be killed: another
+        call continues it. Runs that are being written are skipped.
 
         Args:
-            run_ids: which runs; None: all.
+            run_ids: the runs; None: all.
 
         Raises: StoreError if they cannot be written.
         """
@@ -251,16 +250,16 @@ class Store(StoredResults):
         return sample_facts.fill_runs(self._database, run_ids)
 
     def _fill_facts_of(self, run_id: str) -> None:
-        """Store the facts of a run that was just ended or summarised; where that fails, lists are slow and no more."""
+        """Store the facts of a run that was just ended or summarised; a failure only makes its lists slow."""
         try:
             sample_facts.fill(self._database, run_id, only_summarised=True)
         except StoreError:
             return
 
     def index_samples(self, run_id: str) -> int:
-        """Make the full-text index of a run (`search_samples`) anew. Returns how many requests it has.
+        """Build the full-text index of a run (`search_samples`); return the number of requests in it.
 
-        Raises: RunBusy where the run is being written; StoreError where the database has no full-text search.
+        Raises: RunBusy if the run is being written; StoreError if the database has no full-text search.
         """
         self._writer.flush()
         return search.index_samples(self._database, run_id)

@@ -1,11 +1,11 @@
-"""One run, one writer: a lease that its holder renews, and that every write checks in its own transaction.
+"""Leases, so that a run has one writer: the holder renews its lease, and every write checks it in its transaction.
 
-`run_leases` has one row for each run that was ever written. Taking a lease raises its *epoch*; a writer remembers the
-epoch it was given. A process that was suspended longer than its lease finds another epoch there at its next write:
-nothing of that write is stored, and it stops. Expiry is counted by the database's clock, so the clocks of the
-machines that share a store need not agree. A holder whose process is known to have ended is not waited for.
+`run_leases` has one row for each run that was ever written. Taking a lease raises its *epoch*, which the writer
+remembers. A process that was suspended longer than its lease finds another epoch at its next write: that write is not
+stored, and the process stops. Expiry is measured by the database's clock, so the clocks of machines that share a store
+need not agree. A lease whose process is known to have ended is available at once.
 
-Lock order on a server: the run's lease first, the structure lock second. SQLite has one writer at a time as it is.
+Lock order on a server: the run's lease first, the structure lock second. SQLite has one writer at a time anyway.
 """
 
 import threading
@@ -24,8 +24,8 @@ from evalstone.store.schema import attempts, run_leases, runs, with_checksum
 
 __all__ = ["Lease", "Leases", "drop", "holder_of", "lock", "refuse_held"]
 
-RENEWALS = 3  # per lease, so that one that fails (a locked file) does not lose it
-RETRY_SECONDS = 1.0  # after a renewal that failed
+RENEWALS = 3  # per lease, so that a failed one (a locked file) does not lose it
+RETRY_SECONDS = 1.0  # after a failed renewal
 
 _renewed_here: set[str] = set()  # tokens of the leases that this process renews
 _CLOCKS: dict[str, Any] = {
@@ -35,12 +35,12 @@ _CLOCKS: dict[str, Any] = {
 
 
 class Lease(NamedTuple):
-    """A run's lease as it is stored. Units: seconds_left by the database's clock, negative once it expired."""
+    """A run's stored lease. Units: seconds_left by the database's clock, negative after expiry."""
 
     run: int
     attempt: int
     epoch: int
-    owner: Owner | None  # None after it was released
+    owner: Owner | None  # None after release
     seconds_left: float
 
     @property
@@ -64,7 +64,7 @@ class _Held:
 
 
 def lock(connection: Connection, run: int) -> Lease | None:
-    """Return a run's lease and keep others from changing it until the transaction ends; None if it never had one."""
+    """Return a run's lease, locked until the transaction ends; None if it never had one."""
     return _read(connection, run, for_update=True)
 
 
@@ -94,7 +94,7 @@ def _change(connection: Connection, row: Row[Any], **changes: Any) -> None:
 
 
 def holder_of(connection: Connection, run: int) -> RunWriter | None:
-    """Return who may write a run now, None if nobody."""
+    """Return the process that holds a run's lease, None if there is none."""
     lease = _read(connection, run)
     if lease is None or lease.owner is None or not lease.is_held:
         return None
@@ -104,7 +104,7 @@ def holder_of(connection: Connection, run: int) -> RunWriter | None:
 
 
 def refuse_held(connection: Connection, run: int) -> None:
-    """Raise RunBusy where somebody holds the run's lease."""
+    """Raise RunBusy if a process holds the run's lease."""
     holder = holder_of(connection, run)
     if holder is not None:
         run_id = connection.execute(select(runs.c.run_id).where(runs.c.id == run)).scalar_one()
@@ -114,7 +114,7 @@ def refuse_held(connection: Connection, run: int) -> None:
 
 
 def drop(connection: Connection, run: int) -> None:
-    """Remove a run's lease with the run."""
+    """Remove the lease of a run that is being removed."""
     connection.execute(delete(run_leases).where(run_leases.c.run == run))
 
 
@@ -128,10 +128,10 @@ class Leases:
         self._thread: threading.Thread | None = None
         self._seconds = 0.0
 
-    # ---------------------------------------------------------------------- inside a transaction of others
+    # ---------------------------------------------------------------- inside the caller's transaction
 
     def take(self, connection: Connection, run: int, attempt: int) -> tuple[int, str]:
-        """Give the run's lease to this store, whoever had it. Returns epoch and token for `hold`."""
+        """Take the run's lease from whoever had it; return epoch and token for `hold`."""
         self._seconds = settings.lease_seconds()
         token = uuid.uuid4().hex
         before = _row(connection, run)
@@ -145,9 +145,9 @@ class Leases:
         return epoch, token
 
     def check(self, connection: Connection, run_id: str, run: int, *, only_held: bool = False) -> None:
-        """Make sure that this store may write the run in this transaction.
+        """Check that this store may write the run in this transaction.
 
-        With `only_held` a store that does not hold the lease may write: what it writes does not count as an answer.
+        With `only_held`, a store that does not hold the lease may write too, for rows that are no outputs.
 
         Raises: LeaseLost if another writer took the run over; RunBusy if this store does not hold the lease and
             another writer does.
@@ -163,17 +163,17 @@ class Leases:
             raise self._lose(run_id, held, lease)
 
     def release(self, connection: Connection, run_id: str) -> None:
-        """Let others take the run, from the end of this transaction on."""
+        """Release the run's lease at the end of this transaction."""
         held = self._held.get(run_id)
         if held is not None:
             row = _row(connection, held.run, for_update=True)
             if row is not None and row.epoch == held.epoch:
                 _change(connection, row, owner="", expires=0.0)
 
-    # --------------------------------------------------------------------------------- what is held
+    # ------------------------------------------------------------------------------------ held leases
 
     def hold(self, run_id: str, run: int, epoch: int, token: str) -> None:
-        """Renew a lease that was taken, from now on; to be called once its transaction is committed."""
+        """Begin to renew a lease that was taken; call it after that transaction is committed."""
         with self._changed:
             self._forget(run_id)
             self._held[run_id] = _Held(run, epoch, token)
@@ -183,17 +183,17 @@ class Leases:
                 self._thread.start()
 
     def holds(self, run_id: str) -> bool:
-        """Return whether this store took the run's lease and did not release it; it may have lost it since."""
+        """Return whether this store took the run's lease and did not release it; it may have lost it."""
         return run_id in self._held
 
     def refuse_lost(self, run_id: str) -> None:
-        """Raise LeaseLost if the run is known to have been taken over; asks nothing of the database."""
+        """Raise LeaseLost if the run is known to have been taken over; does not read the database."""
         held = self._held.get(run_id)
         if held is not None and held.lost is not None:
             raise held.lost
 
     def forget(self, run_id: str) -> None:
-        """Renew the run's lease no longer; it is released already, or expires by itself."""
+        """Stop renewing the run's lease, which is released already, or expires."""
         with self._changed:
             self._forget(run_id)
             self._changed.notify_all()
@@ -204,7 +204,7 @@ class Leases:
             _renewed_here.discard(held.token)
 
     def close(self) -> None:
-        """Release whatever is held, and stop renewing."""
+        """Release all held leases, and stop renewing."""
         held = list(self._held)
         try:
             if held:
@@ -218,18 +218,17 @@ class Leases:
                 self._changed.notify_all()
                 thread = self._thread
             if thread is not None:
-                thread.join()  # it would open a connection anew after the database was closed
+                thread.join()  # it would open a new connection after the database was closed
 
     def _lose(self, run_id: str, held: _Held, lease: Lease | None) -> LeaseLost:
-        """Note that another writer has the run; return the error that says so."""
+        """Record that another writer has the run, and return the error."""
         if held.lost is None:
             who = "another process"
             if lease is not None and lease.owner is not None:
                 who = f"process {lease.owner.process_id} on {lease.owner.host} (attempt {lease.attempt})"
             held.lost = LeaseLost(
-                f"run {run_id} was taken over by {who} while this process did not respond for longer than its lease; "
-                "this process stops and stores no more. What it had stored by then is kept, and the same command "
-                "follows the run or goes on with it"
+                f"run {run_id} was taken over by {who} while this process was suspended for longer than its lease; "
+                "this process stops. What it has stored is safe, and the same command follows or continues the run"
             )
             _renewed_here.discard(held.token)
         return held.lost
@@ -240,7 +239,7 @@ class Leases:
         pause = self._seconds / RENEWALS
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: not self._held, pause)  # which may be so already
+                self._changed.wait_for(lambda: not self._held, pause)  # nothing may be held already
                 held = [(run_id, one) for run_id, one in self._held.items() if one.lost is None]
                 if not self._held:
                     self._thread = None
@@ -248,7 +247,7 @@ class Leases:
             pause = self._seconds / RENEWALS
             try:
                 self._renew(held)
-            except StoreError:  # whoever writes next is told; until the lease expires there is time to try again
+            except StoreError:  # the next write raises it; until the lease expires there is time to try again
                 pause = min(RETRY_SECONDS, pause)
 
     def _renew(self, held: list[tuple[str, _Held]]) -> None:
@@ -257,5 +256,5 @@ class Leases:
                 row = _row(connection, one.run, for_update=True)
                 if row is None or row.epoch != one.epoch:
                     self._lose(run_id, one, None if row is None else _lease_of(row, 0.0))
-                elif row.owner:  # else it was released meanwhile
+                elif row.owner:  # else it has been released
                     _change(connection, row, expires=_now(connection) + self._seconds)

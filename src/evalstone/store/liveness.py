@@ -1,8 +1,8 @@
-"""Which process holds a lease, and whether it is known to have ended.
+"""The process that holds a lease, and whether it is known to have ended.
 
-A process number alone says little: numbers are reused, and two containers may share a host name. So an owner also
-carries the machine's boot and process namespace, and the tick at which the process began. Where all of these agree,
-the operating system can say at once that the process is gone; in every other case only the lease's expiry tells.
+A process number alone is not enough: numbers are reused, and two containers may share a host name. So an owner also has
+the machine's boot and process namespace, and the tick at which the process began. If all of these match, the operating
+system can report that the process has ended; otherwise only the lease's expiry shows it.
 """
 
 import json
@@ -19,23 +19,23 @@ STARTED = 19  # the 22nd field of /proc/PID/stat, counted after the process's na
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The process that holds a lease, and which of its leases this is."""
+    """The process that holds a lease, and a token for the lease."""
 
     host: str
     process_id: int
-    machine: str  # boot and process namespace; empty where the system does not say
-    started: int | None  # ticks after the boot; None where the system does not say
-    token: str  # tells the leases of one process apart
+    machine: str  # boot and process namespace; empty if the system does not report them
+    started: int | None  # ticks after the boot; None if the system does not report it
+    token: str  # distinguishes the leases of one process
 
     @classmethod
     def this_process(cls, token: str) -> Self:
-        """Return the present process as an owner."""
+        """Return the current process as an owner."""
         process_id = os.getpid()
         return cls(socket.gethostname()[:255], process_id, _machine(), _started(process_id), token)
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
-        """Return what `to_text` wrote; None for anything else."""
+        """Return the owner in a text by `to_text`; None for any other text."""
         try:
             return cls(**json.loads(text))
         except (ValueError, TypeError, RecursionError):
@@ -47,12 +47,12 @@ class Owner:
 
     @property
     def is_this_process(self) -> bool:
-        """Whether the present process is the owner."""
+        """Whether the current process is the owner."""
         return self == Owner.this_process(self.token)
 
     @property
     def is_known_dead(self) -> bool:
-        """Whether the process is known to have ended; False where this machine cannot tell."""
+        """Whether the process is known to have ended; False if this machine cannot know."""
         if self.host != socket.gethostname()[:255] or self.machine != _machine():
             return False
         try:
@@ -60,14 +60,14 @@ class Owner:
         except ProcessLookupError:
             return True
         except OSError:
-            return False  # it is another user's
+            return False  # another user's process
         if self.started is None:
             return False
         return _started(self.process_id) != self.started
 
 
 def _machine() -> str:
-    """Return what tells this boot of this machine, and this process namespace, from every other one."""
+    """Return an id of this boot of this machine and this process namespace; empty if the system has none."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -76,7 +76,7 @@ def _machine() -> str:
 
 
 def _started(process_id: int) -> int | None:
-    """Return when a process began; None where it is a zombie, or the system does not say as Linux does."""
+    """Return the tick at which a process began; None for a zombie, or on a system without Linux's /proc."""
     try:
         stat = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8", errors="replace")
         fields = stat.rpartition(")")[2].split()

@@ -1,6 +1,6 @@
-"""What a run looks up while it is written: outputs to score, requests without scores, and the cache across runs.
+"""Look-ups while a run is written: outputs to score, requests without scores, and the cache across runs.
 
-What came out of a run, for tables and for people, is read by `results`.
+`results` reads the results of a run for tables and pages.
 """
 
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ from sqlalchemy import bindparam, exists, func, select
 
 from evalstone.records import Output
 from evalstone.store.answer_rows import OUTPUT_COLUMNS, output_of
-from evalstone.store.asked import task_numbers
 from evalstone.store.connection import Database
 from evalstone.store.packing import pack_hash
+from evalstone.store.request_rows import task_numbers
 from evalstone.store.runs import run_number
 from evalstone.store.schema import outputs, requests, row_checksum, run_tasks, scores, scorings
 from evalstone.store.text_table import chunks
@@ -41,7 +41,7 @@ _outputs_by_key = (
 
 
 def outputs_of(database: Database, run_id: str, request_ids: Sequence[str]) -> dict[str, list[Output]]:
-    """Return the outputs of these requests, by ask and repeat."""
+    """Return the outputs of these requests, by query and repeat."""
     found: dict[str, list[Output]] = {request_id: [] for request_id in request_ids}
     by_task: dict[str, set[int]] = {}
     for request_id in found:
@@ -83,7 +83,7 @@ def unscored(database: Database, run_id: str, scoring_hash: str, task: str | Non
 
 
 def find(database: Database, keys: Sequence[str]) -> dict[str, Output]:
-    """Return outputs of any run by cache key; of several the one stored first."""
+    """Return outputs of any run by cache key; if there are several, the one stored first."""
     packed = {pack_hash(key): key for key in keys}
     found: dict[str, tuple[int, Output]] = {}
     with database.reading() as connection:

@@ -1,7 +1,7 @@
-"""A store whose file is taken away while it is open: noticed at the next write, and what it held is saved.
+"""Detection of a store's file that is removed while it is open, and rescue of its content.
 
-An open file that was deleted can still be written, and everything would look well until the process ends and all of
-it is gone. So each write asks whether the path still leads to the same file.
+An open file that was deleted can still be written, without an error, until the process ends and all of it is lost. So
+each write checks that the path still leads to the same file.
 """
 
 import sqlite3
@@ -16,7 +16,7 @@ FileId = tuple[int, int]  # device and inode
 
 
 def file_id(path: Path) -> FileId | None:
-    """Return which file a path leads to, None where there is none."""
+    """Return device and inode of the file at a path, None if there is none."""
     try:
         status = path.stat()
     except OSError:
@@ -25,19 +25,19 @@ def file_id(path: Path) -> FileId | None:
 
 
 def rescue(connection: sqlite3.Connection, path: Path) -> StoreError:
-    """Copy what an open connection still sees into a new file beside `path`; return the error that says so."""
+    """Copy the content of an open connection into a new file beside `path`; return the error to raise."""
     what = f"store {path} was removed or replaced while it was written"
-    number, place = 1, path.with_name(f"{path.name}.rescued")
-    while place.exists():
+    number, target = 1, path.with_name(f"{path.name}.rescued")
+    while target.exists():
         number += 1
-        place = path.with_name(f"{path.name}.rescued-{number}")
+        target = path.with_name(f"{path.name}.rescued-{number}")
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(place)) as copy:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(target)) as copy:
             connection.backup(copy)
     except (OSError, sqlite3.Error) as error:
-        return StoreError(f"{what}, and what it held cannot be saved ({error}); run the same command again")
+        return StoreError(f"{what}, and its content cannot be saved ({error}); run the same command again")
     return StoreError(
-        f"{what}; what it held until now is saved in {place}: move that file back, or name it with --store, and run "
-        "the same command again"
+        f"{what}; its content is saved in {target}: move that file back, or name it with --store, and run the same "
+        "command again"
     )

@@ -1,8 +1,7 @@
-"""The schema's version, and the way from any earlier one to ours.
+"""The schema's version, and migration from any earlier version.
 
-Alembic does the work, from the scripts in `migrations/versions`, inside the transaction it is given: a migration that
-fails leaves the store as it was. It is imported only when there is something to do, because that takes longer than
-opening a store that is current.
+Alembic runs the scripts in `migrations/versions` inside the given transaction, so that a migration that fails leaves
+the store unchanged. It is imported only for a migration, because the import takes longer than opening a current store.
 """
 
 import threading
@@ -19,12 +18,12 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 TARGET = "head"  # Alembic's word for the newest script
-_ALEMBIC = threading.Lock()  # it keeps the migration under way in module globals
+_ALEMBIC = threading.Lock()  # Alembic keeps the current migration in module globals
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def version_of(connection: Connection) -> str | None:
-    """Return the schema's revision, None where there is no store."""
+    """Return the schema's revision, None if there is no store."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     version: str | None = connection.execute(select(named("version_num")).select_from(table(VERSION_TABLE))).scalar()
@@ -32,9 +31,9 @@ def version_of(connection: Connection) -> str | None:
 
 
 def is_current(connection: Connection, where: str) -> bool:
-    """Return whether there is nothing to migrate.
+    """Return whether the schema is current.
 
-    Raises: StoreError if the tables that are there are not ours.
+    Raises: StoreError if the database has tables of another program.
     """
     version = version_of(connection)
     if version is None:
@@ -43,15 +42,15 @@ def is_current(connection: Connection, where: str) -> bool:
 
 
 def require_current(connection: Connection, where: str) -> None:
-    """Check a store that may not be changed.
+    """Check the schema of a store that is opened read-only.
 
-    Raises: StoreError if it is older than this version of the package, SchemaTooNew if later.
+    Raises: StoreError if it is older than this version of the package, SchemaTooNew if it is newer.
     """
     version = version_of(connection)
     if version == HEAD:
         return
     if version is None:
-        raise StoreError(f"{where} holds no store; it is made by the first `evalstone run`")
+        raise StoreError(f"{where} has no store; it is created by the first `evalstone run`")
     _require_known(version, where)
     raise StoreError(
         f"store {where} has schema {version} and this version needs {HEAD}; "
@@ -60,7 +59,7 @@ def require_current(connection: Connection, where: str) -> None:
 
 
 def upgrade(connection: Connection, where: str) -> None:
-    """Bring the schema to HEAD, inside the connection's transaction. Someone else may have done so meanwhile.
+    """Upgrade the schema to HEAD, inside the connection's transaction, unless another process has done so.
 
     Raises: SchemaTooNew if a later version of this package wrote it.
     """
@@ -78,7 +77,7 @@ def upgrade(connection: Connection, where: str) -> None:
 
 
 def known_versions() -> list[str]:
-    """Return every revision this package has a script for, the first one first."""
+    """Return all revisions that this package has a script for, the oldest first."""
     from alembic.script import ScriptDirectory
 
     scripts = ScriptDirectory.from_config(_configuration())
@@ -103,10 +102,10 @@ def _require_known(version: str, where: str) -> None:
 
 
 def _refuse_foreign(connection: Connection, where: str) -> None:
-    there = set(inspect(connection).get_table_names())
-    taken = there if connection.dialect.name == "sqlite" else there & set(metadata.tables)
-    if taken:
+    existing = set(inspect(connection).get_table_names())
+    foreign = existing if connection.dialect.name == "sqlite" else existing & set(metadata.tables)
+    if foreign:
         raise StoreError(
-            f"{where} holds tables of something else ({', '.join(sorted(taken)[:5])}); "
+            f"{where} has tables of another program ({', '.join(sorted(foreign)[:5])}); "
             f"a store needs a file or database of its own: name another"
         )

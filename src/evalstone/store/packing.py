@@ -1,8 +1,8 @@
-"""How text and hashes lie in the database: as bytes, small, and exact for every string Python can hold.
+"""Packing of texts and hashes as bytes for the database, without loss for every Python string.
 
-A packed text is one byte that names the coding, then the text: UTF-8 as it is, or compressed with zlib where that is
-shorter. Bytes and not TEXT, because PostgreSQL refuses NUL inside TEXT and neither database takes a lone surrogate,
-and both occur in what models write. A packed hash is 32 bytes behind one that names the algorithm.
+A packed text is one byte for the encoding, then the text: plain UTF-8, or compressed with zlib if that is shorter. The
+columns are bytes and not TEXT, because PostgreSQL refuses NUL in TEXT and neither database accepts a lone surrogate,
+and both occur in generated texts. A packed hash is one byte for the algorithm, then 32 bytes.
 """
 
 import hashlib
@@ -16,16 +16,16 @@ from evalstone.records import JsonValue
 
 PLAIN, ZLIB = b"\x00", b"\x01"
 OTHER_KEY, SHA256 = b"\x00", b"\x01"
-WORTH_COMPRESSING = 96  # bytes; below it zlib's own frame eats the gain
-LONGEST_TEXT = 128 * 2**20  # bytes of one text; a file from elsewhere may hold some that unpack to gigabytes
+WORTH_COMPRESSING = 96  # bytes; for shorter texts zlib's header exceeds the gain
+LONGEST_TEXT = 128 * 2**20  # bytes of one text; a file from elsewhere may have texts that unpack to gigabytes
 _PREFIX = "sha256:"
-_NO_TEXT = re.compile(r"[\x00\ud800-\udfff]")  # what PostgreSQL or UTF-8 do not take
+_NO_TEXT = re.compile(r"[\x00\ud800-\udfff]")  # characters that PostgreSQL or UTF-8 do not accept
 
 _encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
 def text_bytes(text: str) -> bytes:
-    """Return UTF-8, lone surrogates included."""
+    """Return the text as UTF-8, with lone surrogates encoded too."""
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -35,7 +35,7 @@ def text_digest(text: str) -> bytes:
 
 
 def shown_text(text: str) -> str:
-    """Return a text for a column of type TEXT: what cannot be stored as such becomes U+FFFD."""
+    """Return a text for a column of type TEXT: characters that it cannot store become U+FFFD."""
     if text.isascii() and "\x00" not in text:
         return text
     return _NO_TEXT.sub("\ufffd", text)
@@ -48,7 +48,7 @@ def pack_text(text: str) -> bytes:
     """
     raw = text_bytes(text)
     if len(raw) > LONGEST_TEXT:
-        raise StoreError(f"a text of {len(raw):,} bytes is to be stored; expected at most {LONGEST_TEXT:,}: shorten it")
+        raise StoreError(f"a text to store has {len(raw):,} bytes; expected at most {LONGEST_TEXT:,}: shorten it")
     if len(raw) >= WORTH_COMPRESSING:
         small = zlib.compress(raw, 6)
         if len(small) < len(raw):
@@ -59,7 +59,7 @@ def pack_text(text: str) -> bytes:
 def unpack_text(packed: bytes) -> str:
     """Return the text of a stored form.
 
-    Raises: HashMismatch if the bytes are no packed text, or one longer than LONGEST_TEXT.
+    Raises: HashMismatch if the bytes are not a packed text, or one longer than LONGEST_TEXT.
     """
     coding, body = packed[:1], packed[1:]
     try:
@@ -71,17 +71,17 @@ def unpack_text(packed: bytes) -> str:
             )
         return body.decode("utf-8", "surrogatepass")
     except (zlib.error, UnicodeDecodeError) as error:
-        raise HashMismatch(f"a stored text cannot be read: {error}; `evalstone verify` names its run") from error
+        raise HashMismatch(f"a stored text cannot be read: {error}; `evalstone verify` shows its run") from error
 
 
 def _decompressed(body: bytes) -> bytes:
-    """Return what zlib made small, unpacking no more of it than a text may have."""
+    """Decompress a text with zlib, but no more than LONGEST_TEXT bytes."""
     stream = zlib.decompressobj()
     whole = stream.decompress(body, LONGEST_TEXT + 1)
     if len(whole) > LONGEST_TEXT:
         raise HashMismatch(
-            f"a stored text of {len(body):,} bytes unpacks to more than {LONGEST_TEXT:,}; expected at most that: no "
-            "such text was written by evalstone"
+            f"a stored text of {len(body):,} bytes unpacks to more than {LONGEST_TEXT:,}; expected at most that: "
+            "evalstone writes no such text"
         )
     if not stream.eof:
         raise zlib.error("incomplete or truncated stream")
@@ -94,12 +94,12 @@ def pack_optional(text: str | None) -> bytes | None:
 
 
 def unpack_optional(packed: bytes | None) -> str | None:
-    """Return the text of a stored form, None of None."""
+    """Return the text of a stored form; None for None."""
     return None if packed is None else unpack_text(packed)
 
 
 def to_json(value: JsonValue) -> str:
-    """Return JSON text in the order given; what JSON does not know becomes its str()."""
+    """Return JSON text with keys in the given order; values of other types become their str()."""
     return _encode_json(value)
 
 
@@ -114,9 +114,9 @@ def pack_optional_json(value: JsonValue) -> bytes | None:
 
 
 def unpack_json(packed: bytes | None) -> JsonValue:
-    """Return the JSON value of a stored form, None of None.
+    """Return the JSON value of a stored form; None for None.
 
-    Raises: HashMismatch if the bytes are no packed JSON.
+    Raises: HashMismatch if the bytes are not packed JSON.
     """
     if packed is None:
         return None
@@ -124,17 +124,17 @@ def unpack_json(packed: bytes | None) -> JsonValue:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise HashMismatch(f"a stored JSON value cannot be read: {error}; `evalstone verify` names its run") from error
+        raise HashMismatch(f"a stored JSON value cannot be read: {error}; `evalstone verify` shows its run") from error
 
 
 def pack_hash(text: str) -> bytes:
-    """Return `sha256:<hex>` as 33 bytes; any other text as itself behind a zero byte."""
+    """Return `sha256:<hex>` as 33 bytes; any other text as a zero byte and its UTF-8."""
     if text.startswith(_PREFIX) and len(text) == 71:
         try:
             digest = unhexlify(text[7:])
         except ValueError:
             digest = b""
-        if hexlify(digest).decode() == text[7:]:  # upper case would not come back as it was
+        if hexlify(digest).decode() == text[7:]:  # upper case would not be restored
             return SHA256 + digest
     return OTHER_KEY + text_bytes(text)
 

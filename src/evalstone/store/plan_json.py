@@ -1,4 +1,4 @@
-"""A run plan as JSON and back; its key comes out the same, which `verify` checks."""
+"""Conversion of a run plan to JSON and back; its key stays the same, which `verify` checks."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from evalstone.store.packing import to_json
 _SETTING_FIELDS: Mapping[str, str] = {
     each.metadata["in_extra"]: each.name for each in fields(RunPlan) if "in_extra" in each.metadata
 }
-"""Name under `extra` -> the plan's field, in the order in which they are written."""
+"""Name under `extra` -> field of the plan, in the order in which they are written."""
 
 
 def plan_to_json(plan: RunPlan) -> str:
@@ -21,9 +21,9 @@ def plan_to_json(plan: RunPlan) -> str:
 
 
 def plan_from_json(text: str) -> RunPlan:
-    """Return the plan of a JSON text; fields that this version does not know are kept.
+    """Return the plan of a JSON text, with fields that this version does not know.
 
-    Raises: HashMismatch if the text is no plan.
+    Raises: HashMismatch if the text is not a plan.
     """
     try:
         content = json.loads(text)
@@ -36,20 +36,20 @@ def plan_from_json(text: str) -> RunPlan:
             **_settings(extra),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise HashMismatch(f"a stored run plan cannot be read: {error!r}; `evalstone verify` names its run") from error
+        raise HashMismatch(f"a stored run plan cannot be read: {error!r}; `evalstone verify` shows its run") from error
 
 
 def _settings(pairs: Sequence[tuple[str, JsonValue]]) -> dict[str, Any]:
-    """Return the fields of what a plan holds under `extra`; what has no field, or another form, stays there.
+    """Return the fields of a plan's settings under `extra`; unknown ones stay there.
 
-    Settings are read in the order in which they are written and no further, so that the key comes out the same.
+    Reading stops at the first setting that is unknown or out of order, so that the key stays the same.
     """
     found: dict[str, Any] = {}
     expected = list(_SETTING_FIELDS)
-    for place, (name, value) in enumerate(pairs):
+    for position, (name, value) in enumerate(pairs):
         setting = _READ[name](value) if name in _READ else value
         if name not in expected or setting is None or getattr(setting, "content", setting) != value:
-            return {**found, "extra": tuple(pairs[place:])}
+            return {**found, "extra": tuple(pairs[position:])}
         found[_SETTING_FIELDS[name]] = setting
         expected = expected[expected.index(name) + 1 :]
     return found
@@ -71,7 +71,7 @@ _READ: Mapping[str, Callable[[Mapping[str, JsonValue]], PresetPlan | AuditPlan]]
 
 
 def _known(record: type, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a record; what it has no field for goes into `unknown`."""
+    """Return the arguments of a record; names without a field go into `unknown`."""
     names = {each.name for each in fields(record) if "in_extra" not in each.metadata} - {"unknown"}
     unknown = tuple((name, value) for name, value in content.items() if name not in names)
     return {**{name: value for name, value in content.items() if name in names}, "unknown": unknown}

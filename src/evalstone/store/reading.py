@@ -1,4 +1,4 @@
-"""The reading half of the store: what came out of runs, for tables, boards and pages. Nothing here writes results."""
+"""The reading half of the store: results of runs, for tables, leaderboards and pages."""
 
 from collections.abc import Iterator, Sequence
 
@@ -23,32 +23,29 @@ from evalstone.store.write import Writer
 
 
 class StoredResults:
-    """Reads runs; what this process has gathered is written first, so that it reads its own."""
+    """Reads runs; what this process has collected is written first, so that it is read too."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._leases = Leases(database)
         self._writer = Writer(database, self._leases)
 
-    # ----------------------------------------------------------------------------------- which runs
+    # ----------------------------------------------------------------------------------------- runs
 
     def runs(self, words: Sequence[str] = ()) -> list[RunRow]:
-        """Return the runs in which every word occurs (id, model, task, profile or status), the latest first.
-
-        Audits are not among them.
-        """
+        """Return the runs, without audits, that match every word (id, model, task, profile or status), latest first."""
         self._writer.flush()
         return run_list.runs(self._database, words)
 
     def audits(self, words: Sequence[str] = ()) -> list[RunRow]:
-        """Return the audits in which every word occurs, the latest first; they are kept as runs are."""
+        """Return the audits that match every word, the latest first; they are stored as runs are."""
         self._writer.flush()
         return run_list.runs(self._database, words, audits=True)
 
     def run(self, name: str) -> RunRow:
-        """Return the run named by its id, an unambiguous beginning of it, `last`, or `last~1` (the one before).
+        """Return the run with this name: its id, a unique beginning of it, `last`, or `last~1` (the one before).
 
-        An audit is found by its id; `last` is never one.
+        An audit is found by its id only; `last` is never an audit.
 
         Raises: UnknownName with the nearest ids.
         """
@@ -56,7 +53,7 @@ class StoredResults:
         return run_list.run(self._database, name)
 
     def attempts(self, run_id: str) -> list[AttemptRow]:
-        """Return the run's attempts, the first one first."""
+        """Return the run's attempts, the earliest first."""
         return run_list.attempts(self._database, run_id)
 
     # ------------------------------------------------------------------------------------ estimates
@@ -68,14 +65,14 @@ class StoredResults:
     def estimates_of_runs(
         self, run_ids: Sequence[str] | None = None, *, tasks: Sequence[str] | None = None, primary_only: bool = False
     ) -> list[RunEstimates]:
-        """Return runs with their estimates, the latest run first, in two queries and without unpacking anything.
+        """Return runs with their estimates, the latest run first, in two queries and without unpacking.
 
         Args:
-            run_ids: which runs; None: all that are no audits.
-            tasks: only the estimates of these tasks, groups or suites.
-            primary_only: only the metric that stands for its task.
+            run_ids: the runs; None: all runs, without audits.
+            tasks: return only the estimates of these tasks, groups or suites.
+            primary_only: return only the primary metric of each task.
 
-        Raises: StoreError for a run that is not there.
+        Raises: StoreError for a run that does not exist.
         """
         self._writer.flush()
         return run_facts.estimates_of_runs(self._database, run_ids, tasks, primary_only=primary_only)
@@ -85,8 +82,8 @@ class StoredResults:
     def scores(self, run_id: str, task: str | None = None, *, details: bool = True) -> Iterator[StoredScore]:
         """Yield the current scores: the latest scoring of each task, filter and metric.
 
-        Ordered by task (the plan's order), filter, metric, sample index, turn. Without `details` that field is None
-        and is not read, which is faster.
+        They are ordered by task (as in the plan), filter, metric, sample index and turn. Without `details`, the field
+        `detail` is None, which is faster.
         """
         self._writer.flush()
         return results.scores_of(self._database, run_id, task, details=details)
@@ -100,9 +97,9 @@ class StoredResults:
         limit: int | None = None,
         indices: Sequence[int] | None = None,
     ) -> Iterator[SampleRecord]:
-        """Yield a task's requests with all that belongs to them, by sample index and turn.
+        """Yield a task's requests with their samples, outputs and scores, by sample index and turn.
 
-        `indices` keeps only these samples (those that were answered wrong, say); `offset` and `limit` count after it.
+        `indices` selects samples; `offset` and `limit` apply after it.
         """
         self._writer.flush()
         return results.samples(self._database, run_id, task, offset=offset, limit=limit, indices=indices)
@@ -113,20 +110,21 @@ class StoredResults:
         return results.score_names(self._database, run_id, task)
 
     def samples_not_right(self, run_id: str, task: str, by: tuple[str, str]) -> Iterator[SampleRecord]:
-        """Yield what `samples` does, without reading the requests that are right by this (filter, metric).
+        """Yield the records of `samples`, without those that are right by this (filter, metric).
 
-        Right is a score from 1/2 on, or a negative one, which is no share; what failed or has no such score is given.
+        Right is a score of at least 1/2, or a negative one, which is not a share. Requests that failed or have no such
+        score are included.
         """
         self._writer.flush()
         return results.samples_not_right(self._database, run_id, task, by)
 
-    def written(self, run_id: str) -> list[GeneratedRow]:
-        """Return how the written answers of a run ended, counted by task, turn and finish reason."""
+    def generated(self, run_id: str) -> list[GeneratedRow]:
+        """Return the numbers of generated texts of a run, by task, turn and finish reason."""
         self._writer.flush()
-        return results.written(self._database, run_id)
+        return results.generated(self._database, run_id)
 
     def first_error(self, run_id: str) -> str | None:
-        """Return what happened to the run's first answer that failed, None if all came."""
+        """Return the error of the run's first failed output, None if none failed."""
         self._writer.flush()
         return results.first_error(self._database, run_id)
 
@@ -143,18 +141,18 @@ class StoredResults:
         offset: int = 0,
         limit: int = 50,
     ) -> SamplePage:
-        """Return a part of the list of a run's samples, by task (the plan's order), sample index and turn.
+        """Return a page of the list of a run's samples, by task (as in the plan), sample index and turn.
 
         Args:
-            run_id: which run.
-            task: only the samples of this task.
-            wrong_only: only those with `SampleFacts.is_wrong`.
-            category: only those of this category.
-            text: only those whose snippet contains this; the case of ASCII letters does not matter.
-            offset: how many of the list come before the part.
-            limit: how many the part has at most, up to 10,000.
+            run_id: the run.
+            task: list only the samples of this task.
+            wrong_only: list only those with `SampleFacts.is_wrong`.
+            category: list only those of this category.
+            text: list only those whose snippet contains this, ignoring the case of ASCII letters.
+            offset: number of samples before the page.
+            limit: largest number of samples on the page, up to 10,000.
 
-        Raises: UnknownName for a task that the run does not have; UsageError for a part that cannot be.
+        Raises: UnknownName for a task that the run does not have; UsageError for an invalid page.
         """
         self._writer.flush()
         return sample_list.sample_list(
@@ -172,10 +170,10 @@ class StoredResults:
         offset: int = 0,
         limit: int = 50,
     ) -> SamplePage:
-        """Return a part of the list of samples in which all words and "quoted phrases" of a query occur.
+        """Return a page of the list of samples in which all words and "quoted phrases" of a query occur.
 
-        Searched are the texts of each sample's row and what was generated, where the run is indexed (`index_samples`);
-        else, as one text, the snippets. The filters are those of `sample_list`.
+        If the run is indexed (`index_samples`), the texts of each sample's row and the generated texts are searched;
+        otherwise the snippets are searched for the query as one text. The filters are those of `sample_list`.
 
         Raises: as `sample_list`; UsageError for a query of more than 1,000 characters.
         """
@@ -185,7 +183,7 @@ class StoredResults:
         )
 
     def categories(self, run_id: str, task: str | None = None) -> list[CategoryCount]:
-        """Return the categories of a run's samples by name, and how many samples each has.
+        """Return the categories of a run's samples, by name, with their numbers of samples.
 
         Raises: UnknownName for a task that the run does not have.
         """
@@ -193,17 +191,17 @@ class StoredResults:
         return sample_list.categories(self._database, run_id, task)
 
     def is_indexed(self, run_id: str) -> bool:
-        """Return whether `search_samples` finds words by an index of this run."""
+        """Return whether `search_samples` uses a full-text index for this run."""
         self._writer.flush()
         with self._database.reading() as connection:
             return search.is_indexed(connection, run_number(connection, run_id))
 
-    # ---------------------------------------------------------------------------------------- trust
+    # --------------------------------------------------------------------------------- verification
 
     def verify(self, run_id: str | None = None) -> list[Problem]:
-        """Derive every hash and checksum again and return what does not agree; an empty list is a sound store.
+        """Compute every hash and checksum again and return the mismatches; an intact store has none.
 
-        With `run_id` only that run and its texts are read; without it also the database's own structures.
+        With `run_id` only that run and its texts are read; without it the database's own structures are checked too.
         """
         self._writer.flush()
         return verify.verify(self._database, run_id)

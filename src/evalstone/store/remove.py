@@ -1,12 +1,12 @@
-"""Taking a run away: its rows, and the texts that nothing else refers to."""
+"""Removal of a run: its rows, and the texts that nothing else refers to."""
 
 from collections.abc import Sequence
 
 from sqlalchemy import Connection, Table, delete, select
 
 from evalstone.store import leases
-from evalstone.store.asked import text_ids
 from evalstone.store.connection import Database
+from evalstone.store.request_rows import text_ids
 from evalstone.store.rows import RemovedCounts
 from evalstone.store.runs import counts_of, run_number
 from evalstone.store.schema import (
@@ -28,16 +28,16 @@ from evalstone.store.text_table import chunks
 
 
 def remove_run(database: Database, run_id: str) -> RemovedCounts:
-    """Remove a run and every text that is then unused, in one transaction."""
+    """Remove a run and all texts that become unused, in one transaction."""
     with database.writing() as connection:
         number = run_number(connection, run_id)
         leases.lock(connection, number)
         database.lock_structure(connection)
         counts = counts_of(connection, number)
         tasks = [task for (task,) in connection.execute(select(run_tasks.c.id).where(run_tasks.c.run == number))]
-        asked = select(requests.c.id).where(requests.c.run_task.in_(tasks))
+        of_run = select(requests.c.id).where(requests.c.run_task.in_(tasks))
         for table in (scores, outputs):
-            connection.execute(delete(table).where(table.c.request.in_(asked)))
+            connection.execute(delete(table).where(table.c.request.in_(of_run)))
         forget_index(connection, number)
         for table in (sample_facts, fact_sets, requests, scorings):
             connection.execute(delete(table).where(table.c.run_task.in_(tasks)))
@@ -52,7 +52,7 @@ def remove_run(database: Database, run_id: str) -> RemovedCounts:
 
 
 def _unused_texts(connection: Connection) -> list[int]:
-    """Return the texts that no request refers to; a replaced request leaves some behind as well."""
+    """Return the ids of texts that no request refers to; replaced requests leave such texts too."""
     used: set[int] = set()
     for row in connection.execute(select(requests.c.id, requests.c.pieces, requests.c.form, requests.c.sample_row)):
         used.update(text_ids(row.pieces, row.form))

@@ -1,8 +1,8 @@
-"""What came out of one run, read: its estimates for tables, its scores and samples, how its answers ended.
+"""The results of one run: its estimates, scores, samples, and finish reasons.
 
 (`lookups` reads what a run needs while it is written, `run_facts` the estimates of many runs, and `sample_list` the
-lists of pages.) Nothing is held open: each page is fetched whole and its transaction ended before the first row is
-given out, so a reader that stops half-way keeps nobody from writing.
+lists of pages.) Each page is fetched completely, and its transaction ended, before its first row is yielded, so a
+reader that stops half-way does not block writers.
 """
 
 import json
@@ -16,23 +16,23 @@ from sqlalchemy import Connection, Select, bindparam, case, delete, exists, func
 from evalstone.errors import HashMismatch, UnknownName
 from evalstone.records import Estimate, JsonValue, Output, Sample, Score, ScoreStatus
 from evalstone.store.answer_rows import OUTPUT_COLUMNS, estimate_of, estimate_row, output_of, parts_of, score_of
-from evalstone.store.asked import restore, task_numbers, text_ids
 from evalstone.store.connection import Database
 from evalstone.store.leases import Leases
 from evalstone.store.packing import pack_json, unpack_hash, unpack_json, unpack_optional
+from evalstone.store.request_rows import restore, task_numbers, text_ids
 from evalstone.store.rows import GeneratedRow, SampleRecord, StoredScore
 from evalstone.store.runs import change_row, run_number
 from evalstone.store.schema import estimates, outputs, requests, run_tasks, runs, scores, scorings
 from evalstone.store.text_table import chunks, load_texts
 
 PAGE = 200  # requests read at once
-LISTED_AT_ONCE = 5000  # requests whose ids are held, so that memory does not grow with the run
+LISTED_AT_ONCE = 5000  # request ids in memory, so that memory does not grow with the run
 
 _STATUS = {status.value: status for status in ScoreStatus}
 
 _n_texts = func.count(outputs.c.text)
 _n_failed = func.count(outputs.c.error)
-_is_written = outputs.c.text.isnot(None) | outputs.c.error.isnot(None)  # spares sorting every choice's log-likelihood
+_is_generated = outputs.c.text.isnot(None) | outputs.c.error.isnot(None)  # avoids sorting every choice's log-likelihood
 _n_tokens = func.coalesce(func.sum(case((outputs.c.text.isnot(None), outputs.c.n_tokens), else_=0)), 0)
 
 _at = requests.c.sample_index
@@ -84,7 +84,7 @@ def scores_of(database: Database, run_id: str, task: str | None, *, details: boo
 
 
 def score_names(database: Database, run_id: str, task: str) -> list[tuple[str, str]]:
-    """Return (filter, metric) of a task's current scores, in the order in which a sample's record has them."""
+    """Return (filter, metric) of a task's current scores, in the order of a sample's record."""
     with database.reading() as connection:
         number = number_of(task_numbers(connection, run_number(connection, run_id)), task)
         return [(row.filter, row.metric) for row in current_scorings(connection, number)]
@@ -93,7 +93,7 @@ def score_names(database: Database, run_id: str, task: str) -> list[tuple[str, s
 def samples(
     database: Database, run_id: str, task: str, *, offset: int, limit: int | None, indices: Sequence[int] | None
 ) -> Iterator[SampleRecord]:
-    """Yield a task's requests with all that belongs to them, by sample index and turn."""
+    """Yield a task's requests with their samples, outputs and scores, by sample index and turn."""
     with database.reading() as connection:
         number = number_of(task_numbers(connection, run_number(connection, run_id)), task)
     found = _chosen_ids(database, number, indices) if indices is not None else _listed_ids(database, number, _listed)
@@ -102,7 +102,7 @@ def samples(
 
 
 def samples_not_right(database: Database, run_id: str, task: str, by: tuple[str, str]) -> Iterator[SampleRecord]:
-    """Yield the requests of `samples` whose score under this filter and metric lies in [0, 1/2), or is not there."""
+    """Yield the records of `samples` whose score under this (filter, metric) is in [0, 1/2), or missing."""
     with database.reading() as connection:
         number = number_of(task_numbers(connection, run_number(connection, run_id)), task)
         current = [row.id for row in current_scorings(connection, number) if (row.filter, row.metric) == by]
@@ -135,7 +135,7 @@ def _chosen_ids(database: Database, task: int, indices: Sequence[int]) -> Iterat
 
 
 def _listed_ids(database: Database, task: int, listed: Select[tuple[int, int, int]]) -> Iterator[int]:
-    """Yield the row ids of a task's requests, in order; few of them are held at once."""
+    """Yield the row ids of a task's requests, in order, reading them in parts."""
     last = (-1, -1)
     while True:
         with database.reading() as connection:
@@ -150,7 +150,7 @@ def _listed_ids(database: Database, task: int, listed: Select[tuple[int, int, in
 def number_of(tasks: Mapping[str, int], name: str) -> int:
     """Return the row id of a task of a run.
 
-    Raises: UnknownName with what the run has.
+    Raises: UnknownName with the run's tasks.
     """
     if name not in tasks:
         near = get_close_matches(name, tasks, n=3, cutoff=0.5)
@@ -159,7 +159,7 @@ def number_of(tasks: Mapping[str, int], name: str) -> int:
 
 
 def current_scorings(connection: Connection, task: int) -> list[Any]:
-    """Return a task's latest scoring of each filter and metric."""
+    """Return the latest scoring of each filter and metric of a task."""
     of_task = (
         select(scorings)
         .where(scorings.c.run_task == task)
@@ -232,7 +232,7 @@ def save_estimates(
     given: Sequence[Estimate],
     extra: Mapping[str, JsonValue] | None,
 ) -> None:
-    """Replace the run's estimates, the cells of its tables, and its extra where given.
+    """Replace the run's estimates, and its `extra` if given.
 
     Raises: LeaseLost if this store held the run's lease and another writer took it over.
     """
@@ -255,13 +255,13 @@ def estimates_of(database: Database, run_id: str) -> list[Estimate]:
         return [estimate_of(row) for row in connection.execute(of_run.order_by(estimates.c.position))]
 
 
-# --------------------------------------------------------------------------- how answers ended
+# -------------------------------------------------------------------------------- generated texts
 
 
-def written(database: Database, run_id: str) -> list[GeneratedRow]:
-    """Return one row for each task, turn and finish reason, tasks in the plan's order; of tasks that write.
+def generated(database: Database, run_id: str) -> list[GeneratedRow]:
+    """Return one row for each task, turn and finish reason, for tasks that generate, in the plan's order.
 
-    The database counts them, and no text is read.
+    The database counts them; no text is read.
     """
     with database.reading() as connection:
         number = run_number(connection, run_id)
@@ -269,17 +269,17 @@ def written(database: Database, run_id: str) -> list[GeneratedRow]:
             select(run_tasks.c.name, requests.c.turn, outputs.c.finish_reason, _n_texts, _n_failed, _n_tokens)
             .join(requests, requests.c.run_task == run_tasks.c.id)
             .join(outputs, outputs.c.request == requests.c.id)
-            .where(run_tasks.c.run == number, _is_written)
+            .where(run_tasks.c.run == number, _is_generated)
             .group_by(run_tasks.c.position, run_tasks.c.name, requests.c.turn, outputs.c.finish_reason)
             .order_by(run_tasks.c.position, requests.c.turn, outputs.c.finish_reason)
         ).all()
     rows = [GeneratedRow(row[0], row[1], row[2], row[3], row[4], int(row[5])) for row in found]
-    writing = {row.task for row in rows if row.n_texts}
-    return [row for row in rows if row.task in writing]
+    generating = {row.task for row in rows if row.n_texts}
+    return [row for row in rows if row.task in generating]
 
 
 def first_error(database: Database, run_id: str) -> str | None:
-    """Return what happened to the run's first answer that failed, None if all came."""
+    """Return the error of the run's first failed output, None if none failed."""
     with database.reading() as connection:
         packed = connection.execute(
             select(outputs.c.error)

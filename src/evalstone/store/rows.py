@@ -1,4 +1,4 @@
-"""What reading the store gives: frozen rows, apart from the nouns of `records` that are stored as they are.
+"""Rows that the store returns, besides the records of `evalstone.records`.
 
 A run has attempts (each start of the command is one), tasks, requests, outputs and scores. Times are ISO 8601 in UTC,
 so they sort as text.
@@ -13,18 +13,18 @@ from evalstone.records import JsonValue, Output, Request, RunPlan, Sample, Score
 
 @dataclass(frozen=True, slots=True)
 class OpenRun:
-    """A run that is ready to be written to."""
+    """A run that was opened for writing."""
 
     run_id: str
     attempt_id: int  # counts from 1 within the run
-    is_new: bool  # this plan was not in the store
-    is_complete: bool  # an earlier attempt finished, and nothing was changed since
+    is_new: bool  # whether the run was created now
+    is_complete: bool  # an earlier attempt finished, and the run has not changed since
     n_attempts: int  # this one included
 
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run as the store knows it."""
+    """A stored run."""
 
     run_id: str
     short_id: str  # the shortest prefix (8 or more) that no other run shares
@@ -34,7 +34,7 @@ class RunRow:
     updated_at: str  # when the last attempt began or ended
     n_attempts: int
     n_samples: int
-    n_requests: int  # more than samples where there are conversations
+    n_requests: int  # more than samples if there are conversations
     n_outputs: int
     n_failed: int  # outputs with an error
     n_scores: int
@@ -55,7 +55,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRow:
-    """One start of a run: versions and machine may differ between attempts of the same run."""
+    """One attempt of a run; versions and machine may differ between attempts."""
 
     run_id: str
     attempt_id: int
@@ -78,19 +78,19 @@ class RunWriter(NamedTuple):
     since: str  # when its attempt began
 
     def __str__(self) -> str:
-        """Return who and since when, in words."""
+        """Return process, host and time as text."""
         return f"process {self.process_id} on {self.host} since {self.since[:19].replace('T', ' ')} UTC"
 
 
 class StoredProgress(NamedTuple):
-    """How much of a run is stored. Of the requests that were stored so far; later ones are not counted yet."""
+    """How much of a run is stored, among the requests stored so far."""
 
     n_outputs: int
-    n_expected: int  # outputs that make these requests complete
+    n_expected: int  # outputs of these requests when they are complete
 
 
 class StoredScore(NamedTuple):
-    """One score with its place, light enough for hundreds of thousands."""
+    """One score with its sample, filter and metric, as a light tuple for hundreds of thousands."""
 
     task: str
     sample_index: int
@@ -104,7 +104,7 @@ class StoredScore(NamedTuple):
 
 
 class GeneratedRow(NamedTuple):
-    """How many written answers of a task and turn ended in one way. Units: n_tokens of all of them together."""
+    """The number of generated texts of a task and turn with one finish reason. Units: n_tokens is their total."""
 
     task: str
     turn: int
@@ -116,17 +116,17 @@ class GeneratedRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SampleRecord:
-    """All that is stored about one request: what was asked, answered and scored."""
+    """A stored request with its sample, outputs and scores."""
 
-    sample: Sample | None  # None where the row was not given to add_requests
+    sample: Sample | None  # None if the row was not given to add_requests
     request: Request
-    outputs: tuple[Output, ...]  # by ask, then repeat
-    scores: tuple[Score, ...]  # the current ones: the latest scoring of each filter and metric
+    outputs: tuple[Output, ...]  # by query, then repeat
+    scores: tuple[Score, ...]  # current ones: of the latest scoring of each filter and metric
 
 
 @dataclass(frozen=True, slots=True)
 class RemovedCounts:
-    """What `remove` took away."""
+    """Numbers of the rows that `remove` removed."""
 
     run_id: str
     n_requests: int
@@ -137,22 +137,22 @@ class RemovedCounts:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that `verify` found wrong."""
+    """A problem that `verify` found."""
 
     table: str
-    row: str  # which row, in words
-    what: str  # what is wrong with it
+    row: str  # the row, as text
+    what: str  # the problem
 
     def __str__(self) -> str:
         return f"{self.table} {self.row}: {self.what}"
 
 
-# ---------------------------------------------------------------------------- for boards and pages
+# ---------------------------------------------------------------------- for leaderboards and pages
 
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What a board shows and filters by of a run, all of it from columns."""
+    """The facts of a run that a leaderboard shows and filters by, read from columns."""
 
     run_id: str
     status: str  # running | finished | incomplete | interrupted | failed
@@ -168,18 +168,18 @@ class RunFacts:
     max_length: int | None
     profile: str
     seed: int | None  # of the few-shot draw
-    sample_limit: float | None  # `--limit`: below 1 a share, from 1 on a number of samples per task
-    chat_template: str | None  # None: none applied; "": the default one of the model; else its name
-    prompt_style: str | None  # letter, text, ...; None: as each task has it
+    sample_limit: float | None  # `--limit`: below 1 a share, otherwise the number of samples per task
+    chat_template: str | None  # None: none applied; "": the model's default; else its name
+    prompt_style: str | None  # letter, text, ...; None: each task's own
     prompt_preset: str | None
     has_system_instruction: bool
-    audit: str | None  # which audit; None for a run
+    audit: str | None  # kind of audit; None for a run
     n_tasks: int
     n_samples: int
 
 
 class EstimateRow(NamedTuple):
-    """One estimate without its details, light enough for the boards of thousands of runs."""
+    """An estimate without its details, as a light tuple for leaderboards of thousands of runs."""
 
     run_id: str
     task: str  # or a group or suite
@@ -199,7 +199,7 @@ class EstimateRow(NamedTuple):
     n_shots: int | None
     unit: str | None  # proportion | plain
     higher_is_better: bool
-    is_primary: bool  # the metric and filter that stand for the task
+    is_primary: bool  # whether it is the task's primary metric and filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,23 +211,23 @@ class RunEstimates:
 
 
 class SampleFacts(NamedTuple):
-    """What lists show of one sample at one turn, without its prompt."""
+    """The facts of one sample at one turn that lists show, without its prompt."""
 
     task: str
-    metric: str | None  # with the filter: the score that decides; None where the task has none
+    metric: str | None  # with the filter: the score that decides whether it is right; None if the task has none
     filter: str | None
     sample_index: int
     turn: int
     status: str | None  # scored | unparsed | failed; None: no score yet
-    score: float | None  # value of the deciding metric
-    correct: float | None  # which share of it is right, in [0, 1]; None where undefined or failed
-    is_wrong: bool  # below one half, unparsed or failed; the status tells these apart
-    category: str | None  # what the row calls its category or subject
+    score: float | None  # value of that metric
+    correct: float | None  # share that is right, in [0, 1]; None if undefined or failed
+    is_wrong: bool  # below one half, unparsed or failed (see the status)
+    category: str | None  # category or subject in the sample's row
     n_shots: int
     n_leaked_shots: int
     n_truncated_tokens: int  # of the prompt, dropped from the left
     n_at_limit: int  # outputs that ended at the token limit
-    snippet: str  # the beginning of the question, in one line
+    snippet: str  # beginning of the question, in one line
 
     @property
     def request_id(self) -> str:
@@ -237,19 +237,19 @@ class SampleFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SamplePage:
-    """Some samples of a list, and how many the whole list has."""
+    """A page of a list of samples, and the length of the whole list."""
 
     samples: tuple[SampleFacts, ...]
     total: int
     offset: int
     limit: int
-    is_indexed: bool = False  # found by the full-text index, and not by the snippets
+    is_indexed: bool = False  # whether the full-text index was searched, and not the snippets
 
 
 @dataclass(frozen=True, slots=True)
 class CategoryCount:
-    """How many samples of a category there are, and how many of them `SampleFacts.is_wrong`."""
+    """The number of samples of a category, and of those with `SampleFacts.is_wrong`."""
 
-    category: str | None  # None: those without one
+    category: str | None  # None: samples without a category
     n_samples: int
     n_wrong: int

@@ -1,7 +1,7 @@
-"""What boards read of many runs at once: facts of their plans and their estimates, from columns and in two queries.
+"""Facts and estimates of many runs for leaderboards, read from columns in two queries.
 
-A plan is packed JSON, which costs more to unpack for each of a thousand runs than all their estimates. So what a board
-shows and filters by lies beside it in `run_facts`, written with the run and never changed, as its plan is not.
+A plan is packed JSON, and unpacking it for each of a thousand runs takes longer than reading all their estimates. So
+the facts that a leaderboard shows and filters by are columns of `run_facts`, written with the run and never changed.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,7 +19,7 @@ from evalstone.store.schema import estimates, run_facts, runs, with_checksum
 
 __all__ = ["estimates_of_runs", "facts_row"]
 
-MOST_NAMED = 10_000  # runs or tasks in one query: databases bound how many values it takes
+MOST_NAMED = 10_000  # runs or tasks in one query: databases limit the number of its values
 
 _OF_RUN = (
     *(runs.c.run_id, runs.c.status, runs.c.created_at, runs.c.updated_at),
@@ -31,7 +31,7 @@ _make_row = EstimateRow._make
 
 
 def facts_row(run: int, plan: RunPlan) -> dict[str, Any]:
-    """Return the row of `run_facts` of a plan; texts as both databases take them."""
+    """Return the row of `run_facts` of a plan, with texts that both databases accept."""
     model, template = plan.model, plan.apply_chat_template
     settings = dict(plan.content["extra"])
     preset = settings.get("prompt_preset")
@@ -60,7 +60,7 @@ def facts_row(run: int, plan: RunPlan) -> dict[str, Any]:
 
 
 def _integer(value: float | None) -> int | None:
-    """Return a number as both databases can hold it; tokenizers state lengths beyond that where they have no limit."""
+    """Return a number as a 64-bit integer; None if it is too large, as tokenizers without a limit report."""
     return int(value) if value is not None and abs(value) < 2**63 else None
 
 
@@ -73,11 +73,11 @@ def estimates_of_runs(
 ) -> list[RunEstimates]:
     """Return runs with their estimates, the latest run first.
 
-    Raises: StoreError for a run that is not there.
+    Raises: StoreError for a run that does not exist.
     """
     for named in (run_ids, tasks):
         if named is not None and len(named) > MOST_NAMED:
-            raise StoreError(f"{len(named):,} runs or tasks are named in one query; expected at most {MOST_NAMED:,}")
+            raise StoreError(f"a query names {len(named):,} runs or tasks; expected at most {MOST_NAMED:,}")
     with database.reading() as connection:
         facts = _facts(connection, run_ids)
         if run_ids is not None:
@@ -96,7 +96,7 @@ def _chosen(run_ids: Sequence[str] | None) -> ColumnElement[bool]:
 
 
 def _facts(connection: Connection, run_ids: Sequence[str] | None) -> dict[int, RunFacts]:
-    """Return the facts of runs by row id, the runs made last first."""
+    """Return the facts of runs by row id, the latest created first."""
     joined = runs.join(run_facts, run_facts.c.run == runs.c.id)
     statement = select(runs.c.id, *_OF_RUN).select_from(joined).where(_chosen(run_ids)).order_by(runs.c.id.desc())
     found: dict[int, RunFacts] = {}
@@ -109,14 +109,14 @@ def _facts(connection: Connection, run_ids: Sequence[str] | None) -> dict[int, R
     return found
 
 
-def _refuse_missing(run_ids: Sequence[str], there: Collection[str]) -> None:
+def _refuse_missing(run_ids: Sequence[str], existing: Collection[str]) -> None:
     for run_id in run_ids:
-        if run_id not in there:
+        if run_id not in existing:
             raise StoreError(f"run {run_id} is not in the store; it may have been removed by another process")
 
 
 def _estimates(run_ids: Sequence[str] | None, tasks: Sequence[str] | None, *, primary_only: bool) -> Select[Any]:
-    """Return the query for estimates, those of a run in their order; in the order of the key nothing is sorted."""
+    """Return the query for estimates, in the order of the primary key, so that nothing is sorted."""
     joined = estimates.join(run_facts, run_facts.c.run == estimates.c.run)
     if run_ids is not None:
         joined = joined.join(runs, runs.c.id == estimates.c.run)

@@ -1,4 +1,4 @@
-"""Which runs there are, and which one a user means."""
+"""Lists of runs, and the run that a user names."""
 
 import re
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _LAST = re.compile(r"last(?:~(\d+))?")
 
 
 def runs(database: Database, words: Sequence[str] = (), *, audits: bool = False) -> list[RunRow]:
-    """Return the runs (or the audits) in which every word occurs, the latest first."""
+    """Return the runs (or the audits) that match every word, the latest first."""
     with database.reading() as connection:
         found = [_run_row(connection, row, short) for row, short in _with_short_ids(connection)]
     wanted = [word.lower() for word in words]
@@ -33,13 +33,13 @@ def runs(database: Database, words: Sequence[str] = (), *, audits: bool = False)
 
 
 def run(database: Database, name: str) -> RunRow:
-    """Return the run or audit that a user means by `name`; `last` is the latest run with an answer, if any has one.
+    """Return the run or audit with this name; `last` is the latest run with an output, if any has one.
 
     Raises: UnknownName.
     """
     with database.reading() as connection:
         listed = _with_short_ids(connection)
-        if _LAST.fullmatch(name):  # a refused run that was never answered is not what a user means by it
+        if _LAST.fullmatch(name):  # a refused run without outputs is not what a user means
             listed = [item for item in listed if plan_from_json(unpack_text(item[0].plan)).audit is None]
             listed = [item for item in listed if _has_answers(connection, item[0])] or listed
         row, short = _find(listed, name)
@@ -47,7 +47,7 @@ def run(database: Database, name: str) -> RunRow:
 
 
 def attempts(database: Database, run_id: str) -> list[AttemptRow]:
-    """Return the run's attempts, the first one first."""
+    """Return the run's attempts, the earliest first."""
     with database.reading() as connection:
         number = run_number(connection, run_id)
         of_run = select(attempt_table).where(attempt_table.c.run == number).order_by(attempt_table.c.number)
@@ -56,14 +56,14 @@ def attempts(database: Database, run_id: str) -> list[AttemptRow]:
 
 
 def writer(database: Database, key: str) -> RunWriter | None:
-    """Return who is writing the run of a plan's key now; None where nobody is, or there is no such run."""
+    """Return the process that is writing the run with this key; None if there is none, or no such run."""
     with database.reading() as connection:
         number = connection.execute(select(run_table.c.id).where(run_table.c.key == pack_hash(key))).scalar()
         return None if number is None else holder_of(connection, number)
 
 
 def progress(database: Database, key: str) -> StoredProgress:
-    """Return how much of the run of a plan's key is stored."""
+    """Return how much of the run with this key is stored."""
     with database.reading() as connection:
         number = connection.execute(select(run_table.c.id).where(run_table.c.key == pack_hash(key))).scalar()
         joined = requests.join(run_tasks, run_tasks.c.id == requests.c.run_task)
@@ -81,14 +81,14 @@ def _find(listed: Sequence[tuple[Row[Any], str]], name: str) -> tuple[Row[Any], 
         back = int(match[1] or 0)
         if back < len(listed):
             return listed[back]
-        raise UnknownName("run", name, remedy=f"the store holds {len(listed)} runs; see `evalstone ls runs`")
+        raise UnknownName("run", name, remedy=f"the store has {len(listed)} runs; see `evalstone ls runs`")
     exact = [item for item in listed if item[0].run_id == name]
     matching = exact or [item for item in listed if name and item[0].run_id.startswith(name)]
     if len(matching) == 1:
         return matching[0]
     if matching:
         candidates = [short for _, short in matching[:5]]
-        raise UnknownName("run", name, candidates, f"{len(matching)} runs begin so; give more digits")
+        raise UnknownName("run", name, candidates, f"{len(matching)} runs begin with it; give more digits")
     near = get_close_matches(name, [row.run_id[: max(len(name), 4)] for row, _ in listed], n=3, cutoff=0.5)
     shorts = [short for row, short in listed if any(row.run_id.startswith(beginning) for beginning in near)][:3]
     raise UnknownName("run", name, shorts, "see `evalstone ls runs`")
@@ -104,7 +104,7 @@ def _has_answers(connection: Connection, row: Row[Any]) -> bool:
 
 
 def _with_short_ids(connection: Connection) -> list[tuple[Row[Any], str]]:
-    """Return every run, the latest first, with the shortest beginning of its id that is its own."""
+    """Return every run, the latest first, with the shortest unique beginning of its id."""
     rows = connection.execute(select(run_table)).all()
     ids = sorted(row.run_id for row in rows)
     shorts = {}
@@ -148,7 +148,7 @@ def _run_row(connection: Connection, row: Row[Any], short: str) -> RunRow:
 
 
 def _n_samples(connection: Connection, number: int) -> int:
-    """Return how many samples were put so far; the later turns of a conversation are requests of the same sample."""
+    """Return the number of samples with requests; later turns of a conversation are requests of the same sample."""
     joined = requests.join(run_tasks, run_tasks.c.id == requests.c.run_task)
     first_turns = select(func.count()).select_from(joined).where(run_tasks.c.run == number, requests.c.turn == 0)
     return int(connection.execute(first_turns).scalar_one())

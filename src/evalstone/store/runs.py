@@ -1,7 +1,7 @@
-"""A run's beginning and end: the same plan is the same run, each start of it an attempt.
+"""Beginning and end of a run: the same plan is the same run, and each start of it is an attempt.
 
-A finished run is *sealed* with the counts of its rows. The seal is broken before anything is written to it again, so a
-sealed run that lacks a row is damaged, which `verify` says. An attempt that may write holds the run's lease (`leases`).
+A finished run is *sealed* with the counts of its rows. The seal is removed before anything is written to it again, so a
+sealed run that lacks a row is damaged, which `verify` reports. An attempt that writes holds the run's lease (`leases`).
 """
 
 import json
@@ -46,14 +46,14 @@ def now() -> str:
 
 
 def next_id(connection: Connection, table: Table) -> int:
-    """Return the first free id of a table; the transaction must hold the structure lock."""
+    """Return the next free id of a table; the transaction must hold the structure lock."""
     return int(connection.execute(select(func.coalesce(func.max(table.c.id), 0))).scalar_one()) + 1
 
 
 def run_number(connection: Connection, run_id: str) -> int:
     """Return the row id of a run.
 
-    Raises: StoreError if it is not (or no longer) there.
+    Raises: StoreError if it does not exist, or was removed.
     """
     number: int | None = connection.execute(select(runs.c.id).where(runs.c.run_id == run_id)).scalar()
     if number is None:
@@ -62,7 +62,7 @@ def run_number(connection: Connection, run_id: str) -> int:
 
 
 def change_row(connection: Connection, table: Table, row: Any, **changes: Any) -> None:
-    """Change columns of a row that was read whole, and its checksum."""
+    """Change columns of a row that was read with all columns, and update its checksum."""
     values = with_checksum(table, {**row._asdict(), **changes})
     this = [column == values[column.name] for column in table.primary_key.columns]
     statement = update(table).where(*this)
@@ -70,9 +70,9 @@ def change_row(connection: Connection, table: Table, row: Any, **changes: Any) -
 
 
 def break_seal(connection: Connection, number: int, *, texts_change: bool = True) -> None:
-    """Say that the run may grow: it is running again, and what was derived from its rows is no longer current.
+    """Mark a run as running again: remove its seal, and mark rows derived from it as outdated.
 
-    The full-text index stays current where only scores are written.
+    The full-text index stays current if only scores are written.
     """
     tasks = select(run_tasks.c.id).where(run_tasks.c.run == number)
     connection.execute(delete(fact_sets).where(fact_sets.c.run_task.in_(tasks)))
@@ -84,7 +84,7 @@ def break_seal(connection: Connection, number: int, *, texts_change: bool = True
 
 
 def counts_of(connection: Connection, number: int) -> dict[str, int]:
-    """Return how many rows a run has."""
+    """Return the numbers of a run's rows."""
     of_run = select(requests.c.id).join(run_tasks, run_tasks.c.id == requests.c.run_task)
     mine = of_run.where(run_tasks.c.run == number).subquery()
     n_requests = connection.execute(select(func.count()).select_from(mine)).scalar_one()
@@ -108,18 +108,20 @@ def sealed_counts(seal: str) -> dict[str, int]:
         counts = json.loads(seal)
         return {name: int(counts[name]) for name in ("n_requests", "n_outputs", "n_failed", "n_scores")}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise HashMismatch(f"a run's stored counts cannot be read: {seal!r}; `evalstone verify` names it") from error
+        raise HashMismatch(
+            f"a run's stored counts cannot be read: {seal!r}; `evalstone verify` shows its run"
+        ) from error
 
 
 def is_complete(database: Database, key: str) -> bool:
-    """Return whether the run of a key is stored whole."""
+    """Return whether the run with this key is stored completely."""
     with database.reading() as connection:
         return connection.execute(select(runs.c.seal).where(runs.c.key == pack_hash(key))).scalar() is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """How a run is opened: its plan and key, what is kept of the attempt, and whether a complete run is written too."""
+    """How a run is opened: its plan and key, the attempt's facts, and whether a complete run is rescored."""
 
     plan: RunPlan
     key: str
@@ -128,20 +130,20 @@ class Opening:
     rescoring: bool = False
 
     def find(self, connection: Connection) -> Any:
-        """Return the row of the run, None if it is not there."""
+        """Return the row of the run, None if it does not exist."""
         return connection.execute(select(runs).where(runs.c.key == pack_hash(self.key))).one_or_none()
 
 
 def open_run(database: Database, leases: Leases, opening: Opening) -> OpenRun:
-    """Find or make the run of a plan, take its lease and begin an attempt. A complete run is opened without a lease.
+    """Find or create the run of a plan, take its lease and begin an attempt. A complete run is opened without a lease.
 
-    Raises: RunBusy where another writer holds the lease.
+    Raises: RunBusy if another writer holds the lease.
     """
     while True:
         with database.writing() as connection:
-            taken = _open(connection, database, leases, opening)
-        if taken is not None:
-            opened, hold = taken
+            result = _open(connection, database, leases, opening)
+        if result is not None:
+            opened, hold = result
             if hold is not None:
                 leases.hold(opened.run_id, *hold)
             return opened
@@ -150,7 +152,7 @@ def open_run(database: Database, leases: Leases, opening: Opening) -> OpenRun:
 def _open(
     connection: Connection, database: Database, leases: Leases, opening: Opening
 ) -> tuple[OpenRun, tuple[int, int, str] | None] | None:
-    """Return the opened run and its lease; None where somebody made the run, or its lease, before it was locked."""
+    """Return the opened run and its lease; None if another process created the run, or its lease, before the lock."""
     seen = opening.find(connection)
     locked = None if seen is None else lock(connection, seen.id)
     database.lock_structure(connection)
@@ -189,7 +191,7 @@ def close_run(
 ) -> None:
     """End an attempt, seal the run if it is finished, and release its lease.
 
-    Raises: UsageError for a status that is none; LeaseLost if another writer took the run over.
+    Raises: UsageError for an unknown status; LeaseLost if another writer took the run over.
     """
     if status not in END_STATES:
         raise UsageError(f"a run cannot end as '{status}'; expected one of {', '.join(END_STATES)}")
@@ -220,10 +222,10 @@ def end_attempt(
     row = connection.execute(select(runs).where(runs.c.id == number)).one()
     changes: dict[str, Any] = {"updated_at": ended}
     if not leases.holds(run_id) and holder_of(connection, number) is not None:
-        pass  # a complete run was only looked at, and is being rescored meanwhile
+        pass  # a complete run was only read, and another process is rescoring it
     elif status == "finished":
         changes |= {"status": status, "seal": to_json(counts_of(connection, number))}
-    elif row.seal is None:  # a complete run stays so, whatever becomes of a later look at it
+    elif row.seal is None:  # a complete run stays complete, however a later attempt ends
         changes["status"] = status
     if summary is not None:
         changes["summary"] = packed
@@ -256,7 +258,7 @@ def _add_run(connection: Connection, plan: RunPlan, key: str) -> tuple[int, str]
 
 
 def add_tasks(connection: Connection, number: int, names: list[str]) -> None:
-    """Add tasks to a run, after those it has."""
+    """Add tasks to a run, after its existing ones."""
     if not names:
         return
     known = connection.execute(select(func.count()).where(run_tasks.c.run == number)).scalar_one()
@@ -276,7 +278,7 @@ def _free_run_id(connection: Connection, key: str) -> str:
         taken = connection.execute(select(runs.c.id).where(runs.c.run_id == digits[:length])).first()
         if taken is None:
             return digits[:length]
-    raise StoreError(f"run key {key} is taken by another plan; expected a key of its own: verify the store")
+    raise StoreError(f"run key {key} belongs to another plan; run `evalstone verify`")
 
 
 def _add_attempt(connection: Connection, number: int, facts: Mapping[str, JsonValue], command: str | None) -> int:
@@ -298,7 +300,7 @@ def _add_attempt(connection: Connection, number: int, facts: Mapping[str, JsonVa
 
 
 def _end_dead_attempts(connection: Connection, number: int) -> None:
-    """Mark attempts that were killed or lost their lease; none of them could record its end."""
+    """Mark attempts that were killed or lost their lease as interrupted; they could not record their end."""
     running = (attempts.c.run == number) & (attempts.c.status == "running")
     for row in connection.execute(select(attempts).where(running)).all():
         change_row(connection, attempts, row, status="interrupted")

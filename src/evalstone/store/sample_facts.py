@@ -1,12 +1,12 @@
-"""Facts of samples: what lists and pages show of each sample, derived once from its request, outputs and score.
+"""Facts of samples for lists and pages, derived from a sample's request, outputs and score.
 
-They are derived from stored rows alone, so they can be derived again at any time: `fill` stores them for a run that
-nobody is writing, in short transactions, and goes on where an earlier call was killed. A row of `fact_sets` says of
-which task they are current; every write to the run removes it (`runs.break_seal`), and readers then derive the facts
-while they read.
+They are derived from stored rows alone, so they can be derived again at any time. `fill` stores them for a run that
+nobody is writing, in short transactions, and continues where an earlier call was killed. A row of `fact_sets` marks the
+facts of a task as current; every write to the run removes it (`runs.break_seal`), and readers then derive the facts
+themselves.
 
-Which score decides whether a sample is right is what the run's estimates say: the metric that stands for the task. A
-run without estimates (it was never summarised) has facts without a verdict.
+The score that decides whether a sample is right is that of the task's primary metric in the run's estimates. For a run
+without estimates (it was never summarised) `correct` is None.
 """
 
 import json
@@ -19,10 +19,10 @@ from sqlalchemy import Connection, Integer, and_, bindparam, case, func, select,
 from evalstone.errors import HashMismatch
 from evalstone.records import ScoreStatus
 from evalstone.store import leases
-from evalstone.store.asked import text_ids
 from evalstone.store.connection import Database
-from evalstone.store.forms import put_together
 from evalstone.store.packing import shown_text, unpack_hash, unpack_json
+from evalstone.store.request_rows import text_ids
+from evalstone.store.request_texts import join_request
 from evalstone.store.rows import SampleFacts
 from evalstone.store.runs import run_number
 from evalstone.store.schema import (
@@ -57,13 +57,13 @@ __all__ = [
 AT_ONCE = 1000  # requests whose facts are derived and stored in one transaction: a few tenths of a second
 SNIPPET_LENGTH = 200  # characters
 CATEGORY_LENGTH = 120
-BEFORE_FIRST = (-1, -1)  # sample index and turn
+BEFORE_FIRST = (-1, -1)  # sample index and turn before the first request
 
 QUESTION_FIELDS = (
     *("question", "problem", "query", "goal", "sentence", "prompt", "instruction", "input", "ctx", "premise"),
     *("sentence1", "text", "page", "passage", "story", "turns"),
 )
-"""Names under which rows of benchmarks hold what is asked, the most telling first."""
+"""Fields in which rows of benchmarks have the question, the most specific first."""
 CATEGORY_FIELDS = ("category", "subject", "subcategory", "subfield", "topic", "domain", "type", "task_type")
 
 FACT_COLUMNS = tuple(column for column in sample_facts.columns if column.name not in {"run_task", "checksum"})
@@ -100,13 +100,13 @@ class FactTask(NamedTuple):
     name: str
     metric: str | None = None
     filter: str | None = None
-    is_share: bool = False  # whether the score says which share of a sample is right
+    is_share: bool = False  # whether the score is the share of a sample that is right
     scoring: int = -1  # row id of the current scoring of that metric and filter
 
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """How the outputs of a request ended."""
+    """Truncation, token limits and failures of a request's outputs."""
 
     n_truncated_tokens: int = 0
     n_at_limit: int = 0
@@ -114,7 +114,7 @@ class _Ends:
 
 
 def fact_tasks(connection: Connection, run: int) -> list[FactTask]:
-    """Return the tasks of a run, in the plan's order, with the score that decides by the run's estimates."""
+    """Return the tasks of a run, in the plan's order, with the deciding score by the run's estimates."""
     primary = and_(estimates.c.run == run, estimates.c.kind == "task", estimates.c.is_primary == 1)
     chosen = {row.task: row for row in connection.execute(select(estimates).where(primary)).all()}
     of_run = select(run_tasks.c.id, run_tasks.c.name).where(run_tasks.c.run == run).order_by(run_tasks.c.position)
@@ -148,15 +148,15 @@ def _current_scorings(connection: Connection, run: int) -> dict[tuple[int, str, 
 def derive(
     connection: Connection, task: FactTask, after: tuple[int, int] = BEFORE_FIRST, limit: int | None = None
 ) -> Iterator[SampleFacts]:
-    """Yield the facts of a task's requests by sample index and turn, from after a place on.
+    """Yield the facts of a task's requests after a sample index and turn, in that order.
 
-    Raises: HashMismatch where a text that they are derived from cannot be read.
+    Raises: HashMismatch if a text that they are derived from cannot be read.
     """
     n_left = limit
     while n_left is None or n_left > 0:
         n = AT_ONCE if n_left is None else min(AT_ONCE, n_left)
-        place = {"run_task": task.id, "scoring": task.scoring, "index": after[0], "turn": after[1], "n": n}
-        rows = connection.execute(_scored_requests, place).all()
+        values = {"run_task": task.id, "scoring": task.scoring, "index": after[0], "turn": after[1], "n": n}
+        rows = connection.execute(_scored_requests, values).all()
         yield from _facts_of(connection, task, rows)
         if len(rows) < n:
             return
@@ -208,7 +208,7 @@ def _facts(
 
 
 def _correct(task: FactTask, row: Any) -> float | None:
-    """Return which share of a sample is right: choices that tie for the best share it, as they do in estimates."""
+    """Return the share of a sample that is right; tied best choices share the credit, as in estimates."""
     if not task.is_share or row.score_status not in {"scored", "unparsed"}:
         return None
     detail = unpack_json(row.score_detail)
@@ -227,7 +227,7 @@ def _parsed(text: str, what: str) -> Mapping[str, Any]:
 
 
 def question_of(row: Mapping[str, Any]) -> str | None:
-    """Return what a sample's row asks, None where none of its fields is known to hold that."""
+    """Return the question of a sample's row, None if it has none of QUESTION_FIELDS."""
     for name in QUESTION_FIELDS:
         value = row.get(name)
         if isinstance(value, list) and value:
@@ -238,7 +238,7 @@ def question_of(row: Mapping[str, Any]) -> str | None:
 
 
 def category_of(row: Mapping[str, Any]) -> str | None:
-    """Return what a sample's row calls its category or subject, None where it does not say."""
+    """Return the category or subject of a sample's row, None if it has none of CATEGORY_FIELDS."""
     for name in CATEGORY_FIELDS:
         value = row.get(name)
         if isinstance(value, str) and value.strip():
@@ -257,14 +257,14 @@ def _one_line(text: str, length: int) -> str:
 
 
 def end_of_prompt(connection: Connection, task: str, row: Any) -> str:
-    """Return the part of a prompt that is the sample's own: the last message of the user, or what follows the shots."""
+    """Return the sample's own part of a prompt: the last message of the user, or the text after the shots."""
     numbers = text_ids(row.pieces, row.form)
     texts = load_texts(connection, numbers)
-    place = (task, row.sample_index, row.turn)
-    request = put_together(place, unpack_hash(row.sample_sha256), texts[row.form], [texts[n] for n in numbers[:-1]])
-    said = [message.text for message in request.messages if message.role == "user" and message.text.strip()]
-    if said:
-        return said[-1]
+    key = (task, row.sample_index, row.turn)
+    request = join_request(key, unpack_hash(row.sample_sha256), texts[row.form], [texts[n] for n in numbers[:-1]])
+    messages = [message.text for message in request.messages if message.role == "user" and message.text.strip()]
+    if messages:
+        return messages[-1]
     own = [segment for segment in request.segments if segment.strip()]
     return own[-1] if own else request.prompt
 
@@ -273,13 +273,13 @@ def end_of_prompt(connection: Connection, task: str, row: Any) -> str:
 
 
 def is_at_rest(connection: Connection, run: int) -> bool:
-    """Return whether nobody is writing a run; on a server nobody begins to until the transaction ends."""
+    """Return whether nobody is writing a run; on a server, nobody can begin to until the transaction ends."""
     lease = leases.lock(connection, run)
     return lease is None or not lease.is_held
 
 
 def set_row(task: FactTask, reached: tuple[int, int], *, is_complete: bool) -> dict[str, Any]:
-    """Return the row that says which facts of a task are stored."""
+    """Return the row of `fact_sets` for a task whose facts are stored up to `reached`."""
     row = {
         "run_task": task.id,
         "metric": task.metric,
@@ -293,9 +293,9 @@ def set_row(task: FactTask, reached: tuple[int, int], *, is_complete: bool) -> d
 
 
 def fill_runs(database: Database, run_ids: Iterable[str] | None) -> int:
-    """Store the facts of these runs, or of all that nobody is writing. Returns for how many samples it did so.
+    """Store the facts of these runs, or of all that nobody is writing; return the number of samples.
 
-    What cannot be derived because a text is damaged is left to `verify`.
+    Runs with damaged texts are skipped; `verify` reports them.
 
     Raises: StoreError if they cannot be written.
     """
@@ -312,7 +312,7 @@ def fill_runs(database: Database, run_ids: Iterable[str] | None) -> int:
 
 
 def _lacking(connection: Connection) -> list[str]:
-    """Return the runs, and no audits, of which some task has no complete facts."""
+    """Return the runs, without audits, that have a task without complete facts."""
     joined = (
         runs.join(run_facts, run_facts.c.run == runs.c.id)
         .join(run_tasks, run_tasks.c.run == runs.c.id)
@@ -324,11 +324,11 @@ def _lacking(connection: Connection) -> list[str]:
 
 
 def fill(database: Database, run_id: str, *, only_summarised: bool = False) -> int:
-    """Store the facts of a run's samples where they are not current. Returns for how many samples it did so.
+    """Store the facts of a run's samples that are not current; return the number of samples.
 
-    A run that is being written is left alone, and so is an audit; with `only_summarised` also a run without estimates.
+    A run that is being written is skipped, and so is an audit; with `only_summarised` also a run without estimates.
 
-    Raises: HashMismatch where a text that they are derived from cannot be read; StoreError.
+    Raises: HashMismatch if a text that they are derived from cannot be read; StoreError.
     """
     n_filled, is_done = 0, False
     while not is_done:
@@ -354,7 +354,7 @@ def _has_estimates(connection: Connection, run: int) -> bool:
 
 
 def _fill_some(connection: Connection, run: int) -> tuple[int, bool]:
-    """Derive and store some facts of a run. Returns how many, and whether none are left."""
+    """Derive and store some facts of a run; return their number, and whether none are left."""
     n_left = AT_ONCE
     tasks = fact_tasks(connection, run)
     of_run = select(fact_sets).where(fact_sets.c.run_task.in_([task.id for task in tasks]))

@@ -1,7 +1,7 @@
-"""Lists of a run's samples for pages: filtered, counted and cut into pages by the database, from `sample_facts`.
+"""Lists of a run's samples, filtered, counted and split into pages by the database, from `sample_facts`.
 
-Where a task's facts are not current (its run is being written, or an old store was never filled) the same lists come
-from facts derived while reading: slower, since that reads the run's texts.
+If a task's facts are not current (its run is being written, or an old store was never filled), the same lists are made
+from facts derived while reading, which is slower, since it reads the run's texts.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -27,25 +27,25 @@ LONGEST_PAGE = 10_000  # samples
 LAST_OFFSET = 2**31
 
 _facts = sample_facts.c
-_place = (_facts.run_task, _facts.sample_index, _facts.turn)
+_key = (_facts.run_task, _facts.sample_index, _facts.turn)
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which samples a list has."""
+    """The filters of a list of samples."""
 
-    task: str | None = None  # None: those of every task
+    task: str | None = None  # None: every task
     wrong_only: bool = False
-    category: str | None = None  # None: of every category
-    text: str | None = None  # a part of the snippet, whatever the case of ASCII letters
+    category: str | None = None  # None: every category
+    text: str | None = None  # a part of the snippet, ignoring the case of ASCII letters
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Which part of a list is wanted.
+    """A page of a list.
 
-    Raises: UsageError if there cannot be such a part.
+    Raises: UsageError for an invalid offset or limit.
     """
 
     offset: int = 0
@@ -59,17 +59,17 @@ class Page:
 
 
 def searched(text: str) -> str:
-    """Return a text as it is searched for: in one line, as snippets are.
+    """Return a text to search for in one line, as snippets are.
 
     Raises: UsageError if it is too long.
     """
     if len(text) > LONGEST_QUERY:
-        raise UsageError(f"a search for {len(text):,} characters; expected at most {LONGEST_QUERY:,}: search for less")
+        raise UsageError(f"the text to search for has {len(text):,} characters; expected at most {LONGEST_QUERY:,}")
     return " ".join(shown_text(text).split())
 
 
 def sample_list(database: Database, run_id: str, wanted: Wanted, page: Page) -> SamplePage:
-    """Return a part of the list of a run's samples, by task, sample index and turn.
+    """Return a page of the list of a run's samples, by task, sample index and turn.
 
     Raises: UnknownName for a task that the run does not have; UsageError for a text that is too long.
     """
@@ -80,19 +80,19 @@ def sample_list(database: Database, run_id: str, wanted: Wanted, page: Page) -> 
 def list_samples(
     connection: Connection, run: int, wanted: Wanted, page: Page, matches: Select[Any] | None = None
 ) -> SamplePage:
-    """Return a part of the list of samples, of those among `matches` where that is given."""
+    """Return a page of the list of samples, limited to those in `matches` if given."""
     text = searched(wanted.text) if wanted.text is not None else None
     tasks = _tasks(connection, run, wanted.task)
     current = current_tasks(connection, tasks)
     if current is None:
         found = _derived(connection, tasks, wanted, text, matches)
-        return _cut(found, page, is_indexed=matches is not None)
+        return _page_of(found, page, is_indexed=matches is not None)
     conditions = list(_conditions(connection, current, wanted, text, matches))
     total = connection.execute(select(func.count()).select_from(sample_facts).where(*conditions)).scalar_one()
-    keys = select(*_place).where(*conditions).order_by(*_place).offset(page.offset).limit(page.limit).subquery()
-    on = and_(*(_facts[column.name] == keys.c[column.name] for column in _place))
+    keys = select(*_key).where(*conditions).order_by(*_key).offset(page.offset).limit(page.limit).subquery()
+    on = and_(*(_facts[column.name] == keys.c[column.name] for column in _key))
     rows = connection.execute(
-        select(_facts.run_task, *FACT_COLUMNS).select_from(keys.join(sample_facts, on)).order_by(*_place)
+        select(_facts.run_task, *FACT_COLUMNS).select_from(keys.join(sample_facts, on)).order_by(*_key)
     )
     by_id = {task.id: task for task in current}
     samples = tuple(_sample(by_id[row[0]], row) for row in rows)
@@ -108,7 +108,7 @@ def _tasks(connection: Connection, run: int, name: str | None) -> list[FactTask]
 
 
 def current_tasks(connection: Connection, tasks: Sequence[FactTask]) -> list[FactTask] | None:
-    """Return tasks with the scores that their stored facts were made of; None where some have no current facts."""
+    """Return tasks with the scores from which their stored facts were derived; None if any has no current facts."""
     of_tasks = fact_sets.c.run_task.in_([task.id for task in tasks])
     sets = {row.run_task: row for row in connection.execute(select(fact_sets).where(of_tasks)).all()}
     if not all(task.id in sets and sets[task.id].is_complete for task in tasks):
@@ -132,7 +132,7 @@ def _conditions(
             snippet = collate(_facts.snippet, "C")
         yield func.lower(snippet).contains(text.translate(_LOWER), autoescape=True)
     if matches is not None:
-        yield tuple_(*_place).in_(matches)
+        yield tuple_(*_key).in_(matches)
 
 
 def _sample(task: FactTask, row: Sequence[Any]) -> SampleFacts:
@@ -167,8 +167,8 @@ def _derived(
             yield facts
 
 
-def _cut(found: Iterator[SampleFacts], page: Page, *, is_indexed: bool) -> SamplePage:
-    """Return a page of a list, counting the whole of it."""
+def _page_of(found: Iterator[SampleFacts], page: Page, *, is_indexed: bool) -> SamplePage:
+    """Return a page of a list, and count the whole list."""
     samples: list[SampleFacts] = []
     total = 0
     for facts in found:
@@ -182,7 +182,7 @@ def _cut(found: Iterator[SampleFacts], page: Page, *, is_indexed: bool) -> Sampl
 
 
 def categories(database: Database, run_id: str, task: str | None) -> list[CategoryCount]:
-    """Return the categories of a run's samples by name, those without one last.
+    """Return the categories of a run's samples by name; the count of samples without a category is last.
 
     Raises: UnknownName for a task that the run does not have.
     """

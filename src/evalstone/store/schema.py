@@ -1,13 +1,13 @@
-"""The tables. What a migration makes is compared with this in a test, so the two cannot drift apart.
+"""The tables. A test compares them with the schema that the migrations create.
 
-Texts lie once, under their SHA-256; a prompt is a list of them. Outputs and scores are clustered by their request, and
-each row of every table carries a CRC-32 over its columns, so that one flipped byte shows. Only parents that are
-removed by an indexed look-up have a foreign key; the other references are checked by `verify`.
+Each text is stored once, under its SHA-256; a prompt is a list of texts. Outputs and scores are clustered by their
+request, and each row of every table has a CRC-32 over its columns, so that a flipped byte is detected. Only parents
+that are removed by an indexed look-up have a foreign key; `verify` checks the other references.
 
-What boards and pages read is derived from these rows and lies in columns of its own: `run_facts` from the plans,
-`sample_facts` from requests, outputs and scores. `fact_sets` says of which tasks the sample facts are current.
+Columns for leaderboards and pages are derived from these rows: `run_facts` from the plans, `sample_facts` from
+requests, outputs and scores. `fact_sets` records the tasks whose sample facts are current.
 
-The CRC is taken over the columns that are not NULL, by name: a later column that starts as NULL changes no old row.
+The CRC covers the columns that are not NULL, by name, so a new column that starts as NULL changes no old row.
 """
 
 import zlib
@@ -36,18 +36,18 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from evalstone.errors import StoreError
 
-HEAD = "0003"  # the newest migration; known here so that opening a current store needs no Alembic
-VERSION_TABLE = "evalstone_schema"  # Alembic's, under a name of our own: a database may have others in it
+HEAD = "0003"  # the newest migration; stated here so that opening a current store needs no Alembic
+VERSION_TABLE = "evalstone_schema"  # Alembic's table, under a name of our own: a database may have another one
 
 
 class Blob(LargeBinary):
-    """Bytes, which both drivers give and take as they are: SQLAlchemy need not convert each one."""
+    """Bytes that both drivers accept and return unchanged, so that SQLAlchemy need not convert them."""
 
     def bind_processor(self, dialect: Dialect) -> None:
-        """Pass values on to the driver."""
+        """Pass values to the driver unchanged."""
 
     def result_processor(self, dialect: Dialect, coltype: object) -> None:
-        """Pass values on from the driver."""
+        """Return values of the driver unchanged."""
 
 
 metadata = MetaData()
@@ -86,7 +86,7 @@ runs = Table(
     Column("updated_at", String(32), nullable=False),
     Column("summary", Blob),  # JSON, packed
     Column("extra", Blob),  # JSON, packed
-    Column("seal", Text),  # JSON: how many rows a finished run has; NULL while it may grow
+    Column("seal", Text),  # JSON: numbers of rows of a finished run; NULL while it may grow
     _checksum(),
 )
 
@@ -126,9 +126,9 @@ requests = Table(
     Column("turn", Integer, nullable=False),
     Column("content_hash", Blob(32), nullable=False),
     Column("sample_sha256", Blob, nullable=False),  # packed hash
-    Column("n_outputs", Integer, nullable=False),  # how many make it complete: asks, each with its repeats
-    Column("pieces", Text, nullable=False),  # JSON: ids of the texts that the form counts through
-    Column("form", BigInteger, nullable=False),  # text: the request as JSON, its long texts as numbers into `pieces`
+    Column("n_outputs", Integer, nullable=False),  # of a complete request: its queries, with their repeats
+    Column("pieces", Text, nullable=False),  # JSON: ids of the texts to which the form refers by number
+    Column("form", BigInteger, nullable=False),  # text: the request as JSON, its long texts as indices of `pieces`
     Column("sample_row", BigInteger),  # text: the sample's row as JSON
     _checksum(),
     UniqueConstraint("run_task", "sample_index", "turn"),
@@ -143,7 +143,7 @@ outputs = Table(
     Column("attempt", Integer, nullable=False),  # number of the attempt that wrote it
     Column("total_nats", Double),
     Column("is_greedy", SmallInteger),
-    Column("text", Blob),  # packed, as the four below
+    Column("text", Blob),  # packed, like reasoning, tool_calls and error
     Column("reasoning", Blob),
     Column("tool_calls", Blob),
     Column("finish_reason", String(64)),
@@ -211,7 +211,7 @@ estimates = Table(
     Column("chance", Double),
     Column("higher_is_better", SmallInteger, nullable=False),
     Column("confidence", Double, nullable=False),
-    Column("kind", String(32), nullable=False),  # task | group | composite: this and the three below repeat details
+    Column("kind", String(32), nullable=False),  # task | group | composite; this and the next three repeat details
     Column("is_primary", SmallInteger, nullable=False),
     Column("n_shots", Integer),
     Column("unit", String(32)),  # proportion | plain
@@ -235,11 +235,11 @@ run_facts = Table(
     Column("profile", Text, nullable=False),
     Column("seed", BigInteger),
     Column("sample_limit", Double),
-    Column("chat_template", Text),  # NULL: none applied; empty: the default one of the model
-    Column("prompt_style", Text),  # letter, text, ...; NULL: as each task has it
+    Column("chat_template", Text),  # NULL: none applied; empty: the model's default
+    Column("prompt_style", Text),  # letter, text, ...; NULL: each task's own
     Column("prompt_preset", Text),
     Column("has_system_instruction", SmallInteger, nullable=False),
-    Column("audit", Text),  # which audit; NULL of a run
+    Column("audit", Text),  # kind of audit; NULL for a run
     Column("n_tasks", Integer, nullable=False),
     Column("n_samples", BigInteger, nullable=False),
     _checksum(),
@@ -249,10 +249,10 @@ fact_sets = Table(
     "fact_sets",
     metadata,
     _parent("run_task", "run_tasks.id", primary_key=True),
-    Column("metric", Text),  # with the filter: the score that decides; NULL where the task has none
+    Column("metric", Text),  # with the filter: the score that decides; NULL if the task has none
     Column("filter", Text),
-    Column("is_share", SmallInteger, nullable=False),  # whether that score says which share of a sample is right
-    Column("reached_index", Integer, nullable=False),  # the facts of requests up to this sample and turn are stored
+    Column("is_share", SmallInteger, nullable=False),  # whether that score is the share of a sample that is right
+    Column("reached_index", Integer, nullable=False),  # facts are stored up to this sample and turn
     Column("reached_turn", Integer, nullable=False),
     Column("is_complete", SmallInteger, nullable=False),
     _checksum(),
@@ -264,9 +264,9 @@ sample_facts = Table(
     _parent("run_task", "run_tasks.id", primary_key=True),
     Column("sample_index", Integer, primary_key=True, autoincrement=False),
     Column("turn", Integer, primary_key=True, autoincrement=False),
-    Column("status", String(16)),  # of the deciding score; NULL where there is no score
+    Column("status", String(16)),  # of the deciding score; NULL if there is no score
     Column("score", Double),
-    Column("correct", Double),  # in [0, 1]; NULL where it is undefined
+    Column("correct", Double),  # in [0, 1]; NULL if undefined
     Column("is_wrong", SmallInteger, nullable=False),
     Column("category", Text),
     Column("n_shots", Integer, nullable=False),
@@ -277,7 +277,7 @@ sample_facts = Table(
     _checksum(),
     sqlite_with_rowid=False,
 )
-Index(  # narrow: counts, categories and pages are found in it without passing over the snippets
+Index(  # narrow: counts, categories and pages are found in it without reading the snippets
     "sample_facts_narrow",
     *(sample_facts.c[name] for name in ("run_task", "sample_index", "turn", "is_wrong", "category")),
 )
@@ -286,7 +286,7 @@ search_sets = Table(
     "search_sets",
     metadata,
     _parent("run", "runs.id", primary_key=True),
-    Column("n_requests", Integer, nullable=False),  # how many are in the index; see `search`
+    Column("n_requests", Integer, nullable=False),  # number of requests in the index; see `search`
     _checksum(),
 )
 
@@ -295,8 +295,8 @@ run_leases = Table(
     metadata,
     _parent("run", "runs.id", primary_key=True),
     Column("attempt", Integer, nullable=False),  # number of the attempt that took it
-    Column("epoch", BigInteger, nullable=False),  # grows each time the lease is taken
-    Column("owner", Text, nullable=False),  # JSON: liveness.Owner; empty once released
+    Column("epoch", BigInteger, nullable=False),  # raised each time the lease is taken
+    Column("owner", Text, nullable=False),  # JSON: liveness.Owner; empty after release
     Column("expires", Double, nullable=False),  # seconds since 1970 by the database's clock
     _checksum(),
 )
@@ -317,12 +317,12 @@ _KIND_NAMES = {kind: kind.__name__.encode() for kind in _ENCODERS}
 
 
 def row_checksum(table: Table, values: Sequence[Any]) -> int:
-    """Return the CRC-32 of a row, given in the table's order: name, type and value of each column that is not NULL."""
+    """Return the CRC-32 of a row in the table's order, over name, type and value of each column that is not NULL."""
     return checksum_of(_COLUMNS[table.name], values)
 
 
 def checksum_of(names: Sequence[bytes], values: Sequence[Any]) -> int:
-    """Return the CRC-32 of the values of columns of these names; migrations name those of their own time."""
+    """Return the CRC-32 of the values of columns with these names; a migration has the names of its own schema."""
     pieces: list[bytes] = []
     for name, value in zip(names, values, strict=False):  # the checksum itself comes last
         if value is not None:
@@ -334,15 +334,15 @@ def checksum_of(names: Sequence[bytes], values: Sequence[Any]) -> int:
 
 
 def _plain_kind(value: Any) -> type:
-    """Return what an enumeration's text or numpy's float is stored as."""
+    """Return the type as which an enumeration's text or numpy's float is stored."""
     for kind in _ENCODERS:
         if isinstance(value, kind):
             return kind
-    raise StoreError(f"a row holds {value!r}, a {type(value).__name__}; expected a number, text or bytes")
+    raise StoreError(f"a row has {value!r}, a {type(value).__name__}; expected a number, text or bytes")
 
 
 def with_checksum(table: Table, row: dict[str, Any]) -> dict[str, Any]:
-    """Return the row with its checksum filled in (the same dictionary)."""
+    """Set the checksum of a row; return the same dictionary."""
     row["checksum"] = row_checksum(table, [row[name] for name in _NAMES[table.name]])
     return row
 
@@ -353,9 +353,9 @@ def _compiled(statement: Any, dialect: Dialect) -> Any:
 
 
 def insert_rows(connection: Connection, statement: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert whole rows of plain values: the statement is rendered once, and the rows go to the driver as they are.
+    """Insert rows of plain values: the statement is compiled once, and the rows are passed to the driver unchanged.
 
-    (SQLAlchemy's own way looks at each value of each row, which takes three times as long as the insertion.)
+    (SQLAlchemy's own insertion inspects each value of each row, which takes three times as long as the insertion.)
     """
     if not rows:
         return
@@ -369,7 +369,7 @@ def insert_rows(connection: Connection, statement: Any, rows: Sequence[Mapping[s
 
 @cache
 def upsert(dialect_name: str, table: Table) -> Any:
-    """Return the statement that inserts rows, or replaces those with the same key."""
+    """Return the statement that inserts rows, and replaces those with the same key."""
     dialect = sqlite if dialect_name == "sqlite" else postgresql
     statement = dialect.insert(table)
     keys = [column.name for column in table.primary_key.columns]
@@ -377,5 +377,5 @@ def upsert(dialect_name: str, table: Table) -> Any:
     return statement.on_conflict_do_update(index_elements=keys, set_=others)
 
 
-SEARCH_TABLE = "sample_search"  # the full-text index: made by `search` for the first run that is indexed
+SEARCH_TABLE = "sample_search"  # the full-text index; `search` creates it for the first run that is indexed
 SEARCH_TABLE_SQL = f"CREATE VIRTUAL TABLE {SEARCH_TABLE} USING fts5(run, document)"  # on SQLite

@@ -1,9 +1,8 @@
-"""What a database file may hold before anything in it is queried.
+"""Check of a database file's schema before anything in the file is queried.
 
-A store that somebody else made is untrusted input: a view in place of a table can make one SELECT run for ever, a
-trigger or a generated column runs what its author wrote. Our own schema has tables and plain indexes, and one full-text
-index in exactly the words in which we make it; anything else is refused. Reading `sqlite_master` evaluates nothing of
-what it describes.
+A store from elsewhere is untrusted input: a view instead of a table can make a SELECT run for ever, and a trigger or a
+generated column runs its author's code. Our own schema has tables, plain indexes, and one full-text index with exactly
+our statement; anything else is refused. Reading `sqlite_master` evaluates nothing that it describes.
 """
 
 import re
@@ -19,11 +18,11 @@ _PLAIN_INDEX = re.compile(r'CREATE (UNIQUE )?INDEX "?\w+"? ON "?\w+"? \([\w", ]+
 
 
 def refuse_active_schema(connection: sqlite3.Connection, where: str) -> None:
-    """Raise StoreError where a file's schema has more than tables and indexes that only hold data."""
+    """Raise StoreError if a file's schema has anything but tables and indexes that only hold data."""
     connection.execute("PRAGMA trusted_schema = OFF")
     for kind, name, text in connection.execute("SELECT type, name, sql FROM sqlite_master"):
         if text is None and kind == "index":
-            continue  # SQLite's own, of a key
+            continue  # SQLite's own index of a key
         plain = " ".join(str(text).split())
         if kind == "table" and (plain == SEARCH_TABLE_SQL or not _ACTIVE_WORDS.search(plain)):
             continue
@@ -31,6 +30,6 @@ def refuse_active_schema(connection: sqlite3.Connection, where: str) -> None:
             continue
         what = f"the {kind} '{name}'" if kind in {"view", "trigger"} else f"a {kind} '{name}' that computes"
         raise StoreError(
-            f"store {where} holds {what}, which no store has, and nothing of it was read; expected a file that "
-            "evalstone wrote: get it again from where it was made"
+            f"store {where} has {what}, which no store has, so it was not read; expected a file written by evalstone: "
+            "get it again from its source"
         )

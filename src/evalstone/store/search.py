@@ -1,11 +1,11 @@
-"""Full-text search over a run's samples: FTS5 on SQLite, tsvector on PostgreSQL; an index is made for single runs.
+"""Full-text search over a run's samples: FTS5 on SQLite, tsvector on PostgreSQL; each run has an index of its own.
 
-The index holds the texts of each sample's row and what was generated. It is derived and optional: it is made by
-`index_samples`, a row of `search_sets` says that it is current, and any new request or output removes that row. Without
-an index a search looks through the snippets.
+The index holds the texts of each sample's row and the generated texts. It is derived and optional: `index_samples`
+builds it, a row of `search_sets` marks it as current, and any new request or output removes that row. Without an index
+the snippets are searched.
 
-What a user types is never the database's query language: it is taken apart into words and quoted phrases, all of which
-must occur, and each is passed on as a quoted phrase.
+A user's query is never passed to the database as its query language: it is split into words and quoted phrases, all of
+which must occur, and each is passed as a quoted phrase.
 """
 
 import json
@@ -51,8 +51,8 @@ from evalstone.store.text_table import chunks, load_texts
 __all__ = ["count_rows", "forget_index", "index_samples", "is_indexed", "n_indexed", "search_samples"]
 
 AT_ONCE = 500  # requests indexed in one transaction
-LONGEST_DOCUMENT = 100_000  # characters; PostgreSQL takes a million bytes of words and places
-UNFINISHED = -1  # in `search_sets` while the index is being made
+LONGEST_DOCUMENT = 100_000  # characters; PostgreSQL's limit is a million bytes of words and positions
+UNFINISHED = -1  # in `search_sets` while the index is being built
 
 _PIECES = re.compile(r'"([^"]*)"?|([^\s"]+)')
 _WORD = re.compile(r"[^\W_]")
@@ -79,7 +79,7 @@ _ADD = {
 
 
 def phrases_of(query: str) -> list[str]:
-    """Return the words and quoted phrases of what a user typed; signs alone are none."""
+    """Return the words and quoted phrases of a user's query; punctuation alone is neither."""
     found = [quoted or word for quoted, word in _PIECES.findall(query)]
     return [piece.strip() for piece in found if _WORD.search(piece)]
 
@@ -88,9 +88,9 @@ def phrases_of(query: str) -> list[str]:
 
 
 def search_samples(database: Database, run_id: str, query: str, wanted: Wanted, page: Page) -> SamplePage:
-    """Return a part of the list of samples in which all words and quoted phrases of a query occur.
+    """Return a page of the list of samples in which all words and quoted phrases of a query occur.
 
-    Without a current index, and for a query of signs alone, samples whose snippet contains it as it is.
+    Without a current index, and for a query of punctuation alone, list the samples whose snippet contains it.
 
     Raises: UnknownName for a task that the run does not have; UsageError for a query that is too long.
     """
@@ -104,15 +104,15 @@ def search_samples(database: Database, run_id: str, query: str, wanted: Wanted, 
 
 
 def _matches(connection: Connection, run: int, phrases: Sequence[str]) -> Select[Any]:
-    """Return the query for the places of the samples that have all phrases."""
-    place = select(requests.c.run_task, requests.c.sample_index, requests.c.turn)
+    """Return the query for task, sample index and turn of the samples that have all phrases."""
+    keys = select(requests.c.run_task, requests.c.sample_index, requests.c.turn)
     if connection.dialect.name == "sqlite":
         quoted = " ".join('"' + phrase.replace('"', '""') + '"' for phrase in phrases)
         match = named(SEARCH_TABLE).op("MATCH")(f'run : "{_token(run)}" AND document : ({quoted})')
-        return place.select_from(requests.join(_search, _search.c.rowid == requests.c.id)).where(match)
+        return keys.select_from(requests.join(_search, _search.c.rowid == requests.c.id)).where(match)
     joined = requests.join(_search, _search.c.request == requests.c.id)
     has_all = [_search.c.document.op("@@")(func.phraseto_tsquery("simple", phrase)) for phrase in phrases]
-    return place.select_from(joined).where(_search.c.run == run, *has_all)
+    return keys.select_from(joined).where(_search.c.run == run, *has_all)
 
 
 def _token(run: int) -> str:
@@ -126,7 +126,7 @@ def is_indexed(connection: Connection, run: int) -> bool:
 
 
 def n_indexed(connection: Connection, run: int) -> int | None:
-    """Return how many requests of a run are in its index; None where there is none, UNFINISHED while it is made."""
+    """Return the number of requests in a run's index; None if there is no index, UNFINISHED while it is built."""
     n: int | None = connection.execute(select(search_sets.c.n_requests).where(search_sets.c.run == run)).scalar()
     return n
 
@@ -135,9 +135,9 @@ def n_indexed(connection: Connection, run: int) -> int | None:
 
 
 def index_samples(database: Database, run_id: str) -> int:
-    """Make a run's index anew. Returns how many requests it has.
+    """Build a run's index; return the number of requests in it.
 
-    Raises: RunBusy where the run is being written; StoreError where the database has no full-text search.
+    Raises: RunBusy if the run is being written; StoreError if the database has no full-text search.
     """
     facts.fill(database, run_id)
     with database.writing() as connection:
@@ -153,7 +153,7 @@ def index_samples(database: Database, run_id: str) -> int:
             _refuse_busy(connection, run, run_id)
             database.lock_structure(connection)
             if n_indexed(connection, run) != UNFINISHED:
-                raise RunBusy(f"run {run_id} was changed while its index was made; make the index again")
+                raise RunBusy(f"run {run_id} was changed while its index was built; build the index again")
             rows = connection.execute(_requests_of(run).where(requests.c.id > last).limit(AT_ONCE)).all()
             if not rows:
                 _mark(connection, run, n)
@@ -167,7 +167,7 @@ def index_samples(database: Database, run_id: str) -> int:
 
 def _refuse_busy(connection: Connection, run: int, run_id: str) -> None:
     if not facts.is_at_rest(connection, run):
-        raise RunBusy(f"run {run_id} is being written; wait for its end, then make the index")
+        raise RunBusy(f"run {run_id} is being written; wait for its end, then build the index")
 
 
 def _mark(connection: Connection, run: int, n_requests: int) -> None:
@@ -180,8 +180,8 @@ def _make_table(connection: Connection, where: str) -> None:
         return
     if connection.dialect.name == "sqlite" and not _has_fts5(connection):
         raise StoreError(
-            f"store {where}: the SQLite of this Python has no full-text search; expected one with FTS5. Search works "
-            "without an index too, and with one on a PostgreSQL server"
+            f"store {where}: the SQLite of this Python has no full-text search; use a Python with FTS5 or a "
+            "PostgreSQL server, or search without an index"
         )
     for statement in _MAKE[connection.dialect.name]:
         connection.exec_driver_sql(statement)
@@ -197,7 +197,7 @@ def _has_table(connection: Connection) -> bool:
 
 
 def forget_index(connection: Connection, run: int) -> None:
-    """Remove a run's index, as far as there is one."""
+    """Remove a run's index, if it has one."""
     connection.execute(delete(search_sets).where(search_sets.c.run == run))
     if not _has_table(connection):
         return
@@ -209,7 +209,7 @@ def forget_index(connection: Connection, run: int) -> None:
 
 
 def count_rows(connection: Connection, run: int) -> int:
-    """Return how many rows the index has of a run."""
+    """Return the number of a run's rows in the index."""
     if not _has_table(connection):
         return 0
     mine: ColumnElement[bool]
@@ -228,7 +228,7 @@ def _requests_of(run: int) -> Select[Any]:
 
 
 def _documents(connection: Connection, rows: Sequence[Any]) -> Iterator[str]:
-    """Yield what is searched of each request: the texts of its sample's row, and what was generated."""
+    """Yield the document to index for each request: the texts of its sample's row, and the generated texts."""
     generated: dict[int, list[str]] = {}
     for some in chunks([row.id for row in rows]):
         for request, packed in connection.execute(_texts_of, {"ids": some}):

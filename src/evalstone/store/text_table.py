@@ -1,4 +1,4 @@
-"""The texts: each stored once under its SHA-256, found by hash when written and by id when read."""
+"""The table of texts: each is stored once, found by its SHA-256 when written and by its id when read."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -12,8 +12,8 @@ from evalstone.store.schema import insert_rows, texts
 
 T = TypeVar("T")
 LOOKED_UP_AT_ONCE = 500  # values in one IN (...)
-UNPACKED_AT_ONCE = 2**30  # characters of texts read together, from which on they must not be suspiciously small
-MOST_SHRUNK = 50  # how often longer than its packed form such a set of texts may be
+UNPACKED_AT_ONCE = 2**30  # characters of texts read together, above which MOST_SHRUNK applies
+MOST_SHRUNK = 50  # largest ratio of unpacked to packed length of such a set of texts
 
 _ids_by_hash = select(texts.c.sha256, texts.c.id).where(texts.c.sha256.in_(bindparam("hashes", expanding=True)))
 _insert = insert(texts)
@@ -27,9 +27,9 @@ def chunks(items: Sequence[T], size: int = LOOKED_UP_AT_ONCE) -> Iterator[Sequen
 
 
 def store_texts(connection: Connection, wanted: Mapping[bytes, str]) -> dict[bytes, int]:
-    """Return the id of each text, given by its hash; those that are not there yet are added.
+    """Return the id of each text by its hash; new texts are added.
 
-    The transaction must hold the structure lock: no id found here may be removed before it is used.
+    The transaction must hold the structure lock, so that no text found here is removed before its id is used.
     """
     ids: dict[bytes, int] = {}
     for some in chunks(list(wanted)):
@@ -45,7 +45,7 @@ def store_texts(connection: Connection, wanted: Mapping[bytes, str]) -> dict[byt
 def load_texts(connection: Connection, ids: Iterable[int]) -> dict[int, str]:
     """Return texts by id.
 
-    Raises: HashMismatch if one is not there, or a few bytes unpack to gigabytes.
+    Raises: HashMismatch if one is missing, or a few bytes unpack to gigabytes.
     """
     wanted = ids if isinstance(ids, Collection) else list(ids)
     found: dict[int, str] = {}
@@ -57,7 +57,7 @@ def load_texts(connection: Connection, ids: Iterable[int]) -> dict[int, str]:
             if n_unpacked > max(UNPACKED_AT_ONCE, MOST_SHRUNK * n_packed):
                 raise HashMismatch(
                     f"texts of {n_packed:,} bytes unpack to more than {UNPACKED_AT_ONCE:,} characters; expected "
-                    f"at most {MOST_SHRUNK} times as many: no such texts were written by evalstone"
+                    f"at most {MOST_SHRUNK} times as many: evalstone writes no such texts"
                 )
     for number in wanted:
         if number not in found:

@@ -1,8 +1,7 @@
-"""Nothing stored is taken on trust: every hash is derived again, every row's checksum, every reference and count.
+"""Verification of a store: every hash, checksum, reference and count is computed again and compared.
 
-`verify` reads what is there and says what does not agree; it repairs nothing. A row that cannot even be read is one
-more problem and not the end of the search. Columns are read as the driver gives them, because a damaged value need not
-have its column's type any more.
+`verify` reports mismatches and repairs nothing. A row that cannot be read is a problem too, and does not end the
+verification. Columns are read as the driver returns them, because a damaged value may not have its column's type.
 """
 
 import sqlite3
@@ -14,11 +13,11 @@ from sqlalchemy import Connection, Row, Table, and_, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from evalstone.errors import HashMismatch, StoreError
-from evalstone.store.asked import task_numbers, text_ids
 from evalstone.store.connection import Database
-from evalstone.store.forms import content_hash, put_together
 from evalstone.store.packing import text_digest, unpack_hash, unpack_text
 from evalstone.store.plan_json import plan_from_json
+from evalstone.store.request_rows import task_numbers, text_ids
+from evalstone.store.request_texts import content_hash, join_request
 from evalstone.store.rows import Problem
 from evalstone.store.runs import counts_of, run_number, sealed_counts
 from evalstone.store.schema import (
@@ -61,7 +60,7 @@ OWN_ROWS = (
 
 
 def verify(database: Database, run_id: str | None = None) -> list[Problem]:
-    """Return everything that is wrong with the store, or with one run of it."""
+    """Return the problems of the store, or of one run in it."""
     with database.reading() as connection, _lenient_text(connection):
         number = None if run_id is None else run_number(connection, run_id)
         search = _Search(connection, number)
@@ -73,7 +72,7 @@ def verify(database: Database, run_id: str | None = None) -> list[Problem]:
 
 @contextmanager
 def _lenient_text(connection: Connection) -> Iterator[None]:
-    """Read text that is no UTF-8 any more as well, so that its row is named and those after it are read."""
+    """Read damaged text that is not UTF-8 too, so that its row is reported and later rows are read."""
     if connection.dialect.name != "sqlite":
         yield
         return
@@ -87,29 +86,29 @@ def _lenient_text(connection: Connection) -> Iterator[None]:
 
 
 class _Search:
-    """One walk through the store."""
+    """One verification of a store or run."""
 
     def __init__(self, connection: Connection, number: int | None) -> None:
         self.connection = connection
         self.number = number
         self.problems: list[Problem] = []
-        self.digests: dict[int, bytes] = {}  # of the texts, derived from their content
+        self.digests: dict[int, bytes] = {}  # of the texts, computed from their content
         self.bad_texts: dict[int, str] = {}
         self.users: dict[int, list[str]] = {}  # the requests that use a bad text
 
     def found(self, table: str, row: str, what: str) -> None:
-        """Note a problem."""
+        """Add a problem."""
         self.problems.append(Problem(table, row, what))
 
     def guarded(self, what: str, check: Callable[[], None]) -> None:
-        """Run a check; what it cannot read is a problem."""
+        """Run a check, and report an error while reading as a problem."""
         try:
             check()
         except UNREADABLE as error:
             self.found(what, "(some)", f"cannot be read: {str(error).splitlines()[0]}")
 
     def check_everything(self) -> None:
-        """Check table after table; texts before the requests that are made of them."""
+        """Check all tables; texts before the requests that refer to them."""
         self.guarded("texts", self._check_texts)
         self.guarded("runs", self._check_runs)
         self.guarded("requests", self._check_requests)
@@ -125,7 +124,7 @@ class _Search:
             self.found("texts", f"{number} (used by {len(users)} requests, {', '.join(users[:3])})", what)
 
     def check_file(self) -> None:
-        """Let SQLite check its pages and indexes."""
+        """Check pages and indexes by SQLite's own integrity check."""
         for (line,) in self.connection.exec_driver_sql("PRAGMA integrity_check").all():
             if line != "ok":
                 self.found("file", "pages", str(line))
@@ -133,7 +132,7 @@ class _Search:
     # ----------------------------------------------------------------------------------------- rows
 
     def _mine(self, table: Table, statement: Any) -> Any:
-        """Restrict a statement to the run that is verified."""
+        """Limit a statement to the run that is verified."""
         if self.number is None:
             return statement
         tasks = select(run_tasks.c.id).where(run_tasks.c.run == self.number)
@@ -144,7 +143,7 @@ class _Search:
         return statement.where((table.c.id if table is runs else table.c.run) == self.number)
 
     def _read(self, table: Table, statement: Any = None) -> Iterator[Sequence[Row[Any]]]:
-        """Yield a table's rows in batches, each value as the driver gives it."""
+        """Yield a table's rows in batches, each value as the driver returns it."""
         if statement is None:
             statement = self._mine(table, select(table))
         rows = self.connection.execute(statement.execution_options(yield_per=READ_AT_ONCE))
@@ -155,8 +154,8 @@ class _Search:
         for batch in self._read(table):
             for row in batch:
                 if row_checksum(table, row) != row.checksum:
-                    place = ", ".join(f"{key} {getattr(row, key)}" for key in keys)
-                    self.found(table.name, place, "its checksum does not agree with its values")
+                    which = ", ".join(f"{key} {getattr(row, key)}" for key in keys)
+                    self.found(table.name, which, "its checksum does not match its values")
                 elif check is not None:
                     self.guarded(table.name, lambda row=row: check(row))  # type: ignore[misc]
 
@@ -171,7 +170,7 @@ class _Search:
                 try:
                     wanted.update(text_ids(row.pieces, row.form))
                 except UNREADABLE:
-                    continue  # its checksum says so
+                    continue  # the checksum of the row is checked elsewhere
             for some in chunks([number for number in wanted if number not in self.digests]):
                 found = self.connection.execute(select(texts).where(texts.c.id.in_(some)))
                 self._derive(found.all())
@@ -185,7 +184,7 @@ class _Search:
                 derived = b""
             self.digests[row.id] = derived
             if derived and derived != row.sha256:
-                self.bad_texts[row.id] = f"it has SHA-256 {derived.hex()}, stored under {_shown(row.sha256)}"
+                self.bad_texts[row.id] = f"its SHA-256 is {derived.hex()}, but it is stored under {_shown(row.sha256)}"
 
     # -------------------------------------------------------------------------------- runs, requests
 
@@ -196,9 +195,9 @@ class _Search:
         plan = plan_from_json(unpack_text(row.plan))
         key = unpack_hash(row.key)
         if plan.key != key:
-            self.found("runs", row.run_id, f"its plan has the key {plan.key}, stored under {key}")
+            self.found("runs", row.run_id, f"its plan has the key {plan.key}, but it is stored under {key}")
         if not key.removeprefix("sha256:").startswith(row.run_id):
-            self.found("runs", row.run_id, f"its id does not begin its key {key}")
+            self.found("runs", row.run_id, f"its id is not the beginning of its key {key}")
         missing = {task.name for task in plan.tasks} - set(task_numbers(self.connection, row.id))
         if missing:
             self.found("runs", row.run_id, f"tasks of its plan are missing: {', '.join(sorted(missing))}")
@@ -206,7 +205,7 @@ class _Search:
             sealed, counted = sealed_counts(row.seal), counts_of(self.connection, row.id)
             for name, count in sealed.items():
                 if counted[name] != count:
-                    self.found("runs", row.run_id, f"{name} is {counted[name]}; it finished with {count}")
+                    self.found("runs", row.run_id, f"{name} is {counted[name]}, but was {count} when the run finished")
 
     def _check_requests(self) -> None:
         names = dict(self.connection.execute(select(run_tasks.c.id, run_tasks.c.name)).tuples().all())
@@ -216,7 +215,7 @@ class _Search:
                 task = names.get(row.run_task, f"(task {row.run_task})")
                 name = f"{task}/{row.sample_index}/{row.turn}"
                 if row_checksum(requests, row) != row.checksum:
-                    self.found("requests", name, "its checksum does not agree with its values")
+                    self.found("requests", name, "its checksum does not match its values")
                     continue
                 try:
                     self._check_request(row, (task, row.sample_index, row.turn), forms)
@@ -224,15 +223,15 @@ class _Search:
                     self.found("requests", name, str(error))
 
     def _forms(self, batch: Sequence[Row[Any]]) -> dict[int, str]:
-        """Return the texts of the requests' forms, those that can be read."""
+        """Return the readable texts of the requests' forms, by id."""
         forms: dict[int, str] = {}
         for some in chunks(list({row.form for row in batch if row.form not in self.bad_texts})):
             statement = select(texts.c.id, texts.c.content).where(texts.c.id.in_(some))
             forms.update({number: unpack_text(content) for number, content in self.connection.execute(statement)})
         return forms
 
-    def _check_request(self, row: Row[Any], place: tuple[str, int, int], forms: dict[int, str]) -> None:
-        name = "/".join(map(str, place))
+    def _check_request(self, row: Row[Any], key: tuple[str, int, int], forms: dict[int, str]) -> None:
+        name = "/".join(map(str, key))
         *pieces, form = text_ids(row.pieces, row.form)
         needed = [*pieces, form, *([] if row.sample_row is None else [row.sample_row])]
         damaged = [number for number in needed if number in self.bad_texts]
@@ -244,26 +243,26 @@ class _Search:
         if damaged:
             return
         derived = content_hash(
-            place, unpack_hash(row.sample_sha256), forms[form], [self.digests[number] for number in pieces]
+            key, unpack_hash(row.sample_sha256), forms[form], [self.digests[number] for number in pieces]
         )
         if derived != row.content_hash:
-            raise HashMismatch(f"its content has the hash {derived.hex()}, stored is {row.content_hash.hex()}")
-        request = put_together(place, "", forms[form], [""] * len(pieces))
+            raise HashMismatch(f"the hash of its content is {derived.hex()}, but {row.content_hash.hex()} is stored")
+        request = join_request(key, "", forms[form], [""] * len(pieces))
         expected = request.n_outputs
         if expected != row.n_outputs:
-            raise HashMismatch(f"its asks have {expected} outputs, stored is {row.n_outputs}")
+            raise HashMismatch(f"its queries have {expected} outputs, but {row.n_outputs} is stored")
 
     # ----------------------------------------------------------------------------------- references
 
     def _check_parents(self, table: Table) -> None:
-        """Check that every row's parent is there (SQLite's foreign keys can be switched off by other programs)."""
+        """Check that every row's parent exists (other programs can switch SQLite's foreign keys off)."""
         for column in table.columns:
             for key in column.foreign_keys:
                 parent = key.column
                 lost = select(func.count()).select_from(table.outerjoin(parent.table, parent == column))
                 count = self.connection.execute(self._mine(table, lost.where(parent.is_(None)))).scalar_one()
                 if count:
-                    self.found(table.name, f"{count} rows", f"their {column.name} is not in {parent.table.name}")
+                    self.found(table.name, f"{count} rows", f"their {column.name} is missing in {parent.table.name}")
 
     def _check_scorings(self) -> None:
         joined = scores.join(requests, requests.c.id == scores.c.request).outerjoin(
@@ -271,7 +270,7 @@ class _Search:
         )
         lost = select(func.count()).select_from(joined).where(scorings.c.id.is_(None))
         if count := self.connection.execute(self._mine(scores, lost)).scalar_one():
-            self.found("scores", f"{count} rows", "their scoring is not one of their task")
+            self.found("scores", f"{count} rows", "their scoring does not belong to their task")
 
     def _check_attempts(self) -> None:
         joined = (
@@ -281,7 +280,7 @@ class _Search:
         )
         lost = select(func.count()).select_from(joined).where(attempts.c.number.is_(None))
         if count := self.connection.execute(self._mine(outputs, lost)).scalar_one():
-            self.found("outputs", f"{count} rows", "their attempt is not one of their run")
+            self.found("outputs", f"{count} rows", "their attempt does not belong to their run")
 
     def _check_derived(self) -> None:
         found = self.connection.execute(self._mine(runs, select(runs.c.id, runs.c.run_id, runs.c.plan))).all()

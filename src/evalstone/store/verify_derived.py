@@ -1,7 +1,7 @@
-"""Derived rows checked against what they were derived from: facts of runs and samples, columns of estimates, the index.
+"""Verification of derived rows: facts of runs and samples, repeated columns of estimates, and the search index.
 
-What is not there or not current is no damage, since readers derive it again; what claims to be current must agree. A
-source that cannot be read is left out here: the check of its own table names it.
+Rows that are missing or not current are no damage, since readers derive them again; rows marked as current must match
+their source. A source that cannot be read is skipped here: the check of its own table reports it.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ READ_AT_ONCE = 1000
 
 
 def derived_problems(connection: Connection, run: Row[Any]) -> Iterator[Problem]:
-    """Yield what does not agree with its source among the derived rows of a run, given as its row of `runs`."""
+    """Yield the mismatches between a run's derived rows and their sources; `run` is its row of `runs`."""
     for check in (_facts_of_run, _estimates, _facts_of_samples, _index):
         try:
             yield from check(connection, run)
@@ -50,22 +50,22 @@ def _facts_of_run(connection: Connection, run: Row[Any]) -> Iterator[Problem]:
         return
     for name, value in derived.items():
         if stored[name] != value:
-            yield Problem("run_facts", run.run_id, f"{name} is {stored[name]!r}; its plan says {value!r}")
+            yield Problem("run_facts", run.run_id, f"{name} is {stored[name]!r}, but {value!r} in its plan")
             return
 
 
 def _estimates(connection: Connection, run: Row[Any]) -> Iterator[Problem]:
     for row in connection.execute(select(estimates).where(estimates.c.run == run.id)).all():
-        place = f"run {run.id}, position {row.position}"
+        which = f"run {run.id}, position {row.position}"
         try:
             details = unpack_json(row.details)
         except HashMismatch as error:
-            if row_checksum(estimates, row) == row.checksum:  # else that is what is wrong with it
-                yield Problem("estimates", place, str(error))
+            if row_checksum(estimates, row) == row.checksum:  # else the wrong checksum is reported
+                yield Problem("estimates", which, str(error))
             continue
         for name, value in repeated_details(details).items():
             if getattr(row, name) != value:
-                yield Problem("estimates", place, f"{name} is {getattr(row, name)!r}; its details say {value!r}")
+                yield Problem("estimates", which, f"{name} is {getattr(row, name)!r}, but {value!r} in its details")
 
 
 def _facts_of_samples(connection: Connection, run: Row[Any]) -> Iterator[Problem]:
@@ -74,7 +74,7 @@ def _facts_of_samples(connection: Connection, run: Row[Any]) -> Iterator[Problem
     for task in fact_tasks(connection, run.id):
         row = sets.get(task.id)
         made_of = None if row is None else (row.metric, row.filter, bool(row.is_share))
-        if made_of == (task.metric, task.filter, task.is_share):  # else they are derived anew before they are used up
+        if made_of == (task.metric, task.filter, task.is_share):  # else readers derive them again
             yield from _facts_of_task(connection, task)
 
 
@@ -83,20 +83,20 @@ def _facts_of_task(connection: Connection, task: FactTask) -> Iterator[Problem]:
     for stored, derived in zip_longest(_stored(connection, task.id), derive(connection, task)):
         values = None if derived is None else [getattr(derived, name) for name in names]
         if values is None or stored is None:
-            what = "has facts and no request" if values is None else "has no facts"
+            what = "has facts but no request" if values is None else "has no facts"
             index, turn = list(stored or ())[:2] if values is None else values[:2]
             yield Problem("sample_facts", f"{task.name}/{index}/{turn}", what)
             return
         for name, value, expected in zip(names, stored, values, strict=True):
             if value != expected:
-                what = f"{name} is {value!r}; what is stored of the sample says {expected!r}"
+                what = f"{name} is {value!r}, but {expected!r} by the sample's stored rows"
                 yield Problem("sample_facts", f"{task.name}/{values[0]}/{values[1]}", what)
                 return
 
 
 def _stored(connection: Connection, run_task: int) -> Iterator[Row[Any]]:
-    place = (sample_facts.c.sample_index, sample_facts.c.turn)
-    of_task = select(*FACT_COLUMNS).where(sample_facts.c.run_task == run_task).order_by(*place)
+    key = (sample_facts.c.sample_index, sample_facts.c.turn)
+    of_task = select(*FACT_COLUMNS).where(sample_facts.c.run_task == run_task).order_by(*key)
     rows = connection.execute(of_task.execution_options(yield_per=READ_AT_ONCE))
     for batch in rows.partitions(READ_AT_ONCE):
         yield from batch
@@ -110,5 +110,5 @@ def _index(connection: Connection, run: Row[Any]) -> Iterator[Problem]:
     counted = select(func.count()).select_from(of_run).where(run_tasks.c.run == run.id)
     n_requests, n_rows = connection.execute(counted).scalar_one(), count_rows(connection, run.id)
     if not n == n_requests == n_rows:
-        what = f"its search index has {n_rows} rows and was made of {n} requests; the run has {n_requests}"
+        what = f"its search index has {n_rows} rows and was built from {n} requests, but the run has {n_requests}"
         yield Problem("search_sets", run.run_id, what)

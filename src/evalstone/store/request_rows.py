@@ -1,4 +1,4 @@
-"""What is asked: requests are stored before they are put to the model, and compared when a run is continued."""
+"""Rows of requests: they are stored before they are sent to the model, and compared when a run is continued."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,9 +10,9 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select
 from evalstone.errors import HashMismatch, Permanent, names_under
 from evalstone.records import Request, Sample, n_outputs_of
 from evalstone.store.connection import Database
-from evalstone.store.forms import Digests, TakenApart, hash_of, put_together, take_apart
 from evalstone.store.leases import Leases
 from evalstone.store.packing import pack_hash, text_digest, to_json, unpack_hash
+from evalstone.store.request_texts import Digests, SplitRequest, hash_of, join_request, split_request
 from evalstone.store.runs import add_tasks, break_seal, next_id, run_number
 from evalstone.store.schema import insert_rows, outputs, requests, run_tasks, scores, with_checksum
 from evalstone.store.text_table import chunks, load_texts, store_texts
@@ -20,7 +20,7 @@ from evalstone.store.text_table import chunks, load_texts, store_texts
 WRITTEN_AT_ONCE = 2000  # requests in one transaction: well under a second, so that other writers need not wait
 
 
-PERMANENT_ERRORS = sorted(names_under(Permanent))  # asking again would fail in the same way
+PERMANENT_ERRORS = sorted(names_under(Permanent))  # the same request would fail in the same way
 
 _is_answer = outputs.c.error.is_(None) | outputs.c.error_kind.in_(PERMANENT_ERRORS)
 _n_answers = (
@@ -46,10 +46,10 @@ _answers = select(outputs.c.request, outputs.c.ask_index, outputs.c.repeat).wher
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Asked:
-    """A request with its content hash; compared by identity, because hashing its texts again would cost."""
+class _HashedRequest:
+    """A request with its content hash; compared by identity, because hashing its texts again is slow."""
 
-    apart: TakenApart
+    split: SplitRequest
     hash: bytes
 
 
@@ -62,16 +62,16 @@ def task_numbers(connection: Connection, run: int) -> dict[str, int]:
 def add_requests(
     database: Database, leases: Leases, run_id: str, given: Sequence[Request], samples: Sequence[Sample] = ()
 ) -> None:
-    """Store requests that are new or changed.
+    """Store the requests that are new or changed.
 
-    Raises: LeaseLost or RunBusy where another writer has the run.
+    Raises: LeaseLost or RunBusy if another writer has the run.
     """
     rows = {(sample.task, sample.index): sample for sample in samples}
     digests = Digests()
     for some in chunks(list({request.id: request for request in given}.values()), WRITTEN_AT_ONCE):
-        asked = [_Asked(apart, hash_of(apart, digests)) for apart in map(take_apart, some)]
-        with database.reading() as connection:  # the usual case of a resumed run: nothing to do, and no one waits
-            new, changed = _new_and_changed(connection, run_number(connection, run_id), asked)
+        hashed = [_HashedRequest(split, hash_of(split, digests)) for split in map(split_request, some)]
+        with database.reading() as connection:  # a resumed run usually has nothing to write, so it needs no lock
+            new, changed = _new_and_changed(connection, run_number(connection, run_id), hashed)
         if not new and not changed:
             continue
         with database.writing() as connection:
@@ -80,7 +80,7 @@ def add_requests(
             database.lock_structure(connection)
             break_seal(connection, number)
             known = task_numbers(connection, number)
-            names = [item.apart.request.task for item in new]
+            names = [item.split.request.task for item in new]
             add_tasks(connection, number, [name for name in dict.fromkeys(names) if name not in known])
             new, changed = _new_and_changed(connection, number, [*new, *changed])
             _forget_answers(connection, list(changed.values()))
@@ -88,7 +88,7 @@ def add_requests(
 
 
 def unanswered(database: Database, run_id: str, given: Sequence[Request]) -> list[Request]:
-    """Return the requests without those asks that are answered."""
+    """Return the requests without those queries that have an output."""
     digests = Digests()
     left: dict[int, Request] = {}
     partly: dict[int, tuple[int, Request]] = {}  # row id -> position, request
@@ -97,7 +97,7 @@ def unanswered(database: Database, run_id: str, given: Sequence[Request]) -> lis
         stored = _look_up(connection, _stored_with_answers, known, given)
         for position, request in enumerate(given):
             row = stored.get((request.task, request.sample_index, request.turn))
-            if row is None or row.content_hash != hash_of(take_apart(request), digests) or not row.n_answers:
+            if row is None or row.content_hash != hash_of(split_request(request), digests) or not row.n_answers:
                 left[position] = request
             elif row.n_answers < row.n_outputs:
                 partly[row.id] = (position, request)
@@ -113,7 +113,7 @@ def unanswered(database: Database, run_id: str, given: Sequence[Request]) -> lis
 def _look_up(
     connection: Connection, statement: Any, known: Mapping[str, int], given: Iterable[Request]
 ) -> dict[tuple[str, int, int], Any]:
-    """Return the stored rows of these requests (and of samples between them) by task, sample index and turn."""
+    """Return the stored rows of these requests, and of samples between them, by task, sample index and turn."""
     ranges: dict[str, tuple[int, int]] = {}
     for request in given:
         index = request.sample_index
@@ -129,7 +129,7 @@ def _look_up(
 
 
 def _answered_repeats(connection: Connection, ids: Sequence[int]) -> dict[tuple[int, int], int]:
-    """Return how many repeats of each ask are answered, by request row id and ask index."""
+    """Return the number of repeats of each query that have an output, by request row id and query index."""
     counts: dict[tuple[int, int], int] = {}
     for some in chunks(ids):
         for request, ask_index, _ in connection.execute(_answers, {"ids": some}):
@@ -138,15 +138,15 @@ def _answered_repeats(connection: Connection, ids: Sequence[int]) -> dict[tuple[
 
 
 def _new_and_changed(
-    connection: Connection, number: int, asked: Sequence[_Asked]
-) -> tuple[list[_Asked], dict[_Asked, int]]:
-    """Return the requests that are not stored, and those that are stored with another content (with their row id)."""
+    connection: Connection, number: int, given: Sequence[_HashedRequest]
+) -> tuple[list[_HashedRequest], dict[_HashedRequest, int]]:
+    """Return the requests that are not stored, and those stored with another content (with their row ids)."""
     known = task_numbers(connection, number)
-    stored = _look_up(connection, _stored, known, [item.apart.request for item in asked])
-    new: list[_Asked] = []
-    changed: dict[_Asked, int] = {}
-    for item in asked:
-        request = item.apart.request
+    stored = _look_up(connection, _stored, known, [item.split.request for item in given])
+    new: list[_HashedRequest] = []
+    changed: dict[_HashedRequest, int] = {}
+    for item in given:
+        request = item.split.request
         row = stored.get((request.task, request.sample_index, request.turn))
         if row is None:
             new.append(item)
@@ -156,21 +156,21 @@ def _new_and_changed(
 
 
 def _is_part_of(connection: Connection, request: Request, row: Any) -> bool:
-    """Return whether a request is the stored one with some asks left out, as `unanswered` returns it."""
-    if not request.queries:  # `unanswered` leaves such requests out
+    """Return whether a request is the stored one without some of its queries, as `unanswered` returns it."""
+    if not request.queries:  # `unanswered` omits such requests
         return False
     try:
         whole = restore(request.task, row, load_texts(connection, text_ids(row.pieces, row.form)))
     except HashMismatch:
-        return False  # it cannot be read, so it is replaced
+        return False  # the stored one cannot be read, so it is replaced
     indices = {query.index for query in request.queries}
     return replace(whole, queries=tuple(query for query in whole.queries if query.index in indices)) == request
 
 
 def text_ids(pieces: str, form: int) -> list[int]:
-    """Return the ids of the texts that make up a stored request: its pieces, then its form.
+    """Return the ids of a stored request's texts: its pieces, then its form.
 
-    Raises: HashMismatch if they cannot be read.
+    Raises: HashMismatch if the list cannot be read.
     """
     try:
         return [*(int(number) for number in json.loads(pieces)), form]
@@ -183,7 +183,7 @@ def text_ids(pieces: str, form: int) -> list[int]:
 def restore(task: str, row: Any, loaded: Mapping[int, str]) -> Request:
     """Return the request of a row whose texts were loaded."""
     *pieces, form = (loaded[number] for number in text_ids(row.pieces, row.form))
-    return put_together((task, row.sample_index, row.turn), unpack_hash(row.sample_sha256), form, pieces)
+    return join_request((task, row.sample_index, row.turn), unpack_hash(row.sample_sha256), form, pieces)
 
 
 def _forget_answers(connection: Connection, ids: Sequence[int]) -> None:
@@ -195,8 +195,8 @@ def _forget_answers(connection: Connection, ids: Sequence[int]) -> None:
 def _insert(
     connection: Connection,
     number: int,
-    new: Sequence[_Asked],
-    changed: Mapping[_Asked, int],
+    new: Sequence[_HashedRequest],
+    changed: Mapping[_HashedRequest, int],
     rows: Mapping[tuple[str, int], Sample],
     digests: Digests,
 ) -> None:
@@ -205,9 +205,9 @@ def _insert(
     wanted: dict[bytes, str] = {}
     sample_rows: list[bytes | None] = []
     for item in everything:
-        wanted.update({digests.of(piece): piece for piece in item.apart.pieces})
-        wanted[text_digest(item.apart.form)] = item.apart.form
-        sample = rows.get((item.apart.request.task, item.apart.request.sample_index))
+        wanted.update({digests.of(piece): piece for piece in item.split.pieces})
+        wanted[text_digest(item.split.form)] = item.split.form
+        sample = rows.get((item.split.request.task, item.split.request.sample_index))
         if sample is None:
             sample_rows.append(None)
         else:
@@ -223,22 +223,22 @@ def _insert(
     for i, (item, sample_row) in enumerate(zip(everything, sample_rows, strict=True)):
         row = _row(item, ids, digests) | {
             "id": changed.get(item, first + i),
-            "run_task": tasks[item.apart.request.task],
+            "run_task": tasks[item.split.request.task],
             "sample_row": None if sample_row is None else ids[sample_row],
         }
         values.append(with_checksum(requests, row))
     insert_rows(connection, _insert_requests, values)
 
 
-def _row(item: _Asked, ids: Mapping[bytes, int], digests: Digests) -> dict[str, Any]:
-    """Return what a request's row says of the request itself."""
-    request = item.apart.request
+def _row(item: _HashedRequest, ids: Mapping[bytes, int], digests: Digests) -> dict[str, Any]:
+    """Return the columns of a request's row that depend on the request alone."""
+    request = item.split.request
     return {
         "sample_index": request.sample_index,
         "turn": request.turn,
         "content_hash": item.hash,
         "sample_sha256": pack_hash(request.sample_sha256),
-        "n_outputs": item.apart.n_outputs,
-        "pieces": to_json([ids[digests.of(piece)] for piece in item.apart.pieces]),
-        "form": ids[text_digest(item.apart.form)],
+        "n_outputs": item.split.n_outputs,
+        "pieces": to_json([ids[digests.of(piece)] for piece in item.split.pieces]),
+        "form": ids[text_digest(item.split.form)],
     }

@@ -1,8 +1,8 @@
-"""A request as the database holds it: its long texts one by one, and a form that says how they go together.
+"""A request as the database stores it: its long texts, and a form that combines them.
 
 The long texts (segments, own contexts, message texts, rolling texts) are the request's *pieces*; shots that many
-samples share are stored once. All else is the *form*: JSON in which a number stands for a piece. It holds no database
-id, so the same request of another run (another model, say) has the same form and shares that text too.
+samples share are stored once. Everything else is the *form*: JSON in which numbers refer to pieces. It has no database
+ids, so the same request of another run (of another model, say) has the same form and shares that text too.
 """
 
 import hashlib
@@ -30,17 +30,17 @@ _DEFAULTS = GenerationSettings()
 
 
 @dataclass(frozen=True, slots=True)
-class TakenApart:
-    """A request, ready to be stored or compared."""
+class SplitRequest:
+    """A request split into its texts, to be stored or compared."""
 
     request: Request
     pieces: tuple[str, ...]  # distinct, in the order of their first use
     form: str  # JSON
-    n_outputs: int  # asks, each with its repeats
+    n_outputs: int  # of all queries, with their repeats
 
 
 class Digests:
-    """SHA-256 of texts, each computed once: samples that share their shots share the string objects too."""
+    """SHA-256 digests of texts, each computed once: samples that share shots share the string objects too."""
 
     def __init__(self) -> None:
         self._known: dict[str, bytes] = {}
@@ -53,7 +53,7 @@ class Digests:
         return digest
 
 
-def take_apart(request: Request) -> TakenApart:
+def split_request(request: Request) -> SplitRequest:
     """Return the pieces and the form of a request."""
     pieces: dict[str, int] = {}
 
@@ -70,46 +70,46 @@ def take_apart(request: Request) -> TakenApart:
     if request.messages:
         form["messages"] = [_message_form(message, number) for message in request.messages]
     count = request.n_outputs
-    return TakenApart(request, tuple(pieces), to_json(form), count)
+    return SplitRequest(request, tuple(pieces), to_json(form), count)
 
 
-def content_hash(place: tuple[str, int, int], sample_sha256: str, form: str, piece_digests: Sequence[bytes]) -> bytes:
-    """Return the SHA-256 of a request's content: where it belongs, what it asks, of which texts."""
-    digest = hashlib.sha256(text_bytes(to_json([*place, sample_sha256])))
+def content_hash(key: tuple[str, int, int], sample_sha256: str, form: str, piece_digests: Sequence[bytes]) -> bytes:
+    """Return the SHA-256 of a request's content: `key` (task, sample index, turn), sample, form and pieces."""
+    digest = hashlib.sha256(text_bytes(to_json([*key, sample_sha256])))
     digest.update(hashlib.sha256(text_bytes(form)).digest())
     digest.update(b"".join(piece_digests))
     return digest.digest()
 
 
-def hash_of(apart: TakenApart, digests: Digests) -> bytes:
-    """Return the content hash of a request that was taken apart."""
-    request = apart.request
-    place = (request.task, request.sample_index, request.turn)
-    return content_hash(place, request.sample_sha256, apart.form, [digests.of(piece) for piece in apart.pieces])
+def hash_of(split: SplitRequest, digests: Digests) -> bytes:
+    """Return the content hash of a split request."""
+    request = split.request
+    key = (request.task, request.sample_index, request.turn)
+    return content_hash(key, request.sample_sha256, split.form, [digests.of(piece) for piece in split.pieces])
 
 
-def put_together(place: tuple[str, int, int], sample_sha256: str, form: str, pieces: Sequence[str]) -> Request:
-    """Return the request of a form and its pieces.
+def join_request(key: tuple[str, int, int], sample_sha256: str, form: str, pieces: Sequence[str]) -> Request:
+    """Return the request of a form and its pieces; `key` is task, sample index and turn.
 
-    Raises: HashMismatch if they do not fit together.
+    Raises: HashMismatch if form and pieces do not match.
     """
     try:
         content = json.loads(form)
         return Request(
-            task=place[0],
-            sample_index=place[1],
+            task=key[0],
+            sample_index=key[1],
             sample_sha256=sample_sha256,
             segments=tuple(pieces[i] for i in content["segments"]),
             queries=tuple(_query(query, pieces) for query in content["asks"]),
             messages=tuple(_message(message, pieces) for message in content.get("messages", ())),
-            turn=place[2],
+            turn=key[2],
             target=content["target"],
             n_shots=content["n_shots"],
             n_leaked_shots=content["n_leaked_shots"],
         )
     except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
         raise HashMismatch(
-            f"the stored request {place[0]}/{place[1]}/{place[2]} cannot be read: {error!r}; "
+            f"the stored request {key[0]}/{key[1]}/{key[2]} cannot be read: {error!r}; "
             f"`evalstone verify` lists what is damaged"
         ) from error
 

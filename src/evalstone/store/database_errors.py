@@ -1,4 +1,4 @@
-"""Foreign errors end here: whatever the database or the file system raises leaves as a StoreError with a remedy."""
+"""Translation of errors of the database and the file system into StoreErrors with a remedy."""
 
 import errno
 import sqlite3
@@ -10,41 +10,41 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from evalstone.errors import StoreError
 
-_FULL = "free some space and run the same command again: what was written is kept, and the run continues from there"
-_DAMAGED = "keep a copy; `sqlite3 FILE .recover` saves what can be read, then `evalstone verify` says what fits"
+_FULL = "free some space and run the same command again: what is stored is safe, and the run continues"
+_DAMAGED = "keep a copy; `sqlite3 FILE .recover` saves what can be read, then check it with `evalstone verify`"
 _SQLITE_REMEDIES = (
-    # the beginning of SQLite's name for the error, what happened, what to do
+    # beginning of SQLite's name for the error, cause, remedy
     ("SQLITE_FULL", "the disk (or the quota) is full", _FULL),
     ("SQLITE_IOERR", "the disk cannot be read or written (it may be full)", _FULL),
     ("SQLITE_BUSY", "another process kept it locked too long", "wait for that process or end it, then run again"),
     ("SQLITE_LOCKED", "another process kept it locked too long", "wait for that process or end it, then run again"),
-    ("SQLITE_READONLY", "it may not be written", "check the rights of the file and its folder, or name another store"),
-    ("SQLITE_CANTOPEN", "the file cannot be opened", "check the path and its rights, or name another store"),
-    ("SQLITE_PERM", "the file may not be opened", "check its rights, or name another store"),
-    ("SQLITE_AUTH", "the file may not be opened", "check its rights, or name another store"),
+    ("SQLITE_READONLY", "it is read-only", "check the permissions of the file and its folder, or name another store"),
+    ("SQLITE_CANTOPEN", "the file cannot be opened", "check the path and its permissions, or name another store"),
+    ("SQLITE_PERM", "the file may not be opened", "check its permissions, or name another store"),
+    ("SQLITE_AUTH", "the file may not be opened", "check its permissions, or name another store"),
     ("SQLITE_NOTADB", "the file is no SQLite database", "name another file, or move this one away"),
     (
         "SQLITE_CORRUPT",
         "the file is damaged",
         _DAMAGED,
     ),
-    ("SQLITE_CONSTRAINT", "a row contradicts the ones that are there", "was the run removed while it was written?"),
+    ("SQLITE_CONSTRAINT", "a row contradicts stored ones", "was the run removed while it was written?"),
 )
 
 
 def original_of(error: Exception) -> Exception:
-    """Return what the driver raised, whether or not SQLAlchemy wrapped it."""
+    """Return the driver's error, also if SQLAlchemy wrapped it."""
     return error.orig if isinstance(error, DBAPIError) and isinstance(error.orig, Exception) else error
 
 
 def is_locked(error: Exception) -> bool:
-    """Return whether SQLite refused because of another connection, which may be over in a moment."""
+    """Return whether SQLite refused because another connection holds a lock, so that a retry may work."""
     code = getattr(original_of(error), "sqlite_errorcode", None)  # the primary code is its lowest byte
     return code is not None and code & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 def explain(error: Exception, where: str) -> StoreError:
-    """Return the StoreError for what the database or the operating system raised."""
+    """Return the StoreError for an error of the database or the operating system."""
     original = original_of(error)
     first_line = str(original).strip().split("\n", 1)[0]
     if isinstance(original, sqlite3.Error):
@@ -57,14 +57,14 @@ def explain(error: Exception, where: str) -> StoreError:
     if isinstance(original, OSError):
         if original.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
             return StoreError(f"store {where}: the disk is full ({first_line}); {_FULL}")
-        return StoreError(f"store {where}: {first_line}; check the path and its rights, or name another store")
+        return StoreError(f"store {where}: {first_line}; check the path and its permissions, or name another store")
     kind = type(original).__name__
-    return StoreError(f"store {where}: {kind}: {first_line}; check that the database is there and may be used")
+    return StoreError(f"store {where}: {kind}: {first_line}; check that the database is running and accessible")
 
 
 @contextmanager
 def translated(where: str) -> Iterator[None]:
-    """Turn errors of the database, its driver and the operating system into StoreErrors."""
+    """Translate errors of the database, its driver and the operating system into StoreErrors."""
     try:
         yield
     except (DBAPIError, PoolTimeout, sqlite3.Error, OSError, UnicodeDecodeError) as error:
