@@ -27,9 +27,9 @@ from sqlalchemy import insert, text
 
 from evalstone.records import Estimate, LoglikelihoodQuery, ModelIdentity, Request, RunPlan, TaskPlan, content_hash
 from evalstone.store import Store, migrate
-from evalstone.store.forms import Digests, hash_of, take_apart
 from evalstone.store.packing import pack_hash, pack_json, pack_text, text_digest, to_json
 from evalstone.store.plan_json import plan_to_json
+from evalstone.store.request_texts import Digests, hash_of, take_apart
 from evalstone.store.run_facts import facts_row
 from evalstone.store.schema import (
     attempts,

@@ -45,8 +45,8 @@ def test_each_leaderboard_scores_by_its_rules(
     found = process_results(row, [answer])
     assert (found["exact_match"], found["math_verify"]) == minerva
     (hard,) = process_docs_hard([ROW])
-    found = process_results_hard(hard, [answer])
-    assert (found["exact_match"], found["exact_match_original"]) == board
+    on_board = process_results_hard(hard, [answer])
+    assert (on_board["exact_match"], on_board["exact_match_original"]) == board
 
 
 @pytest.mark.filterwarnings("ignore")
