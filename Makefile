@@ -10,7 +10,7 @@ SLOW_STAMP := $(VENV)/.evalstone-slow
 JOBS ?= 2
 PYTEST = EVALSTONE_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
 
-.PHONY: help demo test test-slow lint format bench bench-gpu docs clean
+.PHONY: help demo test test-slow lint format bench bench-web bench-gpu docs clean
 
 help:
 	@echo "make demo    set up .venv, then evaluate two small models that come with the package"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-slow   the tests that take longest or need PostgreSQL, Ray or a browser"
 	@echo "make lint    style and types"
 	@echo "make bench   speed beside lm-evaluation-harness (QUICK=1: under ten minutes)"
+	@echo "make bench-web   time of the leaderboard's filters and pages"
 	@echo "make bench-gpu   the same on a GPU, for a model of 1.2 billion parameters"
 	@echo "make docs    write docs/cli.md and build the documentation in docs/_build/html"
 
@@ -67,6 +68,9 @@ bench: $(DEV_STAMP)
 	$(BIN)/python benchmarks/generate_speed.py --load gsm8k --samples $(if $(QUICK),16,64)
 	$(BIN)/python benchmarks/generate_speed.py --load bbh --samples $(if $(QUICK),16,64)
 	$(if $(QUICK),,$(BIN)/python benchmarks/growth.py)
+
+bench-web: $(DEV_STAMP)
+	$(BIN)/python benchmarks/web_speed.py
 
 bench-gpu: $(DEV_STAMP)
 	$(BIN)/python benchmarks/gpu.py $(if $(QUICK),--quick)

@@ -72,11 +72,14 @@ def test_serve_answers_and_ends_with_control_c(board: Path) -> None:
     """The real command on a free port: its address is printed, the board is there, Ctrl-C ends it with 0."""
     command = [sys.executable, "-m", "evalstone", "serve", str(board), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        found = re.search(r"Ours at (http://127\.0\.0\.1:\d+/)", line)
-        assert found, line
-        with urllib.request.urlopen(f"{found[1]}board/board", timeout=60) as response:
-            assert "b/large" in response.read().decode()
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            found = re.search(r"Ours at (http://127\.0\.0\.1:\d+/)", line)
+            assert found, line
+            with urllib.request.urlopen(f"{found[1]}board/board", timeout=60) as response:
+                assert "b/large" in response.read().decode().replace("<wbr>", "")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()

@@ -1,6 +1,8 @@
-"""Stored runs become rows: columns, averages, baselines and set-ups, checked against the runs' own estimates."""
+"""Stored runs become rows: columns, averages, baselines and setups, checked against the runs' own estimates."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -148,3 +150,39 @@ def test_set_ups_are_rows_of_their_own(folder: Path) -> None:
     rows = models(table)
     assert len({str(row.facts["prompts"]) for row in rows}) == len(rows) == 3
     assert [int(rank) for rank in table.index.ranks.rank if rank] == [1, 1, 1]
+
+
+LM_EVAL: dict[str, Any] = {
+    "results": {"arc_challenge": {"alias": "arc_challenge", "acc_norm,none": 0.55, "acc_norm_stderr,none": 0.0145}},
+    "configs": {"arc_challenge": {"task": "arc_challenge", "output_type": "multiple_choice", "num_fewshot": 25,
+                                  "metric_list": [{"metric": "acc_norm", "aggregation": "mean"}]}},
+    "versions": {"arc_challenge": 1.0}, "n-shot": {"arc_challenge": 25}, "date": 1718000000.0,
+    "n-samples": {"arc_challenge": {"original": 1172, "effective": 1172}},
+    "config": {"model": "hf", "model_args": "pretrained=org/brought", "limit": None}, "model_name": "org/brought",
+}  # fmt: skip
+OF_THE_BOARD: dict[str, Any] = {
+    "results": {"harness|arc:challenge|25": {"acc_norm": 0.42, "acc_norm_stderr": 0.0144},
+                "harness|hellaswag|10": {"acc_norm": 0.8, "acc_norm_stderr": 0.004}},
+    "versions": {"harness|arc:challenge|25": 0, "harness|hellaswag|10": 0},
+    "config": {"model_name": "someone/some-model", "model_dtype": "torch.float16"},
+}  # fmt: skip
+
+
+def test_results_files_from_others_become_self_reported_rows(tmp_path: Path) -> None:
+    """lm-eval's file and one of the first Open LLM Leaderboard fill the columns of their suite, with their errors."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "results_2024-06-10.json").write_text(json.dumps(LM_EVAL))
+    (tmp_path / "in" / "results_2023-07-01.json").write_text(json.dumps(OF_THE_BOARD))
+    (tmp_path / "board.yaml").write_text("suite: open-llm-v1\nresults: in\n")
+    site = Site([read_board(tmp_path / "board.yaml")])
+    table = site.table(site.board("board"))
+    rows = {row.model: row for row in models(table)}
+    assert {row.origin for row in rows.values()} == {"self-reported"}
+    arc = rows["org/brought"].cells["arc"]
+    assert (arc.number.value, arc.n, arc.run_id) == (0.55, 1172, None)
+    assert rows["org/brought"].facts["date"] == "2024-06-10"
+    old = rows["someone/some-model"]
+    assert (old.cells["arc"].number.value, old.cells["hellaswag"].number.value, old.cells["arc"].n) == (0.42, 0.8, None)
+    assert old.cells["arc"].number.stderr == pytest.approx(0.0144)
+    assert old.average is not None
+    assert old.average.n_columns == 2

@@ -61,7 +61,7 @@ def test_the_default_view_has_no_parameters() -> None:
     ],
 )
 def test_what_cannot_be_read_is_reported_and_its_default_taken(pairs: list[tuple[str, str]], said: str) -> None:
-    """No parameter is dropped in silence."""
+    """No parameter is ignored silently."""
     view = parse_view(pairs, SCORES)
     assert said in " ".join(view.problems)
     assert view.pairs() == []

@@ -13,6 +13,7 @@ import uvicorn
 
 from evalstone.cli.main import main
 from evalstone.leaderboard.board_files import read_board
+from evalstone.leaderboard.columns import MODEL_TYPES
 from evalstone.leaderboard.site import Site
 from evalstone.leaderboard.stored import StoredRuns
 from evalstone.store import Store
@@ -74,10 +75,30 @@ def served(tmp_path_factory: pytest.TempPathFactory, made_once: Path) -> Iterato
         patch.setenv("EVALSTONE_CACHE", str(made_once))
         for words in (["seed=1"], ["seed=2"], ["seed=1", "--limit", "10"]):
             assert main(["run", "--model", "fake", "--model_args", *words, "--tasks", tasks, "--store", place]) == 0
+    write_wide(folder)
     runs = StoredRuns(Store.open_to_read(place))
-    app = create_app(Site([read_board(folder / "exam.yaml")], runs))
+    app = create_app(Site([read_board(folder / "exam.yaml"), read_board(folder / "wide.yaml")], runs))
     with running(app) as url:
         yield Served(url, place, tuple(run.run_id for run in runs.runs()))
+
+
+def write_wide(folder: Path) -> None:
+    """Write a board of a table with every type, many precisions, long names and 130 rows."""
+    names = [
+        f"{'an-organisation-with-a-long-name' if n % 3 else 'org'}/Model-{n}-Instruct-v0.{n % 7}" for n in range(130)
+    ]
+    types = [one.title for one in MODEL_TYPES]
+    with (folder / "wide.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(
+            ["model", "type", "precision", "params", "license", "merged", "moe", "flagged", "available", "A", "B"]
+        )
+        rows.writerows([name, types[n % 7], ("bf16", "fp16", "4bit", "8bit", "GPTQ")[n % 5], n / 2, "apache-2.0",
+                        n % 2 == 0, n % 5 == 0, n % 50 == 0, n % 9 != 0, 90 - n / 2, 80 - n / 3]
+                       for n, name in enumerate(names))  # fmt: skip
+    (folder / "wide.yaml").write_text(
+        "title: Wide\ntable: {file: wide.csv, columns: {A: A, B: B}, sizes: {A: 900, B: 400}}\n"
+    )
 
 
 class running:  # noqa: N801 - used as a function

@@ -134,6 +134,7 @@ def test_with_the_keyboard_alone(open_page: Any) -> None:
     [
         "/boards",
         "/board/exam",
+        "/board/wide",
         "/board/exam/about",
         "/run/{0}",
         "/run/{0}/samples/plain",

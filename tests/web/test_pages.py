@@ -42,7 +42,7 @@ class Page(HTMLParser):
 
 
 def test_the_boards_table_shows_models_with_intervals_and_baselines(client: httpx.Client) -> None:
-    """One row for each model and set-up, the computed and the cited baselines among them."""
+    """One row for each model and setup, the computed and the cited baselines among them."""
     response = client.get("/board/exam")
     assert response.status_code == 200
     shown = client.get("/board/exam.json").json()
@@ -115,6 +115,19 @@ def test_downloads_hold_every_matching_row_unrounded(client: httpx.Client) -> No
     assert few == []
 
 
+def test_pages_of_a_long_table_hold_each_row_once(client: httpx.Client) -> None:
+    """130 rows in pages of 25, in order; hiding merges leaves out those by tag and those by type."""
+    pages = [client.get(f"/board/wide.json?per=25&page={n}").json() for n in range(1, 7)]
+    names = [row["model"] for page in pages for row in page["rows"]]
+    assert len(names) == len(set(names)) == 130
+    averages = [row["average"]["value"] for page in pages for row in page["rows"]]
+    assert averages == sorted(averages, reverse=True)
+    kept = client.get("/board/wide.json?hide=merged").json()
+    assert kept["n_matching"] == sum(n % 2 == 1 and n % 7 != 4 for n in range(130))
+    assert client.get("/board/wide.json?types=merge").json()["n_matching"] == sum(n % 7 == 4 for n in range(130))
+    assert client.get("/board/wide.json?page=99").json()["page"] == 3
+
+
 def test_search_errors_are_shown_on_the_page(client: httpx.Client) -> None:
     """A typo in a key is named above the table; the rows stay."""
     response = client.get("/board/exam", params={"q": "lisense:mit"})
@@ -185,6 +198,15 @@ def test_a_page_that_is_known_is_not_sent_again(client: httpx.Client) -> None:
     tag = {"If-None-Match": first.headers["etag"]}
     assert client.get("/board/exam?sort=plain", headers=tag).status_code == 304
     assert client.get("/board/exam?sort=plain", headers={**tag, "Cookie": "theme=dark"}).status_code == 200
+
+
+def test_the_about_page_has_commands_and_citations_without_local_paths(client: httpx.Client) -> None:
+    """The command names the task files as they lie beside the board's file."""
+    twin = client.get("/board/exam/about.json").json()
+    assert twin["command"].endswith("--tasks plain.csv,hostile.csv")
+    assert [task["command"].rpartition(" ")[2] for task in twin["tasks"]] == ["plain.csv", "hostile.csv"]
+    assert "@misc{exam," in twin["bibtex"]
+    assert {one["name"] for one in twin["baselines"]} == {"Random", "Majority class", "Human"}
 
 
 def test_the_theme_is_kept_without_javascript(client: httpx.Client) -> None:

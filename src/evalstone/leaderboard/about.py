@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import relpath
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def tasks_about(board: Board) -> tuple[TaskAbout, ...]:
     """Return the benchmarks of a board, in its order; none for a published table."""
     if board.suite is None:
         return ()
-    files = {path.name.split(".")[0]: path for path in board.task_files}
+    files = _files(board)
     return tuple(_about(board, member, files) for member in board.suite.members)
 
 
@@ -59,16 +60,16 @@ def formulas_of(metrics: Iterable[str]) -> dict[str, str]:
     return {name: row.formula for name, row in rows.items() if row is not None and row.formula}
 
 
-def _about(board: Board, member: Member, files: Mapping[str, Path]) -> TaskAbout:
+def _about(board: Board, member: Member, files: Mapping[str, str]) -> TaskAbout:
     named = [name for name in member.metrics if name != ANY_METRIC]
     formulas = list(formulas_of(named).values())
-    words = ["--tasks", str(files.get(member.task, member.task))]
+    words = ["--tasks", files.get(member.task, member.task)]
     words += [] if member.shots is None else ["--num_fewshot", str(member.shots)]
     return TaskAbout(
         column=member.column,
         task=member.task,
         shots=member.shots,
-        metric=", ".join(named) or "the metric that stands for the task",
+        metric=", ".join(named) or "the task's primary metric",
         formula="; ".join(formulas),
         chance=""
         if member.chance is None
@@ -78,6 +79,15 @@ def _about(board: Board, member: Member, files: Mapping[str, Path]) -> TaskAbout
         command=_command(words, board.suite.profile if board.suite else ""),
         card=task_card(member.task),
     )
+
+
+def _files(board: Board) -> dict[str, str]:
+    """Return the board's task files by the name of their task, as they are called beside the board's own file."""
+    return {path.name.split(".")[0]: _beside(board, path) for path in board.task_files}
+
+
+def _beside(board: Board, path: Path) -> str:
+    return path.name if board.source is None else relpath(path, board.source.parent)
 
 
 def _command(words: Sequence[str], profile: str) -> str:
@@ -91,9 +101,9 @@ def command_of_board(board: Board) -> str:
         return ""
     if board.suite.source is not None:
         is_ours = board.suite.source.is_relative_to(LIBRARY)
-        name = board.suite.name if is_ours else str(board.suite.source)
+        name = board.suite.name if is_ours else _beside(board, board.suite.source)
         return _command(["--tasks", f"suite:{name}" if is_ours else name], "")
-    files = {path.name.split(".")[0]: str(path) for path in board.task_files}
+    files = _files(board)
     names = [files.get(member.task, member.task) for member in board.suite.members]
     return _command(["--tasks", ",".join(dict.fromkeys(names))], board.suite.profile)
 

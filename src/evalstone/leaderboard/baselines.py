@@ -26,10 +26,10 @@ def baseline_rows(board: Board, columns: Sequence[ScoreColumn], runs: Sequence[S
     """Return the rows that a board has beside its models'; columns that are not known stay empty."""
     rows: list[Row | None] = []
     if board.suite is not None:
-        rows.append(_computed(board.suite, columns, runs, "Random", _chance, "guessing: one over the number of "
+        rows.append(_computed(board.suite, columns, runs, "Random", _chance, "random guessing: one over the number of "
                               "choices, averaged over the samples"))  # fmt: skip
         rows.append(_computed(board.suite, columns, runs, "Majority class", _constant,
-                              "always the choice that is right most often, counted on the samples"))  # fmt: skip
+                              "always the most frequent correct choice, counted on the samples"))  # fmt: skip
     rows += [_cited(one.name, one.scores, one.source, columns) for one in board.baselines]
     return [row for row in rows if row is not None]
 

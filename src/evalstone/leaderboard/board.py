@@ -16,7 +16,7 @@ from evalstone.tasks.suites import Suite
 
 __all__ = ["ANY_METRIC", "SHOWN", "Board", "CitedBaseline", "Question", "TableSource", "slug"]
 
-ANY_METRIC = ""  # of a member: whatever metric stands for the task in the run
+ANY_METRIC = ""  # of a member: the task's primary metric in the run
 SHOWN = tuple(column.key for column in FACTS if column.shown)  # columns that are no scores, unless a board says
 TableFormat = Literal["open-llm-v1", "open-llm-v2", "csv"]
 

@@ -200,7 +200,7 @@ class _Reader:
         return found
 
     def member(self, entry: Mapping[str, Any], at: int) -> dict[str, Any]:
-        """Return one task set as a member of a suite; without a metric the one that stands for the task counts."""
+        """Return one task set as a member of a suite; without a metric the task's primary one is used."""
         name = entry.get("task") or Path(str(entry.get("file"))).name.split(".")[0]
         if not isinstance(name, str):
             raise self.fault(f"tasks[{at}].task", f"is {name!r:.80}; expected a name")

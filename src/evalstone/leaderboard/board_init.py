@@ -31,7 +31,7 @@ introduction: |
 {more}"""
 _OF_RUNS = """
 # columns: [params, precision, licence, date]    # beside the scores; readers can choose others
-# models:                                         # what the runs do not know of the models
+# models:                                         # what the runs do not record
 #   org/name: {type: chat, licence: apache-2.0}
 # baselines:                                      # random and majority class are computed from the data
 #   - name: Human

@@ -1,6 +1,7 @@
 """Results files that people bring to a board: what other tools wrote becomes rows that are marked self-reported."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from evalstone.errors import DataError
@@ -33,10 +34,18 @@ def _files_in(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.rglob("*.json")) if path.is_file() and not path.name.startswith(".")]
 
 
+def _date(source: object) -> str:
+    """Return when an imported run was made, in ISO 8601; empty where its files do not say."""
+    stated = source.get("date") if isinstance(source, Mapping) else None
+    if isinstance(stated, int | float):
+        return datetime.fromtimestamp(stated, tz=UTC).isoformat()
+    return str(stated or "")
+
+
 def _run(file: Path, run: ImportedRun) -> StoredRun:
     plan = run.plan
     run_id = plan.key.rpartition(":")[2][:32]
-    date = str(dict(plan.extra).get("date") or run.extra.get("date") or "")
+    date = _date(run.extra.get("imported"))
     row = RunRow(
         run_id=run_id,
         short_id=run_id[:FIRST_STAGE],

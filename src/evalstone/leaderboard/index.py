@@ -160,6 +160,7 @@ class TableIndex:
         """What of `view.HIDDEN_BY` would leave out any row."""
         models = ~self.is_baseline
         found = {key for key in ("merged", "moe", "flagged") if bool((self.flags(key) == 1).any())}
+        found |= {"merged"} if "merge" in self.texts("type").distinct else set()
         found |= {"baselines"} if not models.all() else set()
         found |= {"partial"} if bool((models & ~self.is_complete).any()) else set()
         return frozenset(found | ({"unavailable"} if bool((self.flags("available") == 0).any()) else set()))

@@ -1,13 +1,14 @@
 """Stored runs as rows of a board: members found in the runs' estimates, columns and averages by the suite's rule.
 
-A row is one model put in one way (precision, prompt set, profile, limit); several runs of it fill the columns together,
-the latest run of each benchmark counting. A benchmark that was run with other shots than the board's is not taken, and
-the row says so. Where one run was asked for the whole suite, its stored composite counts: its intervals know which
-members share questions.
+A row is one model in one setup (precision, prompt set, profile, limit); several runs of it fill the columns together,
+the latest run of each benchmark counting. A benchmark evaluated with other shots than the board's is excluded, and the
+row has a note. Where one run evaluated the whole suite, its stored composite counts: its intervals account for members
+that share questions.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from evalstone.errors import DataError
@@ -19,6 +20,7 @@ from evalstone.leaderboard.table import Average, Cell, Number, Origin, Row, Scor
 from evalstone.records import Estimate
 from evalstone.statistics.board_scores import SHARES, Part, average
 from evalstone.statistics.estimate import IntervalEstimate
+from evalstone.tasks.aliases import framed, known_aliases
 from evalstone.tasks.suite_scores import MemberScore, SuiteScore, score_suite
 from evalstone.tasks.suites import Member, Suite
 
@@ -130,8 +132,18 @@ def _path(estimate: Estimate) -> tuple[str, ...]:
 
 def _leaves(member: Member, run: StoredRun) -> list[Estimate]:
     tasks = [e for e in run.estimates if e.details.get("kind", "task") == "task" and e.value is not None]
-    own = [e for e in tasks if e.task == member.task]
+    own = [e for e in tasks if member.task in {e.task, _present_name(e.task)}]
     return own or [e for e in tasks if member.task in e.details.get("path", ())]
+
+
+@lru_cache(maxsize=10_000)
+def _present_name(name: str) -> str:
+    """Return what a task of an old results file is called now: `harness|arc:challenge|25` is arc_challenge."""
+    old = framed(name)
+    if old is None:
+        return name
+    meant = known_aliases().exact.get(name) or known_aliases().meaning(old[0]) or (old[0],)
+    return meant[0] if len(meant) == 1 else name
 
 
 def _member_score(member: Member, estimates: Sequence[Estimate]) -> MemberScore | None:
@@ -149,11 +161,13 @@ def _member_score(member: Member, estimates: Sequence[Estimate]) -> MemberScore 
 
 
 def _part(estimate: Estimate) -> Part:
-    """Return an estimate with its error; metrics of the same task are taken to vary together."""
+    """Return an estimate with its error; metrics of the same task are treated as fully correlated."""
     value, n, error = float(estimate.value or 0.0), estimate.n, estimate.stderr
     bounds = SHARES if estimate.details.get("unit") == "proportion" else None
-    if error is None or n < 2:
+    if error is None or n == 1:
         return Part(value, n)
+    if not n:  # imported with an error, from a file that does not say how many samples there were
+        return Part(value, 0, {estimate.task: error}, ((error * error, 1e6),), None, 0.0)
     return Part(value, n, {estimate.task: error}, ((error * error, float(n - 1)),), bounds, 1.0 / n if bounds else 0.0)
 
 
@@ -191,7 +205,7 @@ def _cells(suite: Suite, columns: Sequence[ScoreColumn], found: Sequence[Found |
         cells[key] = Cell(
             _number_of_estimate(estimates[0]) if is_one else number_of(number),
             raws.get(key),
-            n=sum({estimate.task: estimate.n for estimate in estimates}.values()),
+            n=sum({estimate.task: estimate.n for estimate in estimates}.values()) or None,  # 0: not stated
             n_failed=sum({estimate.task: estimate.n_failed for estimate in estimates}.values()),
             run_id=None if of_column[0].run.source else of_column[0].run.run_id,
             task=tasks[0] if len(tasks) == 1 else None,

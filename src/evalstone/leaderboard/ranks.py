@@ -1,8 +1,8 @@
 """Which ranks a row may have, from intervals that hold together, in O(n log n).
 
 Each interval is stretched to the confidence that makes all of them hold at once (Bonferroni: 1 - alpha / n for each,
-whatever they have in common). A row is then surely below those whose low end lies above its high end. Rank sets made so
-hold together with the confidence asked for; a paired test of two rows (the compare page) can tell more apart.
+whatever they have in common). A row is then significantly below those whose low end lies above its high end. These rank
+sets hold together with that confidence; a paired test of two rows (the compare page) detects smaller differences.
 
 Source: rank confidence sets after Mogstad, Romano, Shaikh and Wilhelm 2024, from simultaneous marginal intervals as in
 Klein, Wright and Wieczorek 2020.
@@ -51,7 +51,7 @@ def interval_ranks(values: Floats, lows: Floats, highs: Floats, *, groups: NDArr
         values: higher is better; NaN has no rank.
         lows: ends of each row's own interval; NaN where unknown: the row may then have any rank.
         highs: as `lows`.
-        groups: rows with different codes are ranked apart.
+        groups: rows with different codes are ranked separately.
 
     Shapes: all [rows].
     """
@@ -76,7 +76,7 @@ def _ranks(values: Floats, lows: Floats, highs: Floats) -> tuple[Integers, Integ
 
 
 def tier_starts(values: Floats, lows: Floats, highs: Floats) -> NDArray[np.bool_]:
-    """Return where a new tier begins among rows sorted from the best: a row surely below the first of its tier.
+    """Return where a new tier begins among rows sorted from the best: a row significantly below the first of its tier.
 
     The first row begins none. Shapes: all [rows].
     """

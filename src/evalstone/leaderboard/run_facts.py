@@ -1,4 +1,4 @@
-"""What a run says of its model and of how it was put: the facts of a row."""
+"""A run's facts about its model and its setup, as a row shows them."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def identity_of(plan: RunPlan) -> dict[str, JsonValue]:
 
 
 def prompt_set(plan: RunPlan) -> str:
-    """Return in words how prompts were put; rows that differ in it are ranked apart."""
+    """Return how prompts were built, in words; rows that differ in it are ranked separately."""
     words = []
     if plan.prompt_preset is not None:
         words.append(f"preset {plan.prompt_preset.name}")
@@ -52,7 +52,7 @@ def _system_name(text: str) -> str:
 
 
 def _set_up(plan: RunPlan, board: Board) -> str:
-    """Return the prompt set, with the profile and the limit where they are not the board's: such rows rank apart."""
+    """Return the prompt set, with profile and limit where they are not the board's; such rows rank separately."""
     words = [prompt_set(plan)]
     if board.suite is not None and plan.profile != board.suite.profile and plan.model.kind != "imported":
         words.append(f"profile {plan.profile}")

@@ -33,7 +33,7 @@ class ShownRow:
     average: Average | None  # as the view asks for it
     cells: Mapping[str, Cell]
     pinned: bool = False
-    new_tier: bool = False  # surely below the first row of the tier above
+    new_tier: bool = False  # significantly below the first row of the tier above
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,8 @@ class _Selection:
                 found &= index.is_complete
             elif key == "unavailable":
                 found &= index.flags("available") != 0
+            elif key == "merged":  # by its card's tags, or by its type
+                found &= (index.flags(key) != 1) & ~self._is_one_of("type", ("merge",))
             elif key != "baselines":
                 found &= index.flags(key) != 1
         return found

@@ -1,4 +1,4 @@
-"""The boards that a server shows, over one store: tables are made when first asked for and again when runs changed."""
+"""The boards that a server shows, over one store: tables are built when first requested and again when runs change."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,6 +1,6 @@
 """Reading the store: the one place of this part that does.
 
-Estimates are read once for each state of a run and kept; samples are read when a page shows them. Audits are no runs.
+Estimates are read once for each state of a run and cached; samples are read when a page shows them. No audits.
 """
 
 import re
@@ -20,7 +20,7 @@ from evalstone.store import AttemptRow, RunRow, SampleRecord, Store
 __all__ = ["SampleLine", "SamplePage", "StoredRun", "StoredRuns", "model_label"]
 
 SNIPPET = 200  # characters
-KEPT_LISTS = 8  # tasks whose samples' facts are kept in memory
+KEPT_LISTS = 8  # tasks whose samples' facts are cached
 CATEGORIES = ("category", "subject", "topic", "domain", "type", "level")  # columns that sort a task's samples
 _SPACE = re.compile(r"\s+")
 
@@ -230,7 +230,7 @@ def _line(record: SampleRecord) -> SampleLine:
 
 
 def _snippet(row: Mapping[str, Any], prompt: str) -> str:
-    """Return a line that tells a sample: its question where its row names one, else the end of its prompt."""
+    """Return a line that identifies a sample: its question where its row has one, else the end of its prompt."""
     for name in ("question", "query", "prompt", "problem", "sentence", "ctx", "text", "goal"):
         if isinstance(row.get(name), str) and row[name].strip():
             return _cut(row[name], from_end=False)

@@ -1,7 +1,7 @@
 """A board's table: one row type for the page, JSON, CSV, Parquet and the search.
 
 Values are as the metric gives them, shares in [0, 1]; what is drawn for people multiplies by 100. A cell that nobody
-measured is None and never 0. A row is one model put in one way: another precision, prompt set or limit is another row.
+measured is None and never 0. A row is one model in one setup: another precision, prompt set or limit is another row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -72,7 +72,7 @@ class Average:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One model, put in one way."""
+    """One model, evaluated in one setup."""
 
     id: str
     model: str

@@ -56,7 +56,7 @@ def _wants_json(request: Request) -> bool:
 
 
 def _named(path: str) -> tuple[str, bool]:
-    """Return a name from a path, and whether its JSON twin is asked for."""
+    """Return a name from a path, and whether its JSON twin is requested."""
     if len(path) > LONGEST_NAME:
         raise HTTPException(404, f"a name has at most {LONGEST_NAME} characters")
     return (path.removesuffix(JSON), True) if path.endswith(JSON) else (path, False)

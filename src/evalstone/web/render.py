@@ -1,4 +1,4 @@
-"""From what a page holds to HTML, or to JSON where its twin is asked for.
+"""From what a page holds to HTML, or to JSON where its twin is requested.
 
 Templates escape everything, and no character reaches a page that could reorder or hide text: `printable` shows those as
 escapes. Numbers are drawn here and nowhere else; they are computed in leaderboard and report.

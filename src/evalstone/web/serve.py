@@ -72,6 +72,7 @@ def listen(address: str, port: int) -> socket.socket:
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((bare, port))
+        found.listen(1024)  # so that whoever reads the address printed can connect
     except (OSError, OverflowError) as error:
         found.close()
         raise UsageError(f"cannot listen on {address}, port {port}: {error}; choose another with --port") from error
@@ -79,7 +80,7 @@ def listen(address: str, port: int) -> socket.socket:
 
 
 def serve(app: Any, listening: socket.socket, ready: Callable[[str], None]) -> None:
-    """Serve until the process is told to stop.
+    """Serve until a signal stops the process.
 
     Args:
         app: from `create_app`.

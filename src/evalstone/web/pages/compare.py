@@ -1,4 +1,4 @@
-"""Two or more runs compared: what differs in the set-up, the paired tests, and the samples that changed."""
+"""Two or more runs compared: what differs in the setup, the paired tests, and the samples that changed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -124,7 +124,7 @@ def _settings(run: StoredRun) -> list[tuple[str, str]]:
         "revision": model.revision,
         "profile": plan.profile,
         "shots": ", ".join(map(str, shots)),
-        "seed of the shots": plan.seed,
+        "few-shot seed": plan.seed,
         "limit": plan.limit,
         "chat template": plan.apply_chat_template or None,
         "shots as turns": plan.fewshot_as_multiturn or None,

@@ -29,7 +29,7 @@ class ChoiceView:
 
 @dataclass(frozen=True)
 class AnswerView:
-    """One written answer."""
+    """One generated answer."""
 
     text: str
     reasoning: str

@@ -23,7 +23,7 @@ class TaskPage:
     name: str
     card: Mapping[str, Any]
     formulas: tuple[tuple[str, str], ...]
-    scores: tuple[tuple[StoredRun, Estimate], ...]  # the metric that stands for the task, the best first
+    scores: tuple[tuple[StoredRun, Estimate], ...]  # the task's primary metric, the best first
     boards: tuple[Board, ...]
 
     def to_json(self) -> JsonValue:
