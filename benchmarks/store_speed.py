@@ -29,7 +29,7 @@ from evalstone.records import Estimate, LoglikelihoodQuery, ModelIdentity, Reque
 from evalstone.store import Store, migrate
 from evalstone.store.packing import pack_hash, pack_json, pack_text, text_digest, to_json
 from evalstone.store.plan_json import plan_to_json
-from evalstone.store.request_texts import Digests, hash_of, take_apart
+from evalstone.store.request_texts import Digests, hash_of, split_request
 from evalstone.store.run_facts import facts_row
 from evalstone.store.schema import (
     attempts,
@@ -199,7 +199,7 @@ class LargeStore:
             queries = tuple(LoglikelihoodQuery(i, letter) for i, letter in enumerate((" A", " B", " C", " D")))
             request = Request(name, index, content_hash(index), ("shots " * 200, question), queries,
                               target=str(index % 4), n_shots=5)  # fmt: skip
-            apart = take_apart(request)
+            apart = split_request(request)
             pieces = [self._text(piece, new) for piece in apart.pieces]
             self.ids["request"] += 1
             number = self.ids["request"]

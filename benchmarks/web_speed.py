@@ -18,8 +18,9 @@ import numpy as np
 from evalstone.leaderboard.board import Board
 from evalstone.leaderboard.columns import MODEL_TYPES
 from evalstone.leaderboard.query import SearchKeys, parse_query, search_keys
+from evalstone.leaderboard.rows import Average, Cell, Number, Row, ScoreColumn
 from evalstone.leaderboard.shown import show_table
-from evalstone.leaderboard.table import Average, Cell, Number, Row, ScoreColumn, Table
+from evalstone.leaderboard.table import Table
 from evalstone.leaderboard.view import View
 from evalstone.web.pages.board import board_page
 from evalstone.web.render import _environment

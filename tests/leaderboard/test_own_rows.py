@@ -8,9 +8,10 @@ import pytest
 
 from evalstone.cli.main import main
 from evalstone.leaderboard.board_files import read_board
+from evalstone.leaderboard.rows import Row
 from evalstone.leaderboard.site import Site
 from evalstone.leaderboard.stored import StoredRuns
-from evalstone.leaderboard.table import Row, Table
+from evalstone.leaderboard.table import Table
 from evalstone.store import Store
 
 SUITE = """

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from evalstone.errors import UnknownName, UsageError
 from evalstone.leaderboard.query import LONGEST, parse_query, search_keys
-from evalstone.leaderboard.table import Average, Cell, Number, Row, ScoreColumn, Table
+from evalstone.leaderboard.rows import Average, Cell, Number, Row, ScoreColumn
+from evalstone.leaderboard.table import Table
 
 KEYS = search_keys({"arc": "ARC", "math-lvl-5": "MATH Lvl 5"})
 

@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from evalstone.leaderboard.table import Average, Cell, Number, ScoreColumn, averaged
+from evalstone.leaderboard.rows import Average, Cell, Number, ScoreColumn
+from evalstone.leaderboard.table import averaged
 from evalstone.statistics.distributions import two_sided_z
 
 __all__ = ["CONFIDENCE", "average_of", "mean_number"]

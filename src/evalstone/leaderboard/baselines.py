@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from evalstone.leaderboard.averages import average_of
 from evalstone.leaderboard.board import Board, slug
 from evalstone.leaderboard.own_rows import estimates_of_member, number_of, scored_columns
+from evalstone.leaderboard.rows import Average, Cell, Number, Row, ScoreColumn
 from evalstone.leaderboard.stored import StoredRun
-from evalstone.leaderboard.table import Average, Cell, Number, Row, ScoreColumn
 from evalstone.records import Estimate
 from evalstone.statistics.board_scores import Part
 from evalstone.tasks.suite_scores import MemberScore

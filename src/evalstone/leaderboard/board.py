@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from evalstone.leaderboard.columns import FACTS
-from evalstone.leaderboard.table import ScoreColumn
+from evalstone.leaderboard.rows import ScoreColumn
 from evalstone.tasks.suites import Suite
 
 __all__ = ["ANY_METRIC", "SHOWN", "Board", "CitedBaseline", "Question", "TableSource", "slug"]

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalstone.leaderboard.columns import FACTS
+from evalstone.leaderboard.rows import Number, ScoreColumn
 from evalstone.leaderboard.shown import ShownRow
-from evalstone.leaderboard.table import Number, ScoreColumn
 from evalstone.records import JsonValue
 from evalstone.report.plain_text import csv_row
 

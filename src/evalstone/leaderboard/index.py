@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 from evalstone.leaderboard.columns import FACTS
 from evalstone.leaderboard.conditions import NAME, Condition, Term
 from evalstone.leaderboard.ranks import Ranks, interval_ranks
+from evalstone.leaderboard.rows import Number, Row, ScoreColumn
 from evalstone.statistics.arrays import Floats
-
-if TYPE_CHECKING:
-    from evalstone.leaderboard.table import Number, Row, ScoreColumn
 
 __all__ = ["Scores", "TableIndex"]
 

@@ -14,9 +14,10 @@ from typing import Any
 from evalstone.errors import DataError
 from evalstone.leaderboard.averages import average_of
 from evalstone.leaderboard.board import ANY_METRIC, Board, slug
+from evalstone.leaderboard.rows import Average, Cell, Number, Origin, Row, ScoreColumn
 from evalstone.leaderboard.run_facts import facts_of_run, identity_of
 from evalstone.leaderboard.stored import StoredRun
-from evalstone.leaderboard.table import Average, Cell, Number, Origin, Row, ScoreColumn, row_id
+from evalstone.leaderboard.table import row_id
 from evalstone.records import Estimate
 from evalstone.statistics.board_scores import SHARES, Part, average
 from evalstone.statistics.estimate import IntervalEstimate

@@ -18,7 +18,8 @@ from evalstone.leaderboard import published_facts
 from evalstone.leaderboard.averages import average_of
 from evalstone.leaderboard.board import Board, TableSource, slug
 from evalstone.leaderboard.board_files import library_suites
-from evalstone.leaderboard.table import Average, Cell, Issue, Number, Row, ScoreColumn, Table, row_id
+from evalstone.leaderboard.rows import Average, Cell, Issue, Number, Row, ScoreColumn
+from evalstone.leaderboard.table import Table, row_id
 from evalstone.statistics.distributions import two_sided_z
 from evalstone.statistics.intervals import wilson
 

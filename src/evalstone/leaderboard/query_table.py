@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from evalstone.errors import UsageError
+from evalstone.leaderboard.rows import Number, ScoreColumn
 from evalstone.leaderboard.shown import ShownRow, all_rows, show_table
 from evalstone.leaderboard.site import Site
-from evalstone.leaderboard.table import Number, ScoreColumn
 from evalstone.leaderboard.view import parse_view
 from evalstone.report.console import Text
 from evalstone.report.views.cells import plain_table

@@ -12,7 +12,8 @@ from evalstone.leaderboard.conditions import EVERYTHING, NAME, Condition
 from evalstone.leaderboard.index import Scores
 from evalstone.leaderboard.query import parse_query, search_keys
 from evalstone.leaderboard.ranks import Ranks, tier_starts
-from evalstone.leaderboard.table import Average, Cell, Number, Row, ScoreColumn, Table, averaged
+from evalstone.leaderboard.rows import Average, Cell, Number, Row, ScoreColumn
+from evalstone.leaderboard.table import Table, averaged
 from evalstone.leaderboard.view import View
 from evalstone.statistics.distributions import two_sided_z
 

@@ -11,8 +11,9 @@ from evalstone.leaderboard.board_files import board_of_suite, library_suites
 from evalstone.leaderboard.brought import read_brought
 from evalstone.leaderboard.own_rows import rows_of_runs
 from evalstone.leaderboard.published import read_published
+from evalstone.leaderboard.rows import Row, ScoreColumn
 from evalstone.leaderboard.stored import StoredRun, StoredRuns
-from evalstone.leaderboard.table import Row, ScoreColumn, Table
+from evalstone.leaderboard.table import Table
 from evalstone.records import content_hash
 from evalstone.registry import nearest
 from evalstone.tasks.suites import Suite, suite_from

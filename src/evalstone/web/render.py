@@ -20,8 +20,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from evalstone.leaderboard.columns import model_type
+from evalstone.leaderboard.rows import Number
 from evalstone.leaderboard.stored import model_label
-from evalstone.leaderboard.table import Number
 from evalstone.report.numbers import NOTHING, counted, four_digits, shown_p, significant
 from evalstone.report.plain_text import printable
 from evalstone.settings import VERSION

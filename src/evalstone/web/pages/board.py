@@ -8,9 +8,10 @@ from evalstone.leaderboard.about import TaskAbout, bibtex, command_of_board, tas
 from evalstone.leaderboard.board import Board
 from evalstone.leaderboard.columns import FACTS, FactColumn
 from evalstone.leaderboard.exports import shown_json
+from evalstone.leaderboard.rows import Issue, Row
 from evalstone.leaderboard.shown import Shown, show_table
 from evalstone.leaderboard.site import Site
-from evalstone.leaderboard.table import Issue, Row, Table
+from evalstone.leaderboard.table import Table
 from evalstone.leaderboard.view import HIDDEN_BY, PAGE_SIZES, View, parse_view
 from evalstone.records import JsonValue
 from evalstone.web.render import plain

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from evalstone.errors import UnknownName
 from evalstone.leaderboard.board import Board
 from evalstone.leaderboard.exports import shown_json
+from evalstone.leaderboard.rows import Row
 from evalstone.leaderboard.shown import ShownRow, all_rows
 from evalstone.leaderboard.site import Site
 from evalstone.leaderboard.stored import StoredRun
-from evalstone.leaderboard.table import Row, Table
+from evalstone.leaderboard.table import Table
 from evalstone.leaderboard.view import View
 from evalstone.records import JsonValue
 from evalstone.registry import nearest

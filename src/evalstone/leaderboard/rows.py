@@ -1,0 +1,100 @@
+"""The rows of a leaderboard's table: one type for the page, JSON, CSV, Parquet and the search.
+
+Values are as the metric gives them, shares in [0, 1]; pages multiply by 100. A cell that was not measured is None and
+never 0. A row is one model in one setup: another precision, prompt set or limit is another row.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["Average", "Cell", "Fact", "Issue", "Number", "Origin", "Row", "ScoreColumn"]
+
+Origin = Literal["measured", "self-reported", "published", "baseline"]
+Fact = str | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreColumn:
+    """One benchmark of a board."""
+
+    key: str  # in URLs and exports
+    title: str
+    category: str = ""
+    tasks: tuple[str, ...] = ()  # what it is made of, by name
+    shots: tuple[int, ...] = ()
+    metrics: tuple[str, ...] = ()
+    weight: float = 1.0  # in the average
+    is_share: bool = True  # in [0, 1], shown as per cent
+    normalised: bool = False  # there is a raw value beside the one that counts
+    higher_is_better: bool = True
+    n: int | None = None  # questions, where the board says it
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A value with its interval."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    stderr: float | None = None
+    method: str = ""  # how the interval was made
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One score of a row."""
+
+    number: Number  # as it counts on the board
+    raw: Number | None = None  # before normalisation, where that differs
+    n: int | None = None  # samples; None: not stated
+    n_failed: int = 0
+    is_share: bool = True
+    higher_is_better: bool = True
+    run_id: str | None = None  # the stored run it comes from
+    task: str | None = None  # its task or group there
+
+
+@dataclass(frozen=True, slots=True)
+class Average:
+    """A row's average; `n_columns` below `Table.n_averaged` makes it a partial one, which has no rank."""
+
+    number: Number
+    n_columns: int
+    stated: float | None = None  # what the published table says
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One model, evaluated in one setup."""
+
+    id: str
+    model: str
+    origin: Origin
+    cells: Mapping[str, Cell]
+    average: Average | None
+    facts: Mapping[str, Fact] = field(default_factory=dict)  # by the keys of `columns.FACTS`
+    run_ids: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    url: str = ""  # where the model can be found
+    citation: str = ""  # of a baseline: how its numbers came about
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether the row is no model: guessing, the best constant answer, people."""
+        return self.origin == "baseline"
+
+    def fact(self, key: str) -> Fact:
+        """Return what is known under a column's key; None where nothing is."""
+        return self.facts.get(key)
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """A row that disagrees with the rule of its own table."""
+
+    row: str  # id
+    model: str
+    what: str
