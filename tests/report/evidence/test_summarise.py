@@ -111,7 +111,7 @@ def test_rows_whose_right_answer_is_no_choice_are_counted_and_named() -> None:
     assert [cell.details.get("n_gold_absent") for cell in found] == [2, None, 2]
     view = RunView("model", "run", found)
     lines = note_lines(table_rows([view], unfold=True), [view])
-    assert "! t: 2 rows whose right answer is none of the choices, counted wrong (first: t, sample 2)" in lines
+    assert "! t: 2 rows whose correct answer is none of the choices, counted wrong (first: t, sample 2)" in lines
 
 
 def test_the_same_note_of_several_tasks_is_one_line() -> None:
