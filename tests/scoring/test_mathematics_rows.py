@@ -45,8 +45,8 @@ def test_each_leaderboard_scores_by_its_rules(
     found = process_results(row, [answer])
     assert (found["exact_match"], found["math_verify"]) == minerva
     (hard,) = process_docs_hard([ROW])
-    on_board = process_results_hard(hard, [answer])
-    assert (on_board["exact_match"], on_board["exact_match_original"]) == board
+    by_value = process_results_hard(hard, [answer])
+    assert (by_value["exact_match"], by_value["exact_match_original"]) == board
 
 
 @pytest.mark.filterwarnings("ignore")

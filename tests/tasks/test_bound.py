@@ -253,7 +253,7 @@ def test_equal_beginnings_of_chats_are_one_object(tmp_path: Path) -> None:
     [
         ({"use_prompt": "promptsource:x"}, "promptsource, which is not supported"),
         ({"doc_to_image": ["image"]}, "images"),
-        ({"doc_to_audio": "sound"}, "sound"),
+        ({"doc_to_audio": "sound"}, "contain audio"),
         ({"unsafe_code": True}, "runs generated code.*--confirm_run_unsafe_code"),
         ({"output_type": "generate_until", "metric_list": [{"metric": "exactmatch"}]}, "nearest: exact_match"),
         (

@@ -38,7 +38,7 @@ def test_unknown_names_get_the_nearest() -> None:
         (OWN.replace("name: own\n", ""), "'name' is missing"),
         (OWN.replace('["Q:", ";"]', '"Q:"'), "user is 'Q:'; expected two texts"),
         (OWN.replace('system: ["S:", ";"]\n', ""), "neither system nor system_in_user"),
-        ("just a text", "holds str; expected keys and values"),
+        ("just a text", "contains str; expected keys and values"),
     ],
 )
 def test_a_bad_file_is_named_with_its_key(tmp_path: Path, text: str, message: str) -> None:
@@ -117,7 +117,7 @@ def test_a_stored_preset_is_the_preset(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "cannot be read: .*No such"), (b"\n", "no text"), (b"gr\xf6\xdfer", "cannot be")],
+    [(None, "cannot be read: .*No such"), (b"\n", "is empty"), (b"gr\xf6\xdfer", "cannot be")],
 )
 def test_a_faulty_system_prompt_file_is_an_error(tmp_path: Path, content: bytes | None, message: str) -> None:
     """For a file that is absent, empty or no UTF-8, the error is one line that names it."""

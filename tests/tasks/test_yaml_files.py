@@ -41,8 +41,8 @@ def test_functions_stay_names_and_know_their_folder(tmp_path: Path) -> None:
     [
         ("task: [", r"t\.yaml: not valid YAML: line 2, column 1"),
         ("a: 1\n b: 2", r"line 2, column 3"),
-        ("- a\n- b", r"holds list; expected keys and values"),
-        ("", r"holds NoneType"),
+        ("- a\n- b", r"contains list; expected keys and values"),
+        ("", r"contains NoneType"),
         ("1: a", r"key 1 is no text"),
         ("a: !function f", r"!function 'f'; expected <module>\.<function>"),
         ("a: !other x", r"line 1.*!other"),
