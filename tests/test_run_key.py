@@ -72,7 +72,7 @@ SETTINGS: dict[str, tuple[Any, Any]] = {  # field -> its value, and what the fir
         {"kind": "contamination", "version": 1, "tests": ["order"]},
     ),
 }
-OLD_NAMES = {"audit_settings": "audit"}
+OLD_NAMES = {"audit_settings": "audit", "prompt_style": "prompting"}
 
 
 @pytest.mark.parametrize("fields", [[name] for name in SETTINGS] + [list(SETTINGS)])
