@@ -147,7 +147,7 @@ USES: dict[str, Use] = {
 
 @pytest.mark.parametrize("use", USES)
 def test_all_state_is_restored(use: str) -> None:
-    """Mode, forwards, hooks, gradients, buffers, attention, generation config, random state and threads are restored."""
+    """Mode, forwards, hooks, gradients, buffers, attention, generation config, random state and threads."""
     model, tokenizer = prepared()
     before = state_of(model)
     USES[use](model, tokenizer)

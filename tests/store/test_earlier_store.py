@@ -40,14 +40,14 @@ def migrated(url: str, earlier: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def numbers_in(printed: str) -> object:
-    """Return JSON with each text replaced by the numbers in it, and any other output as its numbers."""
+    """Return JSON with each text replaced by its decimal numbers, and any other output as its decimal numbers."""
 
     def of(value: Any) -> object:
         if isinstance(value, dict):
             return {name: of(each) for name, each in value.items()}
         if isinstance(value, list):
             return [of(each) for each in value]
-        return re.findall(r"\d+", value) if isinstance(value, str) else value
+        return re.findall(r"\d+\.\d+", value) if isinstance(value, str) else value
 
     try:
         return of(json.loads(printed))
