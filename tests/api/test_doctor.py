@@ -1,4 +1,4 @@
-"""What can be installed beside the package is said where people look for it."""
+"""Optional extras are documented where users look for them."""
 
 import tomllib
 
@@ -6,7 +6,7 @@ from evalstone.api.doctor import EXTRAS
 from tests.conftest import ROOT
 
 
-def test_every_extra_is_needed_by_something_that_is_named() -> None:
+def test_every_extra_is_documented() -> None:
     """The extras of pyproject.toml, `doctor` and the README's table are the same; `dev` is for contributors."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = set(project["optional-dependencies"]) - {"dev"}

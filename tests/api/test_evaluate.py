@@ -1,4 +1,4 @@
-"""`evaluate` and `rank`, as a Python user calls them, on the models that come with the package."""
+"""`evaluate` and `rank` on the demo models."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def test_a_path_is_enough() -> None:
 
 
 def test_a_loaded_model_gives_the_same_numbers() -> None:
-    """A transformers model with its tokenizer, already loaded, answers as the same model named by its folder does."""
+    """A loaded transformers model with its tokenizer gives the same results as the model given by its folder."""
     transformers = pytest.importorskip("transformers")
     model = transformers.AutoModelForCausalLM.from_pretrained(SMALL, dtype="float32")
     tokenizer = transformers.AutoTokenizer.from_pretrained(SMALL)
@@ -44,7 +44,7 @@ def test_a_loaded_model_gives_the_same_numbers() -> None:
             assert a.total_nats == pytest.approx(b.total_nats, abs=1e-4)
 
 
-def test_the_same_call_asks_nothing_twice() -> None:
+def test_the_same_call_sends_no_request_twice() -> None:
     """The second call returns the stored run."""
     first = evalstone.evaluate(SMALL, "demo_who", limit=4)
     again = evalstone.evaluate(SMALL, "demo_who", limit=4)
@@ -53,8 +53,8 @@ def test_the_same_call_asks_nothing_twice() -> None:
     assert again.result.was_stored
 
 
-def test_other_runs_answers_are_used_again() -> None:
-    """A longer run takes the shorter one's answers from the store and asks only the rest."""
+def test_outputs_of_other_runs_are_reused() -> None:
+    """A longer run reuses the shorter one's outputs from the store and requests only the rest."""
     evalstone.evaluate(SMALL, "demo_who", limit=4)
     longer = evalstone.evaluate(SMALL, "demo_who", limit=8)
     known = [output.from_cache for sample in longer.samples("demo_who") for output in sample.outputs]
@@ -72,7 +72,7 @@ def test_rank_orders_choices() -> None:
 
 
 def test_too_long_prompts_can_be_refused() -> None:
-    """`too_long="error"` fails the request that does not fit instead of cutting it."""
+    """`too_long="error"` fails the request that does not fit instead of truncating it."""
     cut = evalstone.evaluate(SMALL, "demo_who", limit=2, num_fewshot=5, model_args={"max_length": 16})
     refused = evalstone.evaluate(
         SMALL, "demo_who", limit=2, num_fewshot=5, model_args={"max_length": 16}, too_long="error"
@@ -83,7 +83,7 @@ def test_too_long_prompts_can_be_refused() -> None:
 
 
 def test_a_csv_is_a_task(tmp_path: Path) -> None:
-    """A file of questions is run as it is; what was guessed is said before the first answer, and kept with the run."""
+    """A file of questions is a task; guesses about its columns are reported first, and stored with the run."""
     (tmp_path / "mine.csv").write_text("question,A,B,answer\nIs ice cold?,yes,no,A\nIs fire cold?,yes,no,B\n")
     order: list[str] = []
     run = evalstone.evaluate(
@@ -99,7 +99,7 @@ def test_a_csv_is_a_task(tmp_path: Path) -> None:
 
 
 def test_lm_evals_files_are_written(tmp_path: Path) -> None:
-    """Results and samples files lie in a folder named after the model, one samples line per sample and filter."""
+    """Results and samples files are in a folder named after the model, with one line per sample and filter."""
     run = evalstone.evaluate(SMALL, "demo_who", limit=3)
     paths = run.write_lm_eval_files(tmp_path, log_samples=True)
     results = json.loads(next(p for p in paths if p.name.startswith("results_")).read_text())
@@ -116,14 +116,14 @@ def test_lm_evals_files_are_written(tmp_path: Path) -> None:
         (3.5, "demo_who", UsageError),
     ],
 )
-def test_what_cannot_be_is_refused(model: object, task: str, error: type[Exception]) -> None:
-    """A missing model, an unknown task and a thing that is no model raise the errors the documentation names."""
+def test_invalid_arguments_are_refused(model: object, task: str, error: type[Exception]) -> None:
+    """A missing model, an unknown task and an object that is not a model raise the documented errors."""
     with pytest.raises(error):
         evalstone.evaluate(model, task)
 
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
-    """A template that asks for a column the data does not have names both."""
+    """The error for a template with a column that the data lacks has both."""
     (tmp_path / "rows.jsonl").write_text('{"question": "Q?"}\n')
     (tmp_path / "mine.yaml").write_text(
         "task: mine\ndataset_path: json\ndataset_kwargs: {data_files: {test: rows.jsonl}}\ntest_split: test\n"
@@ -133,16 +133,16 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
         evalstone.evaluate(FakeModel(), str(tmp_path / "mine.yaml"))
 
 
-def test_failed_answers_say_why() -> None:
-    """Where answers failed, the table names what happened to the first of them."""
+def test_failed_outputs_are_explained() -> None:
+    """If outputs failed, the table has the error of the first one."""
     run = evalstone.evaluate(demo_model("small"), "demo_sums", limit=2, gen_kwargs={"max_gen_toks": 100_000})
     told = run.remarks()
     assert any("2 output(s) failed and count as missing" in line for line in told)
     assert re.search(r"2 failed, excluded \(first: .*100000 new tokens are allowed", " ".join(str(run).split()))
 
 
-def test_the_attention_path_that_is_asked_for_is_part_of_what_is_remembered() -> None:
-    """A run on the plain path is not answered from one on the trie path, and it says which path it took."""
+def test_a_selected_attention_path_is_part_of_the_cache_key() -> None:
+    """A run on the plain path does not reuse outputs of one on the trie path, and it reports its path."""
     auto = evalstone.evaluate(SMALL, "demo_who", limit=3)
     plain = evalstone.evaluate(SMALL, "demo_who", limit=3, model_args={"attention": "plain"})
     assert plain.id != auto.id
@@ -154,8 +154,8 @@ def test_the_attention_path_that_is_asked_for_is_part_of_what_is_remembered() ->
     assert "attention: plain path (requested)" in plain.remarks()
 
 
-def test_the_default_attention_leaves_keys_as_they_were() -> None:
-    """Nothing about attention is in a model's identity unless it was asked for, so stored runs are found again."""
+def test_the_default_attention_does_not_change_keys() -> None:
+    """The attention path is in a model's identity only if it was selected, so stored runs are found again."""
     default, asked, chosen = (
         evalstone.load_model(SMALL, **arguments).model.identity
         for arguments in ({}, {"attention": "auto"}, {"attention": "trie"})
@@ -169,8 +169,8 @@ def test_the_default_attention_leaves_keys_as_they_were() -> None:
     assert fingerprint_of(chosen) != fingerprint_of(default)
 
 
-def test_more_positions_than_a_model_has_are_said() -> None:
-    """`max_length` above a rotary model's positions is used, as lm-eval does, and a warning stands under the table."""
+def test_more_positions_than_a_model_has_give_a_warning() -> None:
+    """`max_length` above a rotary model's positions is used, as in lm-eval, with a warning under the table."""
     n_positions = evalstone.load_model(SMALL).model.identity.max_length or 0
     asked = {"max_length": 8 * n_positions}
     options: dict[str, Any] = {"limit": 2, "system_instruction": "Read on. " * n_positions, "model_args": asked}

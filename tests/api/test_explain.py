@@ -1,11 +1,11 @@
-"""`explain`: what a task's card, filters and metrics say does not need its data."""
+"""`explain`: a task's card, filters and metrics can be shown without its data."""
 
 from evalstone.api.explain import explain_task, explanation_view
 from evalstone.report.console import as_text
 
 
 def test_a_card_needs_neither_data_nor_extras() -> None:
-    """Without the rows the card, the filters and the formula are shown, and why there is no sample."""
+    """Without the rows, the card, the filters, the formula and the reason for the missing sample are shown."""
     found = explain_task("gsm8k")
     assert found["card"]["title"] == "GSM8K"
     assert found["prompt"] is None
@@ -16,7 +16,7 @@ def test_a_card_needs_neither_data_nor_extras() -> None:
 
 
 def test_a_task_with_its_rows_shows_a_sample() -> None:
-    """With the rows the same call shows one prompt and how an answer to it is scored."""
+    """With the rows the same call shows one prompt and how an output is scored."""
     found = explain_task("demo_who")
     assert found["no_sample"] is None
     assert found["worked"]["scores"]

@@ -1,4 +1,4 @@
-"""A model that the caller has loaded is as it was after every use, and training it goes on as if nothing had been."""
+"""A model loaded by the caller is unchanged after every use, and its training continues unaffected."""
 
 import random
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def loaded(kind: str = "full") -> tuple[Any, Any]:
 
 
 def trained(kind: str, use: Use | None) -> tuple[dict[str, Any], int]:
-    """Return the weights after four steps, with `use` made of the model in the middle, and the number of gradients."""
+    """Return the weights after four steps, with `use` called in the middle, and the number of gradients."""
     model, tokenizer = loaded(kind)
     torch.manual_seed(0)
     parameters = [each for each in model.parameters() if each.requires_grad]
@@ -53,24 +53,24 @@ def trained(kind: str, use: Use | None) -> tuple[dict[str, Any], int]:
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}, n_gradients
 
 
-def asked(model: Any, tokenizer: Any) -> None:
-    """Evaluate with rows that are scored and rows that are written."""
+def evaluated(model: Any, tokenizer: Any) -> None:
+    """Evaluate tasks with choices and tasks with generated text."""
     run = evalstone.evaluate((model, tokenizer), ["demo_who", "demo_sums"], limit=5)
     assert run.result is not None
     assert run.result.n_answered_now >= 10
 
 
 @pytest.mark.parametrize("kind", ["full", "lora", "checkpointing"])
-def test_training_goes_on_as_without_an_evaluation(kind: str) -> None:
-    """A training loop with an evaluation in the middle ends with the same weights, to the bit, as one without."""
+def test_training_continues_as_without_an_evaluation(kind: str) -> None:
+    """A training loop with an evaluation in the middle ends with the same weights, bit for bit, as one without."""
     without, _ = trained(kind, None)
-    with_evaluation, _ = trained(kind, asked)
+    with_evaluation, _ = trained(kind, evaluated)
     assert without.keys() == with_evaluation.keys()
     assert [name for name in without if not torch.equal(without[name], with_evaluation[name])] == []
 
 
 def state_of(model: Any) -> list[Any]:
-    """Return everything about a model and the process that an evaluation could change, in a form that compares."""
+    """Return all state of a model and the process that an evaluation could change, as comparable values."""
     found: list[Any] = [torch.get_rng_state().tolist(), random.getstate(), torch.get_num_threads()]
     found.append([str(part) for part in numpy.random.get_state()])
     found.append({name: str(value) for name, value in model.generation_config.to_dict().items()})
@@ -132,7 +132,7 @@ def _adapted(model: Any, tokenizer: Any) -> None:
 
 
 USES: dict[str, Use] = {
-    "evaluate": asked,
+    "evaluate": evaluated,
     "tokenizer apart": lambda m, t: evalstone.evaluate(m, "demo_who", tokenizer=t, limit=3),
     "plain path": lambda m, t: evalstone.evaluate((m, t), "demo_who", limit=3, model_args={"attention": "plain"}),
     "threads": lambda m, t: evalstone.evaluate((m, t), "demo_who", limit=3, model_args={"n_threads": 3}),
@@ -146,16 +146,16 @@ USES: dict[str, Use] = {
 
 
 @pytest.mark.parametrize("use", USES)
-def test_everything_is_as_before(use: str) -> None:
-    """Mode, forwards, hooks, gradients, buffers, attention, generation config, random state and threads come back."""
+def test_all_state_is_restored(use: str) -> None:
+    """Mode, forwards, hooks, gradients, buffers, attention, generation config, random state and threads."""
     model, tokenizer = prepared()
     before = state_of(model)
     USES[use](model, tokenizer)
     assert state_of(model) == before
 
 
-def test_a_model_in_hand_is_identified_anew_when_it_was_trained() -> None:
-    """What `load_model` holds of a loaded model is another model once its weights have changed."""
+def test_a_trained_model_is_identified_again() -> None:
+    """A loaded model given to `load_model` is another model once its weights have changed."""
     model, tokenizer = loaded()
     held = evalstone.load_model(model, tokenizer=tokenizer)
     first = evalstone.evaluate(held, "demo_who", limit=4)
@@ -167,8 +167,8 @@ def test_a_model_in_hand_is_identified_anew_when_it_was_trained() -> None:
     assert second.result.n_answered_now == 8
 
 
-def test_replaced_weights_are_the_ones_that_count() -> None:
-    """Weights put in place of others, as `.data`, between two uses of one engine are used, not those seen first."""
+def test_replaced_weights_are_used() -> None:
+    """Weights that are replaced, by `.data`, between two uses of one engine are used."""
     model, tokenizer = loaded()
     held = evalstone.load_model((model, tokenizer))
     before = held.rank("One two", [" three", " four"]).total_nats
@@ -181,8 +181,8 @@ def test_replaced_weights_are_the_ones_that_count() -> None:
     )
 
 
-def test_evaluations_in_threads_give_what_each_gives_alone(tmp_path: Path) -> None:
-    """Three models evaluated in three threads at once, each into a new store, score and write as each does alone."""
+def test_evaluations_in_threads_give_the_same_results(tmp_path: Path) -> None:
+    """Three models evaluated in three threads at once, each with a new store, give the results of each alone."""
     pairs = [loaded() for _ in range(3)]  # by transformers alone, which loads rightly in one thread only
     for place, (model, _) in enumerate(pairs):
         model.model.norm.weight.data *= 1.0 + place
@@ -206,7 +206,7 @@ def test_evaluations_in_threads_give_what_each_gives_alone(tmp_path: Path) -> No
         (lambda m, t: SMALL, {"tokenizer": object()}, "goes with a loaded model"),
     ],
 )
-def test_a_tokenizer_too_few_or_too_many_is_one_clear_error(given: Use, options: dict[str, Any], words: str) -> None:
-    """A loaded model without its tokenizer, and a tokenizer that belongs to nothing, are refused with the remedy."""
+def test_a_missing_or_superfluous_tokenizer_is_one_clear_error(given: Use, options: dict[str, Any], words: str) -> None:
+    """A loaded model without its tokenizer, and a tokenizer without a model, are refused with a remedy."""
     with pytest.raises(UsageError, match=words):
         evalstone.evaluate(given(*loaded()), "demo_who", limit=2, **options)

@@ -1,4 +1,4 @@
-"""Each board of the library, end to end: real rows where they are at hand, the repository's fixture rows elsewhere."""
+"""Each suite of the library, end to end, with real rows if available, else with the repository's fixture rows."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ FIXTURES = ROOT / "tests" / "fixtures" / "data"
 
 @pytest.fixture(scope="module")
 def rows(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder that links to every data set there is, the real one where there are two."""
+    """Return a folder that links to every available data set, preferring the real ones."""
     made = tmp_path_factory.mktemp("rows")
     for root in (shared_dir / "data", FIXTURES):
         for dataset in (path for org in root.iterdir() if org.is_dir() for path in org.iterdir()):
@@ -38,14 +38,14 @@ def rows(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def test_all_boards_are_here() -> None:
+def test_all_suites_are_tested() -> None:
     """A suite that is added to the library is run by these tests."""
     assert {path.stem for path in (ROOT / "src" / "evalstone" / "library" / "suites").glob("*.yaml")} == set(BOARDS)
 
 
 @pytest.mark.parametrize("name", BOARDS)
-def test_a_board_gives_its_number(name: str, rows: Path) -> None:
-    """Every task is asked, written to and scored; the columns are whole and the composite is a number."""
+def test_a_suite_gives_its_composite(name: str, rows: Path) -> None:
+    """Every task is evaluated and scored; the columns are complete and the composite is a number."""
     if name == "code" and find_sandbox()[0] is None:
         pytest.skip(f"no sandbox for written programs: {find_sandbox()[1]}")
     run = evalstone.evaluate(FakeModel(), suite=name, data_dir=rows, limit=1)
@@ -55,8 +55,8 @@ def test_a_board_gives_its_number(name: str, rows: Path) -> None:
     assert found.n_failed == 0
 
 
-def test_the_gauntlet_refuses_holes(tmp_path: Path) -> None:
-    """Where benchmarks have no rows nothing is averaged over the rest: refused by name, or run without a number."""
+def test_the_gauntlet_refuses_missing_benchmarks(tmp_path: Path) -> None:
+    """If benchmarks have no rows, the rest is not averaged: the run is refused, or has no composite."""
     for benchmark in (FIXTURES / "mosaicml" / "llm-foundry").iterdir():
         if benchmark.name != "mmlu":
             (tmp_path / "mosaicml" / "llm-foundry").mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from tests.conftest import ROOT
 @pytest.mark.oracle
 @pytest.mark.parametrize("model", ["evalstone", "hf"])
 def test_lm_eval_runs_on_the_data_of_the_variable(shared_dir: Path, tmp_path: Path, model: str) -> None:
-    """Without the Hub and with an empty cache lm-eval's own tasks find their rows, whoever answers."""
+    """Without the Hub and with an empty cache lm-eval's own tasks find their rows, with any model."""
     pytest.importorskip("lm_eval")
     place = f"pretrained={shared_dir / 'models' / 'stories260K'},dtype=float32"
     command = [sys.executable, "-m", "evalstone", "lm-eval", "run", "--model", model, "--model_args", place,
@@ -29,8 +29,10 @@ def test_lm_eval_runs_on_the_data_of_the_variable(shared_dir: Path, tmp_path: Pa
     assert "|sciq" in done.stdout.replace(" ", "")
 
 
-def test_rows_are_those_of_the_folder_and_all_else_is_the_hubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A data set that the folder has is read there, by split or whole; what it lacks is asked of the Hub."""
+def test_rows_are_read_from_the_folder_first_and_then_from_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A data set in the folder is read there, one split or all; others are loaded from the Hub."""
     datasets = pytest.importorskip("datasets")
     folder = tmp_path / "data" / "someone" / "rows" / "default"
     folder.mkdir(parents=True)
@@ -50,7 +52,7 @@ def test_rows_are_those_of_the_folder_and_all_else_is_the_hubs(tmp_path: Path, m
 
 
 def test_a_variable_that_names_no_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the variable; without it nothing is replaced."""
+    """The error has the variable; without it nothing is replaced."""
     monkeypatch.setenv("EVALSTONE_DATA", str(tmp_path / "none"))
     with pytest.raises(UsageError, match="EVALSTONE_DATA"), data_from_folder():
         pass

@@ -1,4 +1,4 @@
-"""What a Python caller mistypes is an error with the right name or type, never passed over."""
+"""A mistyped option of a Python caller is an error with the right name or type, and never ignored."""
 
 from pathlib import Path
 from typing import Any
@@ -22,22 +22,22 @@ from evalstone.models.fake import FakeModel
         ({"samples": [1, 2]}, "samples is .*expected a mapping of task names to lists of positions"),
     ],
 )
-def test_options_are_looked_over(options: dict[str, Any], message: str) -> None:
-    """An unknown option names the nearest, a value of a wrong type says what was expected."""
+def test_options_are_validated(options: dict[str, Any], message: str) -> None:
+    """The error for an unknown option has the nearest; that for a value of a wrong type has what was expected."""
     with pytest.raises((UnknownName, UsageError), match=message):
         evalstone.evaluate(FakeModel(), "arc_easy", **options)
 
 
 @pytest.mark.parametrize("tasks", [5, None, {"arc_easy"}, ["arc_easy", 3]])
 def test_tasks_are_names(tasks: Any) -> None:
-    """Something else than names is one clear error."""
+    """Any other value is one clear error."""
     with pytest.raises(UsageError, match="expected names, or a list of them"):
         evalstone.evaluate(FakeModel(), tasks)
 
 
 @pytest.mark.parametrize("model", [None, 5, object(), ("only one",)])
 def test_a_model_is_a_model(model: Any, tmp_path: Path) -> None:
-    """Something else than a model says what is taken."""
+    """The error for any other object has what is accepted."""
     path = tmp_path / "t.csv"
     path.write_text("question,A,B,answer\nIs ice cold?,yes,no,A\n")
     with pytest.raises(EvalstoneError, match="expected a path, a hub id"):
@@ -54,10 +54,10 @@ def test_a_model_is_a_model(model: Any, tmp_path: Path) -> None:
         ("demo_yesno", {}, []),
     ],
 )
-def test_generation_settings_that_change_nothing_are_said(
+def test_generation_settings_without_effect_are_reported(
     tasks: str, gen_kwargs: dict[str, Any], said: list[str]
 ) -> None:
-    """Where no task writes, or all take the likeliest token, what was given for drawing is told to have no effect."""
+    """If no task generates, or all decode greedily, sampling settings are reported to have no effect."""
     heard: list[str] = []
     evalstone.evaluate(FakeModel(), tasks, limit=1, gen_kwargs=gen_kwargs, notify=heard.append)
     found = [line for line in heard if line.startswith("gen_kwargs")]
@@ -65,7 +65,7 @@ def test_generation_settings_that_change_nothing_are_said(
     assert all(part in line for part, line in zip(said, found, strict=True))
 
 
-def test_generation_settings_are_looked_over_where_no_task_writes() -> None:
+def test_generation_settings_are_validated_if_no_task_generates() -> None:
     """A value that no task could use is refused, whatever the tasks."""
     with pytest.raises(
         PlanError, match=r"generation settings of gen_kwargs: top_p is 2; expected more than 0, at most 1"

@@ -1,4 +1,4 @@
-"""`plan --mde`: which difference a planned run can show, and what one needs."""
+"""`plan --mde`: the minimum detectable effect of a planned run, and the samples that a difference needs."""
 
 import json
 import math
@@ -31,13 +31,13 @@ def tasks(tmp_path: Path) -> Path:
 
 
 def test_a_single_task_is_millers_formula() -> None:
-    """With weight 1 and one task the figure is 2.80 √(π / n)."""
+    """With weight 1 and one task the MDE is 2.80 √(π / n)."""
     expected = 2.8015852 * math.sqrt(0.2 / 1000)
     assert mde_of_weighted([WeightedTask(1.0, 1000)], 0.2) == pytest.approx(expected, rel=1e-6)
 
 
-def test_a_weighted_mean_has_the_power_that_it_is_said_to_have() -> None:
-    """Simulated composites of two tasks find the difference 4 times in 5 at the MDE."""
+def test_a_weighted_mean_has_the_stated_power() -> None:
+    """Simulated composites of two tasks detect a difference of the MDE with 80% power."""
     tasks, disagreement = [WeightedTask(0.7, 400), WeightedTask(0.3, 150)], 0.2
     difference = mde_of_weighted(tasks, disagreement)
     draw = generator_for("power of a composite")
@@ -54,7 +54,7 @@ def test_a_weighted_mean_has_the_power_that_it_is_said_to_have() -> None:
 
 
 def test_a_group_of_equal_tasks_needs_half_of_each(tasks: Path) -> None:
-    """Two tasks of 60 together show what one of 120 would."""
+    """Two tasks of 60 together have the MDE of one task of 120."""
     _, prepared = prepare_run("fake", "both", {"include_path": [str(tasks)]})
     lines = {line.name: line for line in power_of_plan(prepared, WantedPower(0.1))}
     alone, together = lines["one"], lines["both"]
@@ -67,8 +67,8 @@ def test_a_group_of_equal_tasks_needs_half_of_each(tasks: Path) -> None:
     assert np.isclose(together.n_paired, 120 * (together.paired / 0.1) ** 2, atol=1)
 
 
-def test_too_few_samples_show_nothing(tasks: Path) -> None:
-    """With 20 samples no difference that a disagreement of 20% allows would be noticed, and the line says so."""
+def test_too_few_samples_detect_nothing(tasks: Path) -> None:
+    """With 20 samples no difference possible at a disagreement of 20% is detectable, and the line states it."""
     _, prepared = prepare_run("fake", "one", {"include_path": [str(tasks)], "limit": 20})
     (line,) = power_of_plan(prepared, WantedPower(0.02))
     assert line.shows_nothing_paired
@@ -76,7 +76,7 @@ def test_too_few_samples_show_nothing(tasks: Path) -> None:
     assert line.paired > 0.2
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_invalid_differences_are_refused() -> None:
     """A difference larger than the disagreement, none, or less than a hundredth of a point is a usage error."""
     with pytest.raises(UsageError, match="disagree"):
         WantedPower(0.3, 0.2)

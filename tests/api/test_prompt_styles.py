@@ -1,4 +1,4 @@
-"""One task put every way: runs of their own, set side by side."""
+"""One task in several prompt styles: separate runs, compared."""
 
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ from evalstone.report.console import as_text
 from evalstone.tasks.catalog import LIBRARY
 
 
-def test_each_way_and_number_of_shots_is_a_run() -> None:
-    """Three ways at two numbers of shots are six runs of the same samples, and each says how it was put."""
+def test_each_style_and_number_of_shots_is_a_run() -> None:
+    """Three styles at two numbers of shots are six runs of the same samples, each with its prompt style."""
     done = evaluate_prompt_styles(FakeModel(), "demo_facts", ["letter", "text", "cot"], [0, 2], limit=12)
     assert len({one.run.id for one in done.runs}) == 6
     hashes = {tuple(sample.request.sample_sha256 for sample in one.run.samples("demo_facts")) for one in done.runs}
@@ -27,8 +27,8 @@ def test_each_way_and_number_of_shots_is_a_run() -> None:
     assert "put as cot" in str(done.runs[4].run)
 
 
-def test_the_table_has_intervals_unread_answers_and_differences() -> None:
-    """A model that knows 8 of 10 answers writes its letter or a wrong word: the share without a letter is the rest."""
+def test_the_table_has_intervals_unparsed_answers_and_differences() -> None:
+    """A model that generates the letter for 8 of 10 samples and a wrong word otherwise has 20% unparsed answers."""
     done = evaluate_prompt_styles(FakeModel(mode="gold", accuracy=0.8), "demo_facts", ["cot", "text"], [1], limit=40)
     first, second = done.to_json()["lines"]
     assert (first["metric"], second["metric"]) == ("exact_match", "acc_norm")
@@ -40,8 +40,8 @@ def test_the_table_has_intervals_unread_answers_and_differences() -> None:
     assert "no" in as_text(done.table())
 
 
-def test_cut_prompts_have_a_column(tmp_path: Path) -> None:
-    """Where prompts are longer than the model takes, their share stands in the table; else there is no such column."""
+def test_truncated_prompts_have_a_column(tmp_path: Path) -> None:
+    """If prompts exceed the model's context, the table has their share; else it has no such column."""
     arguments = {"pretrained": str(LIBRARY / "demo_models" / "small"), "max_length": 64}
     options: dict[str, Any] = {"model_args": arguments, "limit": 2, "store": str(tmp_path / "store.sqlite")}
     done = evaluate_prompt_styles("hf", "demo_facts", ["letter"], [0, 8], **options)
@@ -53,7 +53,7 @@ def test_cut_prompts_have_a_column(tmp_path: Path) -> None:
 
 
 def test_what_is_shown_is_what_is_compared() -> None:
-    """Letters by acc and texts by acc_norm: values, difference, and a note of `compare` speak of the same numbers."""
+    """Letters by acc and texts by acc_norm: values, difference, and the note of `compare` have the same numbers."""
     done = evaluate_prompt_styles(FakeModel(), "demo_facts", ["letter", "text"], [0], limit=30)
     first, second = done.to_json()["lines"]
     assert second["difference"]["difference"] == pytest.approx(second["value"] - first["value"])
@@ -62,15 +62,15 @@ def test_what_is_shown_is_what_is_compared() -> None:
 
 
 def test_a_group_is_one_line() -> None:
-    """A group's members are put alike, and the group has its mean and its difference in every way."""
+    """A group's members have the same style, and the group has its mean and its difference in every style."""
     done = evaluate_prompt_styles(FakeModel(), "demo_letters", ["letter", "text", "cot"], [0], limit=5)
     lines = done.to_json()["lines"]
     assert [(line["name"], line["n"]) for line in lines] == [("demo_letters", 20)] * 3
     assert all(line["difference"] is not None for line in lines[1:])
 
 
-def test_the_own_way_asks_nothing_new() -> None:
-    """Put as its file has it, a task has the prompts it has, and the answers of that run are used."""
+def test_the_own_style_sends_no_new_request() -> None:
+    """In the style of its file, a task has its own prompts, and the stored outputs are reused."""
     own = evalstone.evaluate(FakeModel(), "demo_facts", limit=5)
     put = evalstone.evaluate(FakeModel(), "demo_facts", limit=5, prompt_style="text")
     assert put.id != own.id
@@ -78,8 +78,8 @@ def test_the_own_way_asks_nothing_new() -> None:
     assert all(output.from_cache for sample in put.samples("demo_facts") for output in sample.outputs)
 
 
-def test_a_written_run_is_rescored_and_reproduced() -> None:
-    """A derived run is made again from its plan, and its answers can be scored by the same derived task."""
+def test_a_styled_run_is_rescored_and_reproduced() -> None:
+    """A run with a prompt style is reproduced from its plan, and its outputs can be rescored by the same task."""
     run = evalstone.evaluate(FakeModel(mode="gold"), "demo_facts", limit=5, prompt_style="cot")
     assert run.estimate("demo_facts", "exact_match").value == 1.0
     rescore_run(run, RescoreOptions(metrics=["{metric: exact_match, ignore_case: true}"]))
@@ -99,7 +99,9 @@ def test_a_written_run_is_rescored_and_reproduced() -> None:
         ("demo_facts", ["letter", "letter"], UsageError, "expected each style"),
     ],
 )
-def test_what_cannot_be_put_is_refused(tasks: str, ways: list[str], error: type[Exception], message: str) -> None:
-    """Tasks of another kind, suites and mistyped ways are refused with what would do."""
+def test_invalid_styles_and_tasks_are_refused(
+    tasks: str, ways: list[str], error: type[Exception], message: str
+) -> None:
+    """Tasks of another kind, suites and mistyped styles are refused with a remedy."""
     with pytest.raises(error, match=message):
         evaluate_prompt_styles(FakeModel(), tasks, ways, [0], limit=2)

@@ -1,4 +1,4 @@
-"""A stored run against published figures."""
+"""Comparison of a stored run with published results."""
 
 import json
 from pathlib import Path
@@ -19,16 +19,16 @@ def run(tmp_path: Path) -> Run:
     return evalstone.evaluate("fake", ["demo_who"], limit=20, store=str(tmp_path / "store.sqlite"))
 
 
-def test_a_claim_is_read() -> None:
-    """Task, metric, value, shots, n and source are read; per cent becomes a share."""
+def test_a_claim_is_parsed() -> None:
+    """Task, metric, value, shots, n and source are parsed; a percentage becomes a share."""
     text = "arc_challenge acc=0.328 shots=25 n=1,172 source=https://x.org/?a=b"
     assert parse_claim(text) == Claim("arc_challenge", "acc", 0.328, 1172, 25, "https://x.org/?a=b")
     assert parse_claim("t acc_norm=32.8%").value == pytest.approx(0.328)
 
 
 @pytest.mark.parametrize("text", ["", "t", "t acc", "t acc=1 f1=1", "t acc=32.8", "t acc=x", "t acc=0.5 n=0", "t n=3"])
-def test_what_is_no_claim_is_refused(text: str) -> None:
-    """A missing value, two values, per cent without its sign and counts that are none are each refused."""
+def test_an_invalid_claim_is_refused(text: str) -> None:
+    """A missing value, two values, a percentage without its sign and invalid counts are each refused."""
     with pytest.raises(UsageError):
         parse_claim(text)
 
@@ -47,8 +47,8 @@ def test_the_test_is_the_unpaired_one(run: Run, tmp_path: Path) -> None:
     assert found.comparison.p == 1.0
 
 
-def test_what_is_not_the_same_is_listed(run: Run, tmp_path: Path) -> None:
-    """Fewer samples and what the claim leaves out stand under the verdict."""
+def test_differences_in_the_set_up_are_listed(run: Run, tmp_path: Path) -> None:
+    """Fewer samples, and facts that the claim does not state, are listed under the verdict."""
     store = str(tmp_path / "store.sqlite")
     (found,) = compare_published(store, run.id, ["demo_who acc=0.3 shots=25 n=1000"])
     assert found.set_up == ("samples: 20 in this run, 1,000 in the claim",)
@@ -57,7 +57,7 @@ def test_what_is_not_the_same_is_listed(run: Run, tmp_path: Path) -> None:
 
 
 def test_other_shots_are_not_comparable(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A figure at other shots is called not comparable before anything else, and no p is shown for it."""
+    """A result with other shots is reported as not comparable, without a p."""
     store = str(tmp_path / "store.sqlite")
     claim = "demo_who acc=0.3 shots=25 n=1000"
     assert main(["compare", run.id, "--published", claim, "--store", store]) == 0
@@ -70,8 +70,8 @@ def test_other_shots_are_not_comparable(run: Run, tmp_path: Path, capsys: pytest
     assert found["not_comparable"] == "shots 0 against 25"
 
 
-def test_claims_are_kept_with_the_run(run: Run, tmp_path: Path) -> None:
-    """A claim and its source stay with the run, each once; estimates stay, and the store verifies."""
+def test_claims_are_stored_with_the_run(run: Run, tmp_path: Path) -> None:
+    """A claim and its source are stored with the run once; estimates stay, and the store verifies."""
     before = run.estimates
     for _ in range(2):
         compare_published(str(tmp_path / "store.sqlite"), "last", ["demo_who acc=0.3 n=100 source=paper"])
@@ -81,15 +81,15 @@ def test_claims_are_kept_with_the_run(run: Run, tmp_path: Path) -> None:
     assert run.verify() == []
 
 
-def test_what_cannot_be_compared_is_said(run: Run, tmp_path: Path) -> None:
-    """A task that was not run is answered with the names there are, and two runs are refused."""
+def test_unknown_tasks_and_two_runs_are_refused(run: Run, tmp_path: Path) -> None:
+    """The error for a task that was not run has the run's tasks, and two runs are refused."""
     store = str(tmp_path / "store.sqlite")
     with pytest.raises(UnknownName):
         compare_published(store, "last", ["demo_whom acc=0.3 n=100"])
     assert main(["compare", run.id, run.id, "--published", "demo_who acc=0.3 n=9", "--store", store]) == 2
 
 
-def test_the_command_prints_both_forms(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_text_and_json(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`compare RUN --published` prints a verdict, and its numbers as JSON."""
     words = ["compare", run.id, "--published", "demo_who acc=0.3 n=100 source=URL", "--store"]
     assert main([*words, str(tmp_path / "store.sqlite")]) == 0

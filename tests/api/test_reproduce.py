@@ -1,4 +1,4 @@
-"""A stored plan carried out again."""
+"""Reproduction of a stored run."""
 
 import json
 from dataclasses import replace
@@ -27,7 +27,7 @@ def made(tmp_path: Path, name: str = "store", **options: object) -> Run:
 
 
 def test_a_deterministic_run_is_reproduced(tmp_path: Path) -> None:
-    """The same plan on the same machine gives every sample again, and the store is left as it was."""
+    """The same plan on the same machine gives identical samples, and the store is unchanged."""
     run = made(tmp_path)
     attempts = run.attempts()
     found = reproduce(run)
@@ -37,8 +37,8 @@ def test_a_deterministic_run_is_reproduced(tmp_path: Path) -> None:
     assert run.attempts() == attempts
 
 
-def test_other_answers_are_counted(tmp_path: Path) -> None:
-    """Another seed of the fake model shows in the plan, in the answers and in the verdict."""
+def test_different_outputs_are_counted(tmp_path: Path) -> None:
+    """Another seed of the fake model changes the plan, the outputs and the verdict."""
     found = compare_with_copy(made(tmp_path), made(tmp_path, "other", model_args={"seed": 1}))
     assert not found.is_reproduced
     assert found.n_answers > 0
@@ -47,8 +47,8 @@ def test_other_answers_are_counted(tmp_path: Path) -> None:
     assert found.verdict.startswith("not reproduced")
 
 
-def test_noise_is_told_from_difference(tmp_path: Path) -> None:
-    """An answer off by 5e-5 nats is noise, one off by 1e-2 is not, and both are said."""
+def test_noise_is_distinguished_from_differences(tmp_path: Path) -> None:
+    """A difference of 5e-5 nats is noise, one of 1e-2 is not, and both are reported."""
     run = made(tmp_path)
     for apart, within in ((5e-5, True), (1e-2, False)):
         other = made(tmp_path, f"other-{apart}")
@@ -66,8 +66,8 @@ def test_noise_is_told_from_difference(tmp_path: Path) -> None:
         assert found.is_reproduced is within
 
 
-def test_other_prompts_are_counted(tmp_path: Path) -> None:
-    """A run with another system instruction differs in every prompt, and the plan says why."""
+def test_different_prompts_are_counted(tmp_path: Path) -> None:
+    """A run with another system instruction differs in every prompt, and in its plan."""
     plain = made(tmp_path, apply_chat_template=True)
     other = made(tmp_path, "other", apply_chat_template=True, system_instruction="Be brief.")
     found = compare_with_copy(plain, other)
@@ -84,7 +84,7 @@ def test_a_chat_run_with_shots_is_reproduced(tmp_path: Path) -> None:
 
 
 def test_tasks_from_files_are_found_again(tmp_path: Path) -> None:
-    """A run on a CSV and a YAML given as files is reproduced from them; once moved, they are asked for in one line."""
+    """A run on a CSV and a YAML file is reproduced from them; once they are moved, the error asks for their paths."""
     csv = tmp_path / "q.csv"
     csv.write_text("question,A,B,answer\nOne?,a,b,A\nTwo?,a,b,B\n")
     store = str(tmp_path / "files.sqlite")
@@ -105,7 +105,7 @@ def test_tasks_from_files_are_found_again(tmp_path: Path) -> None:
 
 
 def test_an_imported_run_is_refused(tmp_path: Path) -> None:
-    """A run whose model is not known here cannot be carried out, and the message says so."""
+    """A run whose model is not known here cannot be reproduced."""
     from evalstone.api.exporting import export_run
     from evalstone.api.importing import import_run
 
@@ -117,7 +117,7 @@ def test_an_imported_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_real_model_is_reproduced(shared_dir: Path, tmp_path: Path) -> None:
-    """A local model's run comes out within numerical noise, by command and as JSON."""
+    """A local model's run is reproduced within numerical noise, as text and as JSON."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     evalstone.evaluate(
@@ -152,8 +152,8 @@ def test_an_adapters_run_is_reproduced_and_named_after_both(tmp_path: Path) -> N
     assert reproduce(run).is_reproduced
 
 
-def test_scores_of_noisy_answers_are_compared_with_their_noise(tmp_path: Path) -> None:
-    """A Brier score that moved as far as its answers did is the same score; one that moved further is not."""
+def test_scores_of_noisy_outputs_are_compared_with_their_noise(tmp_path: Path) -> None:
+    """A Brier score that changed no more than its outputs is the same score; one that changed more is not."""
     run = made(tmp_path)
     for moved, is_same in ((1e-4, True), (1e-2, False)):
         other = made(tmp_path, f"other-{moved}")

@@ -1,4 +1,4 @@
-"""Stored runs scored again: new rows beside the old ones, no model asked, and refusals that say why."""
+"""Rescoring of stored runs: new rows beside the old ones, no request to a model, and clear refusals."""
 
 import json
 import os
@@ -38,7 +38,7 @@ metric_list: [{metric: exact_match}]
 
 
 class Calculator(FakeModel):
-    """Writes every sum's result, but after other numbers and without the marks that the strict filter wants."""
+    """Generates every sum's result, but after other numbers and without the marks that the strict filter expects."""
 
     def _compute(self, request: Request, query: object, repeat: int, key: str) -> Output:
         assert isinstance(query, GenerateQuery)
@@ -64,8 +64,8 @@ def options(folder: Path, **given: object) -> RescoreOptions:
     return RescoreOptions(include_path=[folder], **given)  # type: ignore[arg-type]
 
 
-def test_another_filter_reads_the_stored_answers(tmp_path: Path) -> None:
-    """What the strict filter did not find the new one finds; the old scores stay, and the model is not asked."""
+def test_another_filter_is_applied_to_stored_outputs(tmp_path: Path) -> None:
+    """The new filter finds what the strict one did not; the old scores stay, and no request is sent."""
     run = stored_sums(tmp_path)
     outputs = [sample.outputs for sample in run.samples("sums")]
     found = rescore_run(run, options(tmp_path, filters=[LAST]))
@@ -76,8 +76,8 @@ def test_another_filter_reads_the_stored_answers(tmp_path: Path) -> None:
     assert [sample.outputs for sample in run.samples("sums")] == outputs
 
 
-def test_the_run_stays_finished_and_sound(tmp_path: Path) -> None:
-    """The rows are added under the seal: the run is finished, verifies, and running again asks nothing."""
+def test_the_run_stays_finished_and_intact(tmp_path: Path) -> None:
+    """After rescoring the run is finished and verifies, and running it again sends no request."""
     run = stored_sums(tmp_path)
     before = run.row
     rescore_run(run, options(tmp_path, filters=[LAST]))
@@ -91,7 +91,7 @@ def test_the_run_stays_finished_and_sound(tmp_path: Path) -> None:
 
 
 def test_a_changed_task_file_and_the_way_back(tmp_path: Path) -> None:
-    """Filters changed in the file count; rescored with the old file the run's own scores are current again."""
+    """Filters changed in the file are used; rescored with the old file the run's own scores are current again."""
     run = stored_sums(tmp_path)
     sums(tmp_path, SUMS.replace("#### ([0-9]+)", "([0-9]+)$"))
     found = rescore_run(run, options(tmp_path))
@@ -106,7 +106,7 @@ def test_a_changed_task_file_and_the_way_back(tmp_path: Path) -> None:
 
 
 def test_the_question_may_not_change(tmp_path: Path) -> None:
-    """A file that now asks something else is refused: the stored answers were given to the old question."""
+    """A file with another question is refused: the stored outputs belong to the old question."""
     run = stored_sums(tmp_path)
     sums(tmp_path, SUMS.replace("{{question}}", "What is {{question}}?"))
     with pytest.raises(PlanError, match="has another doc_to_text"):
@@ -123,10 +123,10 @@ def test_the_question_may_not_change(tmp_path: Path) -> None:
         ({"task_files": ["demo_facts"]}, UsageError, "none of the tasks in demo_facts is in run"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_invalid_options_are_refused(
     tmp_path: Path, given: dict[str, list[str]], error: type[Exception], message: str
 ) -> None:
-    """Unknown names get the nearest ones, a metric of another kind of answer says so, and nothing is written."""
+    """Errors for unknown names have the nearest ones, unsuitable metrics are refused, and nothing is written."""
     run = stored_sums(tmp_path)
     before = run.row.n_scores
     with pytest.raises(error, match=message):
@@ -135,7 +135,7 @@ def test_what_cannot_be_is_refused(
 
 
 def test_multiple_choice_gets_another_normalisation() -> None:
-    """Length in bytes instead of characters; what was not asked for or reads texts is refused."""
+    """Length in bytes instead of characters; metrics that need other queries, or texts, are refused."""
     run = evalstone.evaluate(FakeModel(), "demo_facts", limit=6)
     rescore_run(run, RescoreOptions(metrics=["acc_bytes"]))
     assert run.estimate("demo_facts", "acc_bytes").n == 6
@@ -147,7 +147,7 @@ def test_multiple_choice_gets_another_normalisation() -> None:
 
 
 def test_stored_programs_are_run_again() -> None:
-    """pass@1 of stored programs comes out of the sandbox as before; a comparison of texts is refused."""
+    """pass@1 of stored programs is the same as before; a comparison of texts is refused."""
     if find_sandbox()[0] is None:
         pytest.skip(f"no sandbox here: {find_sandbox()[1]}")
     run = evalstone.evaluate(FakeModel(), "mbpp", limit=2, data_dir=ROOT / "tests" / "fixtures" / "data")
@@ -158,15 +158,15 @@ def test_stored_programs_are_run_again() -> None:
         rescore_run(run, RescoreOptions(metrics=["exact_match"]))
 
 
-def test_failed_answers_stay_failed(tmp_path: Path) -> None:
-    """An answer that never came is not wrong under the new filter either."""
+def test_failed_outputs_stay_failed(tmp_path: Path) -> None:
+    """A failed output is not wrong with the new filter either."""
     run = evalstone.evaluate(FakeModel(fail=1.0), str(sums(tmp_path)))
     with pytest.raises(PlanError, match="has no answers for task sums"):
         rescore_run(run, options(tmp_path, filters=[LAST]))
 
 
 def test_two_rescorings_at_once_are_refused(tmp_path: Path) -> None:
-    """The second is told which process is writing the run, and leaves it finished."""
+    """The error of the second has the process that is writing the run, which stays finished."""
     run = stored_sums(tmp_path)
     run.store.open_run(run.row.plan, facts={}, rescoring=True)
     with pytest.raises(RunBusy, match=rf"being written by process {os.getpid()} on .* since 20.* UTC"):
@@ -175,8 +175,8 @@ def test_two_rescorings_at_once_are_refused(tmp_path: Path) -> None:
     assert run.store.score_names(run.id, "sums") == [("strict", "exact_match")]
 
 
-def test_a_rescoring_that_is_stopped_leaves_the_run_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No scoring is there in part, which comparisons would take for the whole."""
+def test_an_interrupted_rescoring_does_not_change_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No partial scoring is stored, which comparisons would treat as complete."""
     run = stored_sums(tmp_path)
     calls = []
 
@@ -205,7 +205,7 @@ rescore_stored(sys.argv[1], "last", options(Path(sys.argv[2]), filters=[LAST]))
 
 
 def killed_rescoring(run: Run, folder: Path) -> str:
-    """Rescore a stored run in a process that is killed right after its commit; return the store's place."""
+    """Rescore a stored run in a process that is killed right after its commit; return the store's path."""
     place = run.store.url.removeprefix("sqlite:///")
     command = [sys.executable, "-c", KILLED, place, str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -216,7 +216,7 @@ def killed_rescoring(run: Run, folder: Path) -> str:
 def test_a_rescoring_killed_after_its_commit_is_finished_by_the_next_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`show` sums up the scores that a killed rescoring stored: the run is finished, sound and up to date."""
+    """`show` computes the estimates of a killed rescoring: the run is finished, intact and up to date."""
     run = stored_sums(tmp_path)
     place = killed_rescoring(run, tmp_path)
     assert [estimate.filter for estimate in run.estimates] == ["strict"]
@@ -230,7 +230,7 @@ def test_a_rescoring_killed_after_its_commit_is_finished_by_the_next_command(
 
 
 def test_the_run_s_own_command_finishes_a_killed_rescoring(tmp_path: Path) -> None:
-    """The same evaluation again asks nothing and sums up what the killed rescoring stored."""
+    """The same evaluation sends no request and computes the estimates of the killed rescoring."""
     killed_rescoring(stored_sums(tmp_path), tmp_path)
     again = evalstone.evaluate(Calculator(), str(tmp_path / "sums.yaml"))
     assert again.result is not None
@@ -239,7 +239,7 @@ def test_the_run_s_own_command_finishes_a_killed_rescoring(tmp_path: Path) -> No
 
 
 def test_a_run_whose_rescoring_was_killed_is_finished_by_the_next(tmp_path: Path) -> None:
-    """What a kill left as running was finished before; scored again, it is so once more."""
+    """A finished run that a kill left as running is finished again after the next rescoring."""
     run = stored_sums(tmp_path)
     killed = run.store.open_run(run.row.plan, facts={})
     score = next(iter(run.store.samples(run.id, "sums"))).scores[0]

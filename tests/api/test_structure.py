@@ -1,4 +1,4 @@
-"""How the API is built: no circles among its modules, and types that say what comes back."""
+"""Structure of the API: no circular imports among its modules, and typed return values."""
 
 import ast
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def imports_of(path: Path) -> set[str]:
 
 
 def test_no_module_of_the_api_imports_one_that_imports_it() -> None:
-    """The modules can be put in one order, so that each can be read before those that use it."""
+    """The modules can be sorted so that each comes before those that import it."""
     graph = {path.stem: imports_of(path) for path in sorted(API.glob("*.py"))}
     assert graph["evaluate"] >= {"run"}, "the imports are not found: this tests nothing"
     TopologicalSorter(graph).prepare()
@@ -42,8 +42,8 @@ def public_functions(path: Path) -> Iterator[ast.FunctionDef]:
 
 
 @pytest.mark.parametrize("path", PUBLIC, ids=lambda path: path.stem)
-def test_what_comes_back_has_a_type(path: Path) -> None:
-    """No public function or method of the API is of the type Any."""
+def test_return_values_have_types(path: Path) -> None:
+    """No public function or method of the API returns Any."""
     for function in public_functions(path):
         assert function.returns is not None, function.name
         names = {node.id for node in ast.walk(function.returns) if isinstance(node, ast.Name)}
@@ -52,7 +52,7 @@ def test_what_comes_back_has_a_type(path: Path) -> None:
         assert "Any" not in texts, function.name
 
 
-def test_the_public_names_are_looked_at() -> None:
+def test_the_public_names_are_checked() -> None:
     """Each name of the package comes from one of the modules above."""
     modules = {getattr(evalstone, name).__module__ for name in evalstone.__all__ if name != "__version__"}
     places = {"evalstone." + ".".join(path.relative_to(API.parent).with_suffix("").parts) for path in PUBLIC}

@@ -1,4 +1,4 @@
-"""A suite from the first word to the composite: shots, profile, holes, what is stored, what is printed."""
+"""Suites end to end: shots, profile, missing tasks, stored results and output."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ MEMBERS: list[dict[str, Any]] = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with two tasks, one that writes, and a suite of the first two."""
+    """Return a folder with two tasks, one that generates, and a suite of the first two."""
     place = tmp_path / "mine"
     write_task(place, task_spec("sums", num_fewshot=1))
     write_task(place, task_spec("letters", num_fewshot=3))
@@ -43,8 +43,8 @@ def write_suite(folder: Path, members: list[dict[str, Any]], name: str = "board"
     (folder / "suites" / f"{name}.yaml").write_text(yaml.safe_dump(content))
 
 
-def test_members_are_asked_at_their_own_shots(folder: Path) -> None:
-    """Each task at the suite's shots, not its own, under the suite's profile; the composite is an estimate."""
+def test_members_are_evaluated_with_the_suites_shots(folder: Path) -> None:
+    """Each task has the suite's number of shots and profile, not its own; the composite is an estimate."""
     run = evalstone.evaluate(FakeModel(), suite="board", include_path=[folder])
     plan = run.row.plan
     assert [(task.name, task.num_fewshot) for task in plan.tasks] == [("sums", 2), ("letters", 0)]
@@ -60,8 +60,8 @@ def test_members_are_asked_at_their_own_shots(folder: Path) -> None:
     assert [e["task"] for e in named] == ["board"]
 
 
-def test_suites_are_taken_among_tasks_too(folder: Path) -> None:
-    """`--tasks board` is the same run as `--suite board`; a profile that is asked for wins, and that is said."""
+def test_suites_are_accepted_among_tasks_too(folder: Path) -> None:
+    """`--tasks board` is the same run as `--suite board`; a given profile overrides the suite's, with a note."""
     one = evalstone.evaluate(FakeModel(), suite="board", include_path=[folder])
     two = evalstone.evaluate(FakeModel(), "board", include_path=[folder])
     assert one.id == two.id
@@ -71,14 +71,14 @@ def test_suites_are_taken_among_tasks_too(folder: Path) -> None:
 
 
 def test_shots_beside_a_suite_are_refused(folder: Path) -> None:
-    """num_fewshot would make another benchmark of it: refused with the reason, before any data is read."""
+    """num_fewshot would change the benchmark: it is refused with the reason, before any data is read."""
     with pytest.raises(PlanError, match=r"num_fewshot is 5, but suite board fixes the shots of each task \(0, 2\)"):
         evalstone.evaluate(FakeModel(), suite="board", include_path=[folder], num_fewshot=5)
     assert main(["run", "--model", "fake", "--suite", "board", "--include_path", str(folder), "-f", "5"]) == 2
 
 
-def test_a_stored_run_gains_the_composite_without_asking(folder: Path) -> None:
-    """The same tasks at the same shots were run before: the suite's composite is made of the stored answers."""
+def test_a_stored_run_gains_the_composite_without_requests(folder: Path) -> None:
+    """If the same tasks at the same shots were run before, the composite is computed from the stored outputs."""
     write_suite(folder, [{**m, "column": "all"} for m in MEMBERS], "other")
     first = evalstone.evaluate(FakeModel(), suite="other", include_path=[folder])
     again = evalstone.evaluate(FakeModel(), suite="board", include_path=[folder])
@@ -88,8 +88,8 @@ def test_a_stored_run_gains_the_composite_without_asking(folder: Path) -> None:
     assert {e.task for e in again.estimates if e.details["kind"] == "composite"} == {"other", "board"}
 
 
-def test_what_cannot_be_asked_is_refused_in_one_list(folder: Path) -> None:
-    """A task that is not there, data that is not there and a model that cannot write: all in one message."""
+def test_tasks_that_cannot_be_evaluated_are_refused_in_one_list(folder: Path) -> None:
+    """A missing task, missing data and a model that cannot generate are reported in one message."""
     write_task(folder, task_spec("no_rows", dataset_kwargs={"data_files": {"test": "rows/absent.jsonl"}}))
     lacking = [{"task": name, "metric": metric, "chance": 0, "column": "C"}
                for name, metric in (("written", "exact_match"), ("no_rows", "acc"))]  # fmt: skip
@@ -112,20 +112,20 @@ def test_what_cannot_be_asked_is_refused_in_one_list(folder: Path) -> None:
 
 
 class _OnlyChoices(FakeModel):
-    """A model that gives log-likelihoods and writes nothing."""
+    """A model that returns log-likelihoods and cannot generate."""
 
     answers = frozenset({QueryKind.LOGLIKELIHOOD})
 
 
 def test_a_metric_that_a_task_lacks_is_named(folder: Path) -> None:
-    """A suite that asks for what its task does not score is refused before anything is asked."""
+    """A suite with a metric that its task lacks is refused before any request is sent."""
     write_suite(folder, [{"task": "sums", "metric": "f1", "chance": 0, "column": "A"}])
     with pytest.raises(DataError, match=r"task sums has no f1 under the filter 'none'; it has acc"):
         evalstone.evaluate(FakeModel(), suite="board", include_path=[folder])
 
 
 def test_a_group_that_lost_a_task_is_not_averaged(folder: Path) -> None:
-    """Partial: the group's own mean would be over what is left, so it is not shown; its other tasks are."""
+    """With partial, the mean of an incomplete group is not shown; its other tasks are."""
     write_task(folder, {"group": "pair", "task": ["sums", "written"],
                         "aggregate_metric_list": [{"metric": "acc"}]})  # fmt: skip
     write_suite(folder, [{"task": "pair", "metric": "acc", "chance": 0, "column": "A", "shots": 1}])
@@ -139,8 +139,8 @@ def test_a_group_that_lost_a_task_is_not_averaged(folder: Path) -> None:
     assert run.estimate("board").value is None
 
 
-def test_suites_of_different_profiles_are_no_one_run(folder: Path) -> None:
-    """Two boards with rules of their own cannot be one run, unless one profile is asked for."""
+def test_suites_of_different_profiles_cannot_be_one_run(folder: Path) -> None:
+    """Two suites with different profiles cannot be one run, unless a profile is given."""
     write_suite(folder, MEMBERS, "other", profile="nous")
     with pytest.raises(UsageError, match="the profiles nous, open-llm-v1"):
         choose_tasks("board,other", {"include_path": [folder]})
@@ -148,8 +148,8 @@ def test_suites_of_different_profiles_are_no_one_run(folder: Path) -> None:
     assert settled["profile"] == "evalstone"
 
 
-def test_the_command_prints_the_line_and_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`run --suite` shows the composite under the table; --json holds it; `plan` and `ls suites` know it."""
+def test_the_command_prints_the_composite_and_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`run --suite` shows the composite under the table; --json has it; `plan` and `ls suites` know the suite."""
     words = ["--model", "fake", "--suite", "board", "--include_path", str(folder)]
     assert main(["run", *words, "--quiet"]) == 0
     shown = capsys.readouterr().out
@@ -168,8 +168,8 @@ def test_the_command_prints_the_line_and_json(folder: Path, capsys: pytest.Captu
     assert "nearest: board" in capsys.readouterr().err
 
 
-def test_a_real_board_runs_end_to_end(shared_dir: Path) -> None:
-    """open-llm-v1 on real rows, three samples of each task: 62 tasks, six columns, one number."""
+def test_a_real_suite_runs_end_to_end(shared_dir: Path) -> None:
+    """open-llm-v1 on real rows, three samples of each task: 62 tasks, six columns, one composite."""
     run = evalstone.evaluate(FakeModel(), suite="open-llm-leaderboard", data_dir=shared_dir / "data", limit=3)
     found = run.estimate("open-llm-v1")
     assert [c["name"] for c in found.details["columns"]] == [

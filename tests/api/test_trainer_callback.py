@@ -1,4 +1,4 @@
-"""Benchmarks inside transformers' Trainer, on the demo model."""
+"""Evaluation in transformers' Trainer, on the demo model."""
 
 import re
 from pathlib import Path
@@ -30,7 +30,7 @@ def _run_example(folder: Path, text: str) -> dict[str, Any]:
 
 
 def test_the_example_of_the_documentation_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The documented lines train, and the Trainer's log holds our metric at the steps named, and the loss."""
+    """The documented example trains, and the Trainer's log has our metric at the given steps, and the loss."""
     assert EXAMPLE is not None
     names = _run_example(tmp_path / "with", EXAMPLE[1])
     history = names["trainer"].state.log_history
@@ -42,7 +42,7 @@ def test_the_example_of_the_documentation_runs(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_the_trainer_ends_with_the_same_weights(tmp_path: Path) -> None:
-    """Training with the callback ends with the same weights, to the bit, as without it."""
+    """Training with the callback ends with the same weights, bit for bit, as without it."""
     assert EXAMPLE is not None
     bare = EXAMPLE[1].replace("callback.attach(trainer)\n", "")
     ours = _run_example(tmp_path / "with", EXAMPLE[1])["model"].state_dict()
@@ -51,15 +51,15 @@ def test_the_trainer_ends_with_the_same_weights(tmp_path: Path) -> None:
 
 
 def test_as_a_callback_it_evaluates_each_epoch(tmp_path: Path) -> None:
-    """Handed to the Trainer as one of its callbacks, it evaluates after each epoch, and its state has the metrics."""
+    """Passed in Trainer(callbacks=...), it evaluates after each epoch, and the Trainer's state has the metrics."""
     assert EXAMPLE is not None
     text = EXAMPLE[1].replace("callback.attach(trainer)\n", "trainer.add_callback(callback)\n").replace(", every=2", "")
     names = _run_example(tmp_path, text)
     assert [e["step"] for e in names["trainer"].state.log_history if "eval_demo_who_acc" in e] == [4]
 
 
-def test_steps_that_cannot_be_are_refused() -> None:
-    """A number of steps below 1 is one clear error when the callback is made."""
+def test_invalid_steps_are_refused() -> None:
+    """A number of steps below 1 is one clear error when the callback is created."""
     from evalstone import EvaluationCallback
 
     with pytest.raises(UsageError, match="whole number of steps"):

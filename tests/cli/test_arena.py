@@ -1,4 +1,4 @@
-"""`evalstone arena rate` as it is typed."""
+"""The command `evalstone arena rate`."""
 
 import csv
 import io
@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from evalstone.cli.main import main
-from tests.cli.test_bad_input import told
+from tests.cli.test_bad_input import run_command
 
 
 @pytest.fixture
 def votes(tmp_path: Path) -> Path:
-    """Return a small file of votes: two rated models, one that won all, one row that is no vote."""
+    """Return a small file of votes: two rated models, one that won all, and one invalid row."""
     path = tmp_path / "votes.csv"
     lines = [f"{'small,large' if n % 2 else 'large,small'},{'small' if n % 3 == 0 else 'large'},{n}" for n in range(24)]
     lines += ["best,small,best,30", "best,best,tie,31"]
@@ -21,8 +21,8 @@ def votes(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_table_says_what_its_intervals_rest_on(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Rating, interval, who stands apart, what was left out, and by what votes go together are in the output."""
+def test_the_table_states_clusters_and_exclusions(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ratings, separately listed models, excluded rows, and the clusters of the intervals are in the output."""
     assert main(["arena", "rate", str(votes)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     for text in ("large 1,060", "clustered by prompt", "24 prompts", "won its one vote against rated models",
@@ -31,7 +31,7 @@ def test_a_table_says_what_its_intervals_rest_on(votes: Path, capsys: pytest.Cap
 
 
 def test_json_csv_and_markdown_hold_the_same_ratings(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Three ways to print, one set of numbers; the anchor has its rating and no interval."""
+    """The three formats have the same numbers; the anchor has its rating and no interval."""
     words = ["arena", "rate", str(votes), "--anchor", "small=1200"]
     assert main([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -59,9 +59,9 @@ def test_json_csv_and_markdown_hold_the_same_ratings(votes: Path, capsys: pytest
         (["VOTES", "--json", "--csv"], 2, "choose one"),
     ],
 )
-def test_typed_wrong(
+def test_invalid_calls_are_refused(
     votes: Path, capsys: pytest.CaptureFixture[str], words: list[str], code: int, expected: str
 ) -> None:
-    """Each wrong call is answered in one line that says what was expected."""
-    found, said = told(capsys, "arena", "rate", *(str(votes) if word == "VOTES" else word for word in words))
+    """The error is one line with what was expected."""
+    found, said = run_command(capsys, "arena", "rate", *(str(votes) if word == "VOTES" else word for word in words))
     assert (found, expected in said) == (code, True), said

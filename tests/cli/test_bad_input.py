@@ -1,4 +1,4 @@
-"""Whatever is typed wrong is answered in one clear line with the right exit code, and loses nothing."""
+"""Bad input gives one clear line and the right exit code, and loses nothing."""
 
 import json
 import os
@@ -21,15 +21,15 @@ FAKE = ["run", "--model", "fake", "--quiet"]
 
 
 def multiple_choice(text: str = "{{question}}", split: str = "test", file: str = "rows.jsonl") -> str:
-    """Return a task file, right but for what is given."""
+    """Return a task file, valid except for the arguments."""
     return (
         "task: mine\ndataset_path: json\noutput_type: multiple_choice\ndoc_to_choice: [a, b]\ndoc_to_target: 0\n"
         f"dataset_kwargs: {{data_files: {{test: {file}}}}}\ntest_split: {split}\ndoc_to_text: '{text}'\n"
     )
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
-    """Run a command and return its exit code and what it said on stderr; a traceback is never among it."""
+def run_command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """Run a command and return its exit code and standard error, which must have no traceback."""
     code = main(list(words))
     said = capsys.readouterr().err
     assert "Traceback" not in said
@@ -78,8 +78,8 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
 def test_wrong_words_get_one_clear_line(
     capsys: pytest.CaptureFixture[str], words: list[str], code: int, expected: str
 ) -> None:
-    """The line names what was seen and what would do; usage errors exit with 2, a missing model with 5."""
-    got, said = told(capsys, *words)
+    """The line has the value and a remedy; usage errors exit with 2, a missing model with 5."""
+    got, said = run_command(capsys, *words)
     assert got == code, said
     assert expected in said
     assert len([line for line in said.splitlines() if line.startswith(("error", "Error"))]) == 1, said
@@ -103,40 +103,40 @@ def test_wrong_words_get_one_clear_line(
         (multiple_choice().replace("[a, b]", "[]"), "doc_to_choice"),
     ],
 )
-def test_a_bad_task_file_names_the_place(
+def test_a_bad_task_file_names_the_key(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str, expected: str
 ) -> None:
-    """A task file that cannot be read or does not fit its data is named, with the key or column, and exits with 3."""
+    """The error for an invalid task file has its path and the key or column, and exits with 3."""
     (tmp_path / "mine.yaml").write_text(content)
     (tmp_path / "rows.jsonl").write_text('{"question": "Q?"}\n{"question": "R?"}\n')
     (tmp_path / "broken.jsonl").write_text('{"question": "Q?"}\n{"question": \n')
-    code, said = told(capsys, *FAKE, "--tasks", str(tmp_path / "mine.yaml"))
+    code, said = run_command(capsys, *FAKE, "--tasks", str(tmp_path / "mine.yaml"))
     assert code in {2, 3}, said
     assert expected in said
 
 
-def test_a_file_that_is_no_utf8_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A CSV in another encoding is named with its line and the remedy; its bytes are never asked as text."""
+def test_a_file_that_is_not_utf8_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The error for a CSV in another encoding has its line and a remedy; its bytes are not evaluated as text."""
     (tmp_path / "latin.csv").write_bytes("question,A,B,answer\nWas ist gr\u00f6\u00dfer?,a,b,A\n".encode("latin-1"))
-    code, said = told(capsys, *FAKE, "--tasks", str(tmp_path / "latin.csv"))
+    code, said = run_command(capsys, *FAKE, "--tasks", str(tmp_path / "latin.csv"))
     assert code == 3
     assert "UTF-8" in said
     assert "line 2" in said
 
 
 def test_control_characters_of_a_file_are_shown_escaped(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A binary file named .csv is refused in a line that cannot steer the terminal."""
+    """A binary file named .csv is refused in a line that cannot control the terminal."""
     (tmp_path / "binary.csv").write_bytes(b"\x1b[31mred\x00,b\x07\n1,2\n")
-    code, said = told(capsys, *FAKE, "--tasks", str(tmp_path / "binary.csv"))
+    code, said = run_command(capsys, *FAKE, "--tasks", str(tmp_path / "binary.csv"))
     assert code == 3
     assert r"\x1b[31mred\x00" in said
     assert all(sign.isprintable() for sign in said.rstrip("\n").replace("\n", ""))
 
 
-def test_no_answer_at_all_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    """A run of which every request failed ends with exit code 5, also where it is typed again and all is stored."""
+def test_a_run_without_any_response_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    """If every request failed, the exit code is 5, also for the same command again, when all is stored."""
     words = [*FAKE, "--tasks", "demo_who", "--limit", "3", "--model_args", "fail=1.0"]
-    assert told(capsys, *words)[0] == 5
+    assert run_command(capsys, *words)[0] == 5
     assert main(words) == 5
     assert "output(s) failed" in capsys.readouterr().out
 
@@ -150,29 +150,29 @@ def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert "demo_who: first prompt" in printed.err
 
 
-def test_reading_makes_no_store(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A mistyped --store is told, and no empty store is left where it points."""
+def test_reading_creates_no_store(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A mistyped --store is reported, and no empty store is created there."""
     for words in (["show", "last"], ["rm", "last", "-y"], ["verify"], ["compare", "a", "b"]):
-        code, said = told(capsys, *words, "--store", str(tmp_path / "typo.sqlite"))
+        code, said = run_command(capsys, *words, "--store", str(tmp_path / "typo.sqlite"))
         assert (code, "no store" in said) == (2, True)
     assert list(tmp_path.glob("typo*")) == []
 
 
-def test_a_broken_store_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A file that is no database is refused and left as it is, with exit code 4."""
+def test_a_broken_store_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A file that is not a database is refused with exit code 4, and not changed."""
     path = tmp_path / "store.sqlite"
     path.write_bytes(b"this is no database" * 100)
-    code, said = told(capsys, *FAKE, "--tasks", "demo_letters", "--store", str(path))
+    code, said = run_command(capsys, *FAKE, "--tasks", "demo_letters", "--store", str(path))
     assert code == 4
     assert str(path) in said
     assert path.read_bytes() == b"this is no database" * 100
 
 
-def test_a_bad_config_file_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """An unknown key of --config is answered with the nearest option; what the command line says wins over the file."""
+def test_a_bad_config_file_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The error for an unknown key of --config has the nearest option; the command line overrides the file."""
     config = tmp_path / "run.yaml"
     config.write_text("model: fake\ntaks: [demo_letters]\n")
-    code, said = told(capsys, "run", "--config", str(config))
+    code, said = run_command(capsys, "run", "--config", str(config))
     assert (code, "tasks" in said) == (2, True)
     config.write_text("model: fake\ntasks: [demo_letters]\nlimit: 3\n")
     assert main(["run", "--quiet", "--json", "--config", str(config), "--limit", "4"]) == 0
@@ -194,8 +194,8 @@ SLOW = [
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_to_end_keeps_what_was_answered(tmp_path: Path, number: signal.Signals, code: int) -> None:
-    """Ctrl-C and a polite kill end with the shell's code and a word on how to go on; what was answered is stored."""
+def test_a_signal_keeps_received_responses(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    """Ctrl-C and SIGTERM end with the shell's code and a remedy; responses received so far are stored."""
     store = tmp_path / "store.sqlite"
     process = subprocess.Popen(
         [*SLOW, "--store", str(store)], cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
@@ -217,12 +217,12 @@ def _n_outputs(store: Path) -> int:
     try:
         runs = Store.open(str(store), read_only=True).runs()
     except StoreError:
-        return 0  # its tables are being made
+        return 0  # its tables are being created
     return runs[0].n_outputs if runs else 0
 
 
-def test_a_full_disk_is_told(tmp_path: Path) -> None:
-    """Where the store cannot grow, the run ends with exit code 4 and one line, and what was stored can be read."""
+def test_a_full_disk_is_reported(tmp_path: Path) -> None:
+    """If the store cannot grow, the run ends with exit code 4 and one line, and the stored part can be read."""
     store = tmp_path / "store.sqlite"
     Store.open(str(store)).close()
     limit = store.stat().st_size + 40_000
@@ -242,7 +242,7 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
 
 
 def test_a_task_file_may_have_spaces_and_commas_in_its_name(tmp_path: Path) -> None:
-    """Names are parted by commas and spaces unless a file of the whole name is there."""
+    """Names are separated by commas and spaces, unless a file with the whole name exists."""
     path = tmp_path / "my task, new.csv"
     path.write_text("question,A,B,answer\nIs ice cold?,yes,no,A\n")
     assert split_names(str(path)) == [str(path)]

@@ -80,7 +80,7 @@ HOSTILE_YAML = (
 
 
 def fuzzed(n_examples: int = N_EXAMPLES) -> Callable[[Any], Any]:
-    """Return hypothesis's settings of these tests: the same examples each time, the folder shared by all of them."""
+    """Return hypothesis's settings for these tests: the same examples each time, in one shared folder."""
     checks = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
     return settings(
         max_examples=n_examples, derandomize=True, database=None, deadline=None, suppress_health_check=checks
@@ -88,7 +88,7 @@ def fuzzed(n_examples: int = N_EXAMPLES) -> Callable[[Any], Any]:
 
 
 def works_or_is_refused(function: Callable[[], Any]) -> None:
-    """Call; an error of ours with a message is as good as a result."""
+    """Call a function; it must return, or raise an EvalstoneError with a message."""
     try:
         function()
     except EvalstoneError as error:
@@ -117,7 +117,7 @@ def prompts_of(path: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder with the rows of small tasks; the Hub is not asked."""
+    """Return a folder with the rows of small tasks, without access to the Hub."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     write_rows(tmp_path)
     return tmp_path
@@ -126,7 +126,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @fuzzed()
 @given(st.sampled_from([*_KEYS, *(f"fewshot_config.{key}" for key in _FEWSHOT_KEYS)]), VALUES)
 def test_task_files(folder: Path, key: str, value: Any) -> None:
-    """A task file with any value under any key gives prompts or an error of ours."""
+    """A task file with any value under any key gives prompts or an EvalstoneError."""
     outer, _, inner = key.partition(".")
     spec = task_spec("sums", num_fewshot=1, **{outer: {inner: value} if inner else value})
     (folder / "t.yaml").write_text(as_yaml(spec), encoding="utf-8", errors="replace")
@@ -142,7 +142,7 @@ def test_task_files(folder: Path, key: str, value: Any) -> None:
     VALUES,
 )
 def test_filters_metrics_and_generation(folder: Path, key: str, function: str, value: Any) -> None:
-    """So does any option of a filter, a metric or generation."""
+    """The same holds for any option of a filter, a metric or generation."""
     spec = task_spec("sums", output_type="generate_until", doc_to_choice=..., doc_to_target="text", metric_list=...)
     spec["filter_list"] = [{"name": "f", "filter": [{"function": function, key: value}]}]
     spec["metric_list"] = [{"metric": "exact_match", key: value}]
@@ -181,7 +181,7 @@ def test_suites(folder: Path, key: str, value: Any) -> None:
 @fuzzed()
 @given(st.sampled_from([*PRESET, "system_in_user", "default_system", "trim", "stop", "source"]), VALUES)
 def test_presets_and_configs(folder: Path, key: str, value: Any) -> None:
-    """So are a prompt preset, the options of --config, and the positions of --samples."""
+    """A prompt preset, the options of --config, and the positions of --samples are read or refused."""
     (folder / "p.yaml").write_text(as_yaml({**PRESET, key: value}), encoding="utf-8", errors="replace")
     works_or_is_refused(lambda: find_preset(str(folder / "p.yaml")))
     (folder / "c.yaml").write_text(as_yaml({"tasks": value, "limit": value}), encoding="utf-8", errors="replace")
@@ -217,7 +217,7 @@ def test_bytes(folder: Path, data: bytes, suffix: str) -> None:
     st.lists(st.dictionaries(st.sampled_from(["question", "answer", "choices", "text", "A", "B"]), VALUES), max_size=3)
 )
 def test_json_lines(folder: Path, rows: list[dict[str, Any]]) -> None:
-    """Rows of any values are asked or refused."""
+    """Rows of any values are rendered or refused."""
     lines = "\n".join(as_json(row) for row in rows)
     (folder / "mine.jsonl").write_text(lines, encoding="utf-8", errors="replace")
     works_or_is_refused(lambda: prompts_of(folder / "mine.jsonl"))
@@ -264,6 +264,6 @@ def test_model_configurations(folder: Path, key: str, value: Any, is_nested: boo
 @fuzzed()
 @given(st.text("{}%# qa.|()[]'\"1/-+*~", max_size=24), VALUES)
 def test_templates(text: str, value: Any) -> None:
-    """Any template over any row gives text or is refused."""
+    """Any template for any row gives text or is refused."""
     works_or_is_refused(lambda: compile_template("{{" + text + "}}")({"q": value, "a": "x"}))
     works_or_is_refused(lambda: compile_template(text)({"q": value, "a": "x"}))

@@ -1,4 +1,4 @@
-"""Hostile text from a server and a data file goes through every output as text: nothing steers, nothing runs."""
+"""Hostile text from a server or a data file is plain text in every output: it controls and runs nothing."""
 
 import csv
 import json
@@ -51,7 +51,7 @@ class Parsed(HTMLParser):
         self.attributes: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note a tag."""
+        """Record a tag."""
         self.tags.add(tag)
         self.attributes |= {name for name, _ in attrs}
 
@@ -60,7 +60,7 @@ class Hostile(BaseHTTPRequestHandler):
     """A chat server that answers with the whole corpus."""
 
     def do_POST(self) -> None:
-        """Answer a chat."""
+        """Answer a chat request."""
         self.rfile.read(int(self.headers["Content-Length"]))
         message = {"role": "assistant", "content": "\n".join(CORPUS.values())}
         body = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
@@ -71,7 +71,7 @@ class Hostile(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the standard library's
-        """Keep quiet."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +85,9 @@ def server() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory, made_once: Path, server: str) -> str:
-    """Return a store with three runs: multiple choice by two models, and written answers of the server."""
+    """Return a store with three runs: multiple choice by two models, and generated answers of the server."""
     folder = tmp_path_factory.mktemp("hostile")
-    place = str(folder / "runs.sqlite")
+    path = str(folder / "runs.sqlite")
     choices, written = folder / "choices.csv", folder / "written.csv"
     with choices.open("w", newline="") as file:
         rows = csv.writer(file)
@@ -102,7 +102,7 @@ def store(tmp_path_factory: pytest.TempPathFactory, made_once: Path, server: str
         patch.setenv("EVALSTONE_HOME", str(folder / "home"))
         patch.setenv("EVALSTONE_CACHE", str(made_once))
         for seed in ("1", "2"):
-            words = ["--model", "fake", "--model_args", f"seed={seed}", "--tasks", str(choices), "--store", place]
+            words = ["--model", "fake", "--model_args", f"seed={seed}", "--tasks", str(choices), "--store", path]
             assert main(["run", *words]) == 0
         words = [
             "--model",
@@ -112,13 +112,13 @@ def store(tmp_path_factory: pytest.TempPathFactory, made_once: Path, server: str
             "--tasks",
             str(written),
         ]
-        assert main(["run", *words, "--apply_chat_template", "--store", place]) == 0
-    return place
+        assert main(["run", *words, "--apply_chat_template", "--store", path]) == 0
+    return path
 
 
-def runs(place: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+def runs(path: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """Return the ids of the stored runs, the latest first."""
-    assert main(["ls", "runs", "--json", "--store", place]) == 0
+    assert main(["ls", "runs", "--json", "--store", path]) == 0
     return [row["run_id"] for row in json.loads(capsys.readouterr().out)]
 
 
@@ -139,7 +139,7 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_nothing_printed_steers_the_terminal(command: str, store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_cannot_control_the_terminal(command: str, store: str, capsys: pytest.CaptureFixture[str]) -> None:
     """No command prints a control character of a stored text; JSON still holds the text itself."""
     written, second, first = runs(store, capsys)
     words = command.format(written=written, first=first, second=second).split()
@@ -157,7 +157,7 @@ def test_nothing_printed_steers_the_terminal(command: str, store: str, capsys: p
 
 
 @pytest.mark.parametrize("ending", ["html", "md"])
-def test_a_report_holds_no_foreign_markup(
+def test_a_report_has_no_foreign_markup(
     ending: str, store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A report of hostile runs has no script, no handler, no image from elsewhere and no control character."""
@@ -175,7 +175,7 @@ def test_a_report_holds_no_foreign_markup(
 
 @pytest.mark.parametrize("name", CORPUS)
 def test_each_text_is_plain_in_each_format(name: str) -> None:
-    """No format lets a text of the corpus be anything but text."""
+    """In every format the texts of the corpus are plain text."""
     text = CORPUS[name]
     assert not NOT_PRINTABLE.search(printable(text))
     assert not re.search("[<>\"']", html_text(text))

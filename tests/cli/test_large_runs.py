@@ -1,6 +1,6 @@
-"""Looking at a run of many samples costs what looking at a small one costs: in queries, and in memory.
+"""Showing a run of many samples takes the same number of queries and memory as a small one.
 
-`LOG.md` has the seconds that 200,000 samples take; here it is 50,000, because storing them takes most of the test.
+`LOG.md` has the seconds for 200,000 samples; the test has 50,000, because storing them takes most of its time.
 """
 
 import json
@@ -39,7 +39,7 @@ pytestmark = [
 
 
 def store_run(store: Store, name: str, n_samples: int) -> None:
-    """Store a finished run of one task of this name, every second sample answered rightly."""
+    """Store a finished run of one task with this name, with every second sample right."""
     run = store.open_run(examples.plan((name,), content=name, n_samples=n_samples), facts={})
     settings = GenerationSettings(max_tokens=8)
     for start in range(0, n_samples, STORED_AT_ONCE):
@@ -70,7 +70,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def look(place: str, *words: str) -> tuple[str, dict[str, Any]]:
-    """Run a command in a process of its own; return what it printed and what it cost."""
+    """Run a command in a process of its own; return its output, and its numbers of queries and bytes."""
     command = [sys.executable, "-c", LOOK, *words, "--store", place]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     return done.stdout, json.loads(done.stderr.splitlines()[-1])
@@ -86,7 +86,7 @@ def look(place: str, *words: str) -> tuple[str, dict[str, Any]]:
     ],
 )
 def test_a_large_run_opens_like_a_small_one(place: str, words: list[str], shown: str, grows_by: int) -> None:
-    """Trap 20: 50,000 samples are shown, or the first of them, with the queries and the memory that 400 take."""
+    """Trap 20: showing 50,000 samples, or the first of them, takes the queries and memory of 400."""
     cost = {}
     for run, name in (("last~1", "small"), ("last", "large")):
         given = [part for word in words for part in ([word, name] if word == "--samples" else [word])]

@@ -1,4 +1,4 @@
-"""Command lines that people wrote for lm-eval, of any version: they run, or say in one line what to write instead."""
+"""Command lines written for any version of lm-eval: they run, or an error has what to write instead."""
 
 import json
 import sys
@@ -43,7 +43,7 @@ def init(**given):
 
 @pytest.fixture
 def wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put a stand-in for wandb on the path; return the file into which it writes what it was given."""
+    """Put a stand-in for wandb on the path; return the file into which it writes its arguments."""
     (tmp_path / "path").mkdir()
     (tmp_path / "path" / "wandb.py").write_text(STAND_IN)
     monkeypatch.syspath_prepend(tmp_path / "path")
@@ -52,8 +52,8 @@ def wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "seen.json"
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
-    """Run a command; return its exit code and what it said on stderr."""
+def run_command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """Run a command; return its exit code and standard error."""
     code = main(list(words))
     said = capsys.readouterr().err
     assert "Traceback" not in said
@@ -69,7 +69,7 @@ def test_results_are_logged_to_wandb_where_it_is_installed(
     """--wandb_args begins a run of W&B and logs each metric under lm-eval's name, with the configuration."""
     store = str(tmp_path / "store.sqlite")
     words = ["--wandb_args", "project=mine,name=first,step=7", "--wandb_config_args", "lr=0.1", "--store", store]
-    code, said = told(capsys, *FAKE, *words)
+    code, said = run_command(capsys, *FAKE, *words)
     assert code == 0
     assert "logged to W&B: https://wandb.example/run/1" in said
     seen = json.loads(wandb.read_text())
@@ -89,18 +89,18 @@ def test_results_are_logged_to_wandb_where_it_is_installed(
     assert seen["finished"]
 
 
-def test_nothing_is_logged_without_being_asked(wandb: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where wandb is installed and the flag is not there, it is not even imported."""
-    code, said = told(capsys, *FAKE, "--store", str(tmp_path / "store.sqlite"))
+def test_nothing_is_logged_without_the_flag(wandb: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without the flag, wandb is not even imported."""
+    code, said = run_command(capsys, *FAKE, "--store", str(tmp_path / "store.sqlite"))
     assert (code, said) == (0, "")
     assert "wandb" not in sys.modules
     assert not wandb.exists()
 
 
-def test_what_wandb_refuses_loses_no_run(wandb: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where W&B cannot be reached the run is stored, the exit code is 0, and a note says how to log it later."""
+def test_a_failure_of_wandb_loses_no_run(wandb: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """If W&B cannot be reached the run is stored, the exit code is 0, and a note has how to log it later."""
     store = str(tmp_path / "store.sqlite")
-    code, said = told(capsys, *FAKE, "--wandb_args", "project=broken", "--store", store)
+    code, said = run_command(capsys, *FAKE, "--wandb_args", "project=broken", "--store", store)
     assert code == 0
     assert "W&B did not take the results (no connection to the server)" in said
     assert not wandb.exists()
@@ -118,12 +118,12 @@ def test_what_wandb_refuses_loses_no_run(wandb: Path, tmp_path: Path, capsys: py
         (["--wandb_config_args", "lr=1"], "has no effect without --wandb_args"),
     ],
 )
-def test_flags_that_do_less_here_are_taken_with_a_note(
+def test_flags_without_effect_are_accepted_with_a_note(
     words: list[str], note: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run goes on with such a flag, and one line says what it does not do here."""
+    """A run accepts such a flag, and prints one line about it."""
     monkeypatch.setattr("evalstone.interop.wandb_log.find_spec", lambda _: None)
-    code, said = told(capsys, *FAKE, *words, "--store", str(tmp_path / "store.sqlite"))
+    code, said = run_command(capsys, *FAKE, *words, "--store", str(tmp_path / "store.sqlite"))
     assert code == 0
     (line,) = said.splitlines()
     assert line.startswith("note: ")
@@ -159,11 +159,9 @@ def test_flags_that_do_less_here_are_taken_with_a_note(
         (["run", "--model", "anthropic", "--tasks", "demo_letters"], "--model local-chat-completions"),
     ],
 )  # fmt: skip
-def test_what_is_refused_is_one_line_with_the_remedy(
-    words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """An unknown kind of model, command or flag is one line on stderr that says what to write, and exit code 2."""
-    code, said = told(capsys, *words)
+def test_errors_are_one_line_with_a_remedy(words: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown kind of model, command or flag gives one line on stderr with a remedy, and exit code 2."""
+    code, said = run_command(capsys, *words)
     assert code == 2
     (line,) = said.splitlines()
     assert line.startswith("error: ")
@@ -171,7 +169,7 @@ def test_what_is_refused_is_one_line_with_the_remedy(
 
 
 def test_the_command_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without any word the commands are listed, as before."""
+    """Without arguments the commands are listed."""
     main([])
     shown = capsys.readouterr()
     assert "Commands:" in shown.out + shown.err
@@ -193,14 +191,14 @@ def task(folder: Path, **changes: Any) -> Path:
     return folder / "mine.yaml"
 
 
-@pytest.mark.parametrize("asked", ["file", "label"])
+@pytest.mark.parametrize("given", ["file", "label"])
 def test_an_old_group_in_a_tasks_file_suggests_tag(
-    asked: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`group: NAME` beside a task's own keys was a label before 0.4.4, and the error says what to write now."""
+    """`group: NAME` beside a task's own keys was a label before 0.4.4; the error has what to write now."""
     file = task(tmp_path / "tasks", group="my_label")
-    words = [str(file)] if asked == "file" else ["my_label", "--include_path", str(file.parent)]
-    code, said = told(capsys, "run", "--model", "fake", "--quiet", "--tasks", *words)
+    words = [str(file)] if given == "file" else ["my_label", "--include_path", str(file.parent)]
+    code, said = run_command(capsys, "run", "--model", "fake", "--quiet", "--tasks", *words)
     assert code == 3
     (line,) = said.splitlines()
     assert "write `tag: my_label` in its place" in line
@@ -208,7 +206,7 @@ def test_an_old_group_in_a_tasks_file_suggests_tag(
 
 
 def test_old_labels_in_a_list_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A list of such labels does no harm to its task, and a note says that it has no effect."""
+    """A list of such labels does not affect its task, and a note states that."""
     file = task(tmp_path / "tasks", group=["one", "two"])
     words = ["--limit", "1", "--store", str(tmp_path / "s.sqlite")]
     code = main(["run", "--model", "fake", "--quiet", "--tasks", str(file), *words])
@@ -219,13 +217,13 @@ def test_old_labels_in_a_list_are_noted(tmp_path: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("how", ["import", "dotted"])
 def test_a_forks_missing_module_is_named(how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A task that needs a module which only a fork of lm-eval has names that module and the installed version."""
+    """The error for a task that needs a module of a fork of lm-eval has the module and the installed version."""
     pytest.importorskip("lm_eval")
     file = task(tmp_path / "tasks")
     (file.parent / "mine_code.py").write_text("from lm_eval.tasks.of_a_fork.utils import put\n")
     path = "mine_code.put" if how == "import" else "lm_eval.tasks.of_a_fork.utils.put"
     file.write_text(file.read_text().replace('"{{question}}"', f"!function {path}"))
-    code, said = told(capsys, "run", "--model", "fake", "--quiet", "--tasks", str(file))
+    code, said = run_command(capsys, "run", "--model", "fake", "--quiet", "--tasks", str(file))
     assert code == 3
     (line,) = said.splitlines()
     assert "lm_eval.tasks.of_a_fork" in line

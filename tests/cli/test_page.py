@@ -1,4 +1,4 @@
-"""The page of the command line holds every command, those within others too."""
+"""The page of the command line has every command and sub-command."""
 
 import click
 from tools.write_cli_page import page

@@ -1,4 +1,4 @@
-"""`evalstone plan`: what a run would take, by the names the user gave."""
+"""`evalstone plan`: the estimate of a run, by the names that the user gave."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from evalstone.cli.main import main
 def test_groups_keep_their_names_and_truncated_prompts_are_counted(
     shared_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A plan of MMLU is rows of `mmlu`, and says how many prompts are truncated and what that costs, without ids."""
+    """A plan of MMLU has rows of `mmlu`, and the number of truncated prompts with their effect."""
     model = shared_dir / "models" / "stories260K"
     words = ["--tasks", "mmlu", "--num_fewshot", "5", "--limit", "40", "--data_dir", str(shared_dir / "data")]
     assert main(["plan", *words, "--model_args", f"pretrained={model}"]) == 0
@@ -22,7 +22,7 @@ def test_groups_keep_their_names_and_truncated_prompts_are_counted(
 
 
 def test_tasks_outside_groups_keep_their_own(capsys: pytest.CaptureFixture[str]) -> None:
-    """A whole group is its name alone, a task that belongs to none is its own."""
+    """Tasks that belong to no group are listed by their own names."""
     assert main(["plan", "--model", "fake", "--tasks", "demo_letters,demo_who", "--limit", "3"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "demo_letters, demo_who" in printed

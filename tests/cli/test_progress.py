@@ -1,12 +1,12 @@
-"""The line about a run under way: what is done, what was known, and how long it may take."""
+"""The progress line of a run."""
 
 from evalstone.cli.progress import summary_of, title_of
 from evalstone.records import Progress
 from evalstone.runner.execute import RunProgress
 
 
-def test_what_an_earlier_attempt_stored_is_said() -> None:
-    """A run that goes on counts what is left to ask, and says how much was stored before."""
+def test_outputs_of_an_earlier_attempt_are_counted() -> None:
+    """A continued run counts the remaining outputs, and states how many are already stored."""
     now = RunProgress(("a", "b", "c"), 1, 1, Progress(4, 178, 70_516, 50_000, 25_000, seconds=10.0), n_stored=22)
     line = summary_of(now)
     assert line.startswith("4 of 178 outputs, ")

@@ -1,4 +1,4 @@
-"""`rescore`, `run --prompt_style` and `run --prompt-preset` as they are typed."""
+"""The commands `rescore`, `run --prompt_style` and `run --prompt-preset`."""
 
 import json
 from pathlib import Path
@@ -11,35 +11,35 @@ FAKE = ["run", "--model", "fake", "--quiet", "--limit", "4", "--tasks"]
 LOWER = "{name: lower, filter: [{function: lowercase}, {function: take_first}]}"
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """Run a command that must succeed and return what it printed."""
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Run a command that must succeed and return its output."""
     assert main(list(words)) == 0
     return capsys.readouterr().out
 
 
 def failed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """Run a command that must be refused and return what it said."""
+    """Run a command that must be refused and return its standard error."""
     assert main(list(words)) == 2
     return capsys.readouterr().err
 
 
-def test_rescore_shows_the_new_score_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    """The table has the new row, a line says what was done, and `show` remembers it."""
-    said(capsys, *FAKE, "demo_facts")
-    told = said(capsys, "rescore", "last", "--metric", "acc_bytes", "--task", "demo_facts")
-    assert "acc_bytes" in told
-    assert "demo_facts: 4 stored responses scored again, no request was sent" in told
-    shown = said(capsys, "show", "last")
+def test_rescore_shows_the_new_score(capsys: pytest.CaptureFixture[str]) -> None:
+    """The table has the new row, a line states the rescoring, and `show` prints it too."""
+    printed(capsys, *FAKE, "demo_facts")
+    output = printed(capsys, "rescore", "last", "--metric", "acc_bytes", "--task", "demo_facts")
+    assert "acc_bytes" in output
+    assert "demo_facts: 4 stored responses scored again, no request was sent" in output
+    shown = printed(capsys, "show", "last")
     assert "scored again after the run" in " ".join(shown.split())
     assert "demo_facts scored again: acc_bytes under none" in shown
-    found = json.loads(said(capsys, "rescore", "last", "--metric", "acc_bytes", "--json"))
+    found = json.loads(printed(capsys, "rescore", "last", "--metric", "acc_bytes", "--json"))
     assert [each["task"] for each in found["scored_again"]] == ["demo_facts"]
     assert found["rescored"][0]["metrics"][0]["name"] == "acc_bytes"
 
 
 def test_rescore_refuses_in_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A run that is not there, a filter for texts on choices, and a half-typed item are told with what would do."""
-    said(capsys, *FAKE, "demo_facts")
+    """An unknown run, a filter for texts on choices, and an invalid item are errors with a remedy."""
+    printed(capsys, *FAKE, "demo_facts")
     assert "unknown run 'nope'" in failed(capsys, "rescore", "nope")
     assert "reads generated answers" in failed(capsys, "rescore", "last", "--filter", LOWER)
     assert "cannot be read" in failed(capsys, "rescore", "last", "--metric", "{metric")
@@ -49,28 +49,28 @@ def test_rescore_refuses_in_one_line(capsys: pytest.CaptureFixture[str], tmp_pat
         assert "cannot be read" in failed(capsys, "rescore", "last", option, str(tmp_path / "latin.yaml"))
 
 
-def test_ways_are_printed_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
-    """Two ways at two numbers of shots are four lines, in JSON too."""
+def test_prompt_styles_are_printed_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two prompt styles at two numbers of shots are four lines, in JSON too."""
     words = [*FAKE, "demo_facts", "--prompt_style", "letter,cot", "--num-fewshot", "0,2"]
-    told = said(capsys, *words)
-    assert [line.split()[:2] for line in told.splitlines() if line.lstrip().startswith(("letter  ", "cot  "))] == [
+    output = printed(capsys, *words)
+    assert [line.split()[:2] for line in output.splitlines() if line.lstrip().startswith(("letter  ", "cot  "))] == [
         ["letter", "0"], ["letter", "2"], ["cot", "0"], ["cot", "2"],
     ]  # fmt: skip
-    lines = json.loads(said(capsys, *words, "--json"))["lines"]
+    lines = json.loads(printed(capsys, *words, "--json"))["lines"]
     assert [(line["prompt_style"], line["num_fewshot"]) for line in lines][::3] == [("letter", 0), ("cot", 2)]
 
 
-def test_ways_and_presets_refuse_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_prompt_styles_and_presets_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """Several shots without --prompt_style, options of one run with it, and unknown names are refused."""
     assert "needs several runs" in failed(capsys, *FAKE, "demo_facts", "--num_fewshot", "0,5")
     assert "not a valid integer" in failed(capsys, *FAKE, "demo_facts", "--num_fewshot", "five")
-    told = failed(capsys, *FAKE, "demo_facts", "--prompt_style", "text", "--predict_only")
-    assert "--predict_only cannot be combined with --prompt_style" in told
+    output = failed(capsys, *FAKE, "demo_facts", "--prompt_style", "text", "--predict_only")
+    assert "--predict_only cannot be combined with --prompt_style" in output
     assert "nearest: llama-2" in failed(capsys, *FAKE, "demo_facts", "--prompt-preset", "lama-2")
     assert "nearest: helpful" in failed(capsys, *FAKE, "demo_facts", "--system-prompt", "helful")
 
 
 def test_presets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    """`ls presets` and `ls system-prompts` name what there is, narrowed by words."""
-    assert "tatsu-lab" in said(capsys, "ls", "presets", "alp")
-    assert "You are a helpful assistant." in said(capsys, "ls", "system-prompts")
+    """`ls presets` and `ls system-prompts` list the entries that match all words."""
+    assert "tatsu-lab" in printed(capsys, "ls", "presets", "alp")
+    assert "You are a helpful assistant." in printed(capsys, "ls", "system-prompts")

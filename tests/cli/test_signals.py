@@ -1,4 +1,4 @@
-"""A signal to end: answers under way are waited for and stored, a second signal ends at once."""
+"""Signals: the first waits for the responses in flight and stores them, a second one stops at once."""
 
 import os
 import signal
@@ -60,7 +60,7 @@ except KeyboardInterrupt:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[float], "subprocess.Popen[str]"]]:
-    """Return what starts a server that takes so many seconds for each answer."""
+    """Return a function that starts a server with this many seconds for each response."""
     running: list[subprocess.Popen[str]] = []
 
     def start(seconds: float) -> "subprocess.Popen[str]":
@@ -75,7 +75,7 @@ def serve() -> Iterator[Callable[[float], "subprocess.Popen[str]"]]:
 
 
 def run(folder: Path, server: "subprocess.Popen[str]", grace: float = 30.0) -> "subprocess.Popen[str]":
-    """Start a run of forty samples against the server; return once its first four requests are under way."""
+    """Start a run of forty samples against the server; return once its first four requests are in flight."""
     assert server.stdout is not None
     url = f"http://127.0.0.1:{server.stdout.readline().strip()}/v1/chat/completions"
     (folder / "sums.yaml").write_text(TASK)
@@ -93,17 +93,17 @@ def run(folder: Path, server: "subprocess.Popen[str]", grace: float = 30.0) -> "
 
 
 def n_outputs(folder: Path) -> tuple[str, int, int]:
-    """Return how the run ended, how many answers are stored, and how many of them failed."""
+    """Return the run's status, its number of stored outputs, and how many of them failed."""
     with Store.open(str(folder / "store.sqlite")) as store:
         row = store.run("last")
         return row.status, row.n_outputs, row.n_failed
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_answers_under_way_are_stored(
+def test_responses_in_flight_are_stored(
     tmp_path: Path, serve: Callable[[float], "subprocess.Popen[str]"], number: signal.Signals, code: int
 ) -> None:
-    """On the first signal nothing more is sent, and every request that was sent has its answer stored."""
+    """After the first signal nothing more is sent, and the response of every sent request is stored."""
     server = serve(1.5)
     process = run(tmp_path, server)
     process.send_signal(number)
@@ -118,7 +118,7 @@ def test_answers_under_way_are_stored(
 
 
 def test_a_second_signal_ends_at_once(tmp_path: Path, serve: Callable[[float], "subprocess.Popen[str]"]) -> None:
-    """Whoever does not want to wait sends the signal again."""
+    """A second signal stops without waiting."""
     process = run(tmp_path, serve(30.0))
     process.send_signal(signal.SIGINT)
     time.sleep(1.0)
@@ -132,7 +132,7 @@ def test_a_second_signal_ends_at_once(tmp_path: Path, serve: Callable[[float], "
 
 
 def test_the_wait_is_bounded(tmp_path: Path, serve: Callable[[float], "subprocess.Popen[str]"]) -> None:
-    """Answers that do not come are waited for no longer than the grace."""
+    """The wait for responses is no longer than the grace period."""
     process = run(tmp_path, serve(60.0), grace=1.0)
     begun = time.monotonic()
     process.send_signal(signal.SIGTERM)
@@ -142,8 +142,8 @@ def test_the_wait_is_bounded(tmp_path: Path, serve: Callable[[float], "subproces
     assert "at most 1 s" in errors
 
 
-def test_a_window_under_way_is_stored(tmp_path: Path, shared_dir: Path) -> None:
-    """A signal within a window of a local model ends the run after it: the window's answers are stored."""
+def test_the_current_window_is_stored(tmp_path: Path, shared_dir: Path) -> None:
+    """A signal within a window of a local model ends the run after it: the window's outputs are stored."""
     model = shared_dir / "models" / "stories260K"
     if not model.is_dir():
         pytest.skip(f"no {model}")

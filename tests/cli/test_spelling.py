@@ -1,4 +1,4 @@
-"""lm-eval's spellings come out as ours."""
+"""lm-eval's spellings are converted to ours."""
 
 import pytest
 
@@ -24,12 +24,12 @@ from evalstone.cli.spelling import normalise, with_command
     ],
 )
 def test_words_are_normalised(typed: list[str], meant: list[str]) -> None:
-    """Several words, bare flags, dashes and equals signs all end in one spelling."""
+    """Several words, flags without a value, dashes and equals signs are converted to one spelling."""
     assert normalise(typed) == meant
 
 
 def test_no_command_means_run() -> None:
-    """`evalstone --model hf ...` is `evalstone run --model hf ...`, as in lm-eval; `--help` stays what it is."""
+    """`evalstone --model hf ...` is `evalstone run --model hf ...`, as in lm-eval; `--help` is unchanged."""
     assert with_command(["--model", "hf"], ["run"]) == ["run", "--model", "hf"]
     assert with_command(["--help"], ["run"]) == ["--help"]
     assert with_command(["run", "--model", "hf"], ["run"]) == ["run", "--model", "hf"]

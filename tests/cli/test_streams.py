@@ -1,4 +1,4 @@
-"""Standard streams that are closed, full or of a narrow encoding, and exceptions that nobody foresaw."""
+"""Standard streams that are closed, full or of a narrow encoding, and unexpected exceptions."""
 
 import json
 import os
@@ -17,7 +17,7 @@ needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is
 
 
 def shell(line: str, **environment: str) -> tuple[int, str, str]:
-    """Run a line of shell in which `$E` is the command, and return exit code, standard output and error."""
+    """Run a shell command in which `$E` is evalstone; return exit code, standard output and standard error."""
     variables = {**os.environ, "E": f"{sys.executable} -m evalstone", **environment}
     done = subprocess.run(["/bin/sh", "-c", line], env=variables, capture_output=True, check=False, timeout=120)
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
@@ -33,7 +33,7 @@ def test_a_full_device_is_one_line() -> None:
 
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_stop_nothing(closed: str, tmp_path: Path) -> None:
-    """With closed streams a run is carried out and stored, and no file takes the place of standard output."""
+    """With closed streams a run is stored, and no file gets the descriptor of standard output."""
     store = tmp_path / "store.db"
     line = f"$E run --model fake --tasks demo_who --limit 2 --store {store} {closed}"
     code, _, said = shell(line)
@@ -45,7 +45,7 @@ def test_closed_streams_stop_nothing(closed: str, tmp_path: Path) -> None:
 
 
 def test_an_encoding_that_lacks_characters(tmp_path: Path) -> None:
-    """In ASCII tables have escapes in place of other characters, and JSON is JSON."""
+    """In ASCII, tables have escapes for other characters, and JSON is valid."""
     code, shown, said = shell(
         f"$E run --model fake --tasks demo_who --limit 3 --store {tmp_path}/s.db", PYTHONIOENCODING="ascii"
     )
@@ -58,10 +58,10 @@ def test_an_encoding_that_lacks_characters(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [["boom"], ["--debug", "boom"], ["boom", "--debug"]])
-def test_an_unforeseen_exception_is_one_line(
+def test_an_unexpected_exception_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
-    """It is exit code 1 and says how to see the traceback; with --debug, anywhere on the line, it is shown."""
+    """The exit code is 1 and the line has how to show the traceback; --debug, anywhere on the line, shows it."""
 
     @click.command()
     def boom() -> None:
@@ -82,15 +82,15 @@ def test_an_unforeseen_exception_is_one_line(
 
 
 def test_debug_shows_where_an_expected_error_comes_from(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """With --debug an error of ours has its traceback too, and keeps its exit code."""
+    """With --debug an EvalstoneError has its traceback too, and keeps its exit code."""
     assert main(["--debug", "show", "last", "--store", str(tmp_path / "none.db")]) == 2
     said = capsys.readouterr().err
     assert "Traceback" in said
     assert said.splitlines()[-1].startswith("error: ")
 
 
-def test_debug_behind_another_programs_command_is_its_own() -> None:
-    """`evalstone lm-eval --debug` hands the word on; before the command it is ours."""
+def test_debug_after_another_programs_command_is_passed_on() -> None:
+    """`evalstone lm-eval --debug` passes the option on; before the command it is ours."""
     assert without_debug(["lm-eval", "--debug"], {"lm-eval"}) == (["lm-eval", "--debug"], False)
     assert without_debug(["--debug", "lm-eval", "x"], {"lm-eval"}) == (["lm-eval", "x"], True)
     assert without_debug(["run", "--", "--debug"], {"lm-eval"}) == (["run", "--", "--debug"], False)

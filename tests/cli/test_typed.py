@@ -1,4 +1,4 @@
-"""The command that is kept with a run."""
+"""The command line that is stored with a run."""
 
 import sys
 from pathlib import Path
@@ -20,15 +20,15 @@ from evalstone.store import Store
         "api_key='hf_abcdef'",
     ],
 )
-def test_secrets_are_not_kept(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
-    """The value of a token or key is hidden in what is kept, in every spelling of the arguments."""
+def test_secrets_are_not_stored(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    """The value of a token or key is hidden, in every spelling of the arguments."""
     monkeypatch.setattr(sys, "argv", ["evalstone", "run", "--model_args", word])
     assert "hf_abcdef" not in typed_command()
     assert "***" in typed_command()
 
 
-def test_the_rest_is_kept_as_typed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What only looks like a secret stays: flags, tokenizers, and token=True."""
+def test_the_rest_is_stored_as_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arguments that only look like a secret are unchanged: flags, tokenizers, and token=True."""
     words = ["run", "--model_args", "pretrained=x,token=True,tokenizer=a/b,add_bos_token=True,max_tokens=3"]
     monkeypatch.setattr(sys, "argv", ["evalstone", *words])
     assert typed_command() == f"evalstone {' '.join(words)}"
@@ -37,7 +37,7 @@ def test_the_rest_is_kept_as_typed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_stored_run_has_no_token(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A run of a real model with a token leaves it in no byte of its attempt's command."""
+    """The stored command of a run with a token does not contain the token."""
     store = str(tmp_path / "store.sqlite")
     arguments = f"pretrained={demo_model('small')},token=hf_abcdef,device=cpu"
     words = ["run", "--model_args", arguments, "--tasks", "demo_letters", "--limit", "2", "--quiet", "--store", store]

@@ -1,4 +1,4 @@
-"""Where the stores of these tests are: a file each, and a PostgreSQL server of our own where one can be started."""
+"""The stores of these tests: a file for each, and a temporary PostgreSQL server if one can be started."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ def _programs() -> Path:
 
 
 def _as_user() -> list[str]:
-    """Return what to put before a command so that it does not run as root, which PostgreSQL refuses."""
+    """Return the beginning of a command that does not run as root, which PostgreSQL refuses."""
     if os.geteuid() != 0:
         return []
     if (
@@ -76,13 +76,13 @@ def postgres_url(postgres_server: str) -> str:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return where a store may be made."""
+    """Return a path for a new store."""
     return tmp_path / "store.sqlite"
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest) -> str:
-    """Return the URL of a store that is not there yet, on either database."""
+    """Return the URL of a store that does not exist yet, on either database."""
     if request.param == "sqlite":
         return str(request.getfixturevalue("path"))
     return str(request.getfixturevalue("postgres_url"))

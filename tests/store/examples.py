@@ -1,4 +1,4 @@
-"""A small run in the shape of the real ones: tasks with shared shots, choices, a rolling text and a written answer."""
+"""A small run like real ones: tasks with shared shots, choices, a rolling text and generated text."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -69,7 +69,7 @@ def requests(task: str = "letters", n_samples: int = 8) -> list[Request]:
 
 
 def mixed_requests(task: str = "letters") -> list[Request]:
-    """Return a rolling request, a written one with three repeats, and one whose asks have contexts of their own."""
+    """Return a rolling request, a generation with three repeats, and one whose queries have contexts of their own."""
     first, second, third = (sample(task, index) for index in range(3))
     page = "A page of text that is rolled over, again and again. " * 20
     settings = GenerationSettings(max_tokens=64, stop=("\n", "Q:"), do_sample=True, temperature=0.7, repeats=3)
@@ -86,7 +86,7 @@ def mixed_requests(task: str = "letters") -> list[Request]:
 
 
 def outputs_for(request: Request, content: str = "a") -> list[Output]:
-    """Return a plausible output to each ask and repeat."""
+    """Return a plausible output for each query and repeat."""
     answers: list[Output] = []
     for query in request.queries:
         repeats = query.settings.repeats if isinstance(query, GenerateQuery) else 1
@@ -123,7 +123,7 @@ def fill(store: Store, run_plan: RunPlan, *, content: str = "a", finish: bool = 
 
 
 def estimates_for(run_plan: RunPlan, metric: str = "acc") -> list[Estimate]:
-    """Return the estimate that stands for each task: half of the samples of `scores_for` are right."""
+    """Return the primary estimate of each task: half of the samples of `scores_for` are right."""
     details = {"kind": "task", "primary": True, "unit": "proportion", "n_shots": 2}
     return [
         Estimate(task.name, metric, "none", 0.5, 0.2, 0.8, "wilson", task.n_samples, details=details)

@@ -1,4 +1,4 @@
-"""The cache across runs: an answer is found by what was computed, whichever run it was for."""
+"""The cache across runs: an output is found by its cache key, in any run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,13 +17,13 @@ def keys_of(requests: Sequence[Request]) -> list[str]:
 
 
 def test_the_store_is_an_output_cache(store: Store) -> None:
-    """A model can be handed the store as its cache."""
+    """A model accepts the store as its cache."""
     cache: OutputCache = store
     assert cache.find([]) == {}
 
 
 def test_known_keys_are_found_in_any_run(store: Store) -> None:
-    """Outputs of every run are found by key; unknown keys are left out."""
+    """Outputs of every run are found by key; unknown keys are omitted."""
     examples.fill(store, examples.plan())
     examples.fill(store, examples.plan(("words",)))
     wanted = keys_of([examples.requests()[0], examples.requests("words")[7]])
@@ -35,7 +35,7 @@ def test_known_keys_are_found_in_any_run(store: Store) -> None:
 
 
 def test_many_keys_are_found_at_once(store: Store) -> None:
-    """More keys than one query takes are found all the same."""
+    """More keys than one query accepts are found too."""
     run_id = examples.fill(store, examples.plan(n_samples=300), finish=False)
     wanted = keys_of(examples.requests(n_samples=300))
     assert len(wanted) == 1200
@@ -45,7 +45,7 @@ def test_many_keys_are_found_at_once(store: Store) -> None:
 
 
 def test_errors_are_never_found(store: Store) -> None:
-    """A failure is no answer, even one that would repeat itself."""
+    """A failure is not in the cache, not even a permanent one."""
     run = store.open_run(examples.plan(), facts={})
     store.add_requests(run.run_id, examples.requests())
     failed = Output("letters/0/0", 0, error="too long", error_kind="PromptTooLong", cache_key="key")
@@ -53,16 +53,16 @@ def test_errors_are_never_found(store: Store) -> None:
     assert store.find(["key"]) == {}
 
 
-def test_what_is_gathered_is_found(store: Store) -> None:
-    """An answer can be reused before its batch is written."""
+def test_collected_outputs_are_found(store: Store) -> None:
+    """An output can be reused before its batch is written."""
     run = store.open_run(examples.plan(), facts={})
     store.add_requests(run.run_id, examples.requests())
     store.add(run.run_id, 1, [Output("letters/0/0", 0, total_nats=-1.0, cache_key="key")])
     assert store.find(["key"])["key"].total_nats == -1.0
 
 
-def test_the_answer_stored_first_is_found(store: Store) -> None:
-    """Where two runs hold an answer to the same key, it is always the same one that is found."""
+def test_the_output_stored_first_is_found(store: Store) -> None:
+    """If two runs have an output for the same key, the same one is always found."""
     for content, nats in (("a", -1.0), ("b", -2.0)):
         run = store.open_run(examples.plan(content=content), facts={})
         store.add_requests(run.run_id, examples.requests())
@@ -72,8 +72,8 @@ def test_the_answer_stored_first_is_found(store: Store) -> None:
     assert store.find(["key"])["key"].total_nats == -2.0
 
 
-def test_a_damaged_answer_is_not_found(store: Store) -> None:
-    """A row whose checksum is wrong is asked again and not spread to other runs."""
+def test_a_damaged_output_is_not_found(store: Store) -> None:
+    """A row with a wrong checksum is not copied to other runs."""
     examples.fill(store, examples.plan())
     (key,) = keys_of(examples.requests()[:1])[:1]
     with store._database.writing() as connection:

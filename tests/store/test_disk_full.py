@@ -1,4 +1,4 @@
-"""A disk that is full: one clear line, and what was written stays."""
+"""A full disk gives one clear error, and what was stored stays."""
 
 import resource
 import subprocess
@@ -39,7 +39,7 @@ except StoreError as error:
 
 
 def test_a_file_that_may_not_grow_keeps_what_it_has(path: Path) -> None:
-    """Where the operating system refuses to write, the run ends with a remedy and what was written is there."""
+    """If the operating system refuses to write, the run ends with a remedy and what was stored stays."""
     command = [sys.executable, "-c", FILLER, str(path), str(700_000)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 4, done.stderr
@@ -56,8 +56,8 @@ def test_a_file_that_may_not_grow_keeps_what_it_has(path: Path) -> None:
         assert {request.sample_index for request in left}.isdisjoint(range(written))
 
 
-def test_once_there_is_space_the_same_store_goes_on(path: Path) -> None:
-    """A batch that found the disk full is written by the same process once there is space."""
+def test_once_there_is_space_the_same_store_continues(path: Path) -> None:
+    """A batch that failed on a full disk is written by the same process once there is space."""
     with Store.open(str(path)) as store:
         run = store.open_run(examples.plan(n_samples=400), facts={})
         store.add_requests(run.run_id, examples.requests(n_samples=400))
@@ -76,7 +76,7 @@ def test_once_there_is_space_the_same_store_goes_on(path: Path) -> None:
 
 
 def test_sqlite_itself_says_full(path: Path) -> None:
-    """SQLite's own limit is answered in the same words."""
+    """SQLite's own limit gives the same message."""
     with Store.open(str(path)) as store:
         run = store.open_run(examples.plan(n_samples=400), facts={})
         with store._database._bare() as connection:
@@ -89,7 +89,7 @@ def test_sqlite_itself_says_full(path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this machine")
 def test_the_operating_system_says_full() -> None:
-    """An ENOSPC outside of the database is explained in the same words."""
+    """An ENOSPC outside of the database gives the same message."""
     with pytest.raises(OSError) as caught, Path("/dev/full").open("wb", buffering=0) as file:
         file.write(b"x")
     assert "free some space" in str(explain(caught.value, "here"))

@@ -75,7 +75,7 @@ def read_lines(process: "subprocess.Popen[str]", n: int) -> None:
 
 
 def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Wait until something holds."""
+    """Wait until a condition is true."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come about in time"
@@ -92,7 +92,7 @@ def by_attempt(store: Store) -> dict[int, int]:
 
 
 def answer(store: Store, attempt_id: int, run_id: str, n: int) -> int:
-    """Answer the first `n` of the requests that lack answers; return how many lacked them."""
+    """Store outputs of the first `n` unanswered requests; return how many were unanswered."""
     left = store.unanswered(run_id, examples.requests(n_samples=N))
     for request in left[:n]:
         store.add(run_id, attempt_id, examples.outputs_for(request))
@@ -102,7 +102,7 @@ def answer(store: Store, attempt_id: int, run_id: str, n: int) -> int:
 
 
 def holds_lock(url: str) -> bool:
-    """Return whether someone is in the middle of writing a SQLite store."""
+    """Return whether a process is writing a SQLite store."""
     if "://" in url:
         return False
     try:
@@ -133,7 +133,7 @@ def suspended(url: str) -> Iterator["subprocess.Popen[str]"]:
 def test_a_suspended_writer_is_taken_over_and_stops(
     url: str, suspended: "subprocess.Popen[str]", has_ended: bool
 ) -> None:
-    """A writer that was suspended past its lease and taken over stores nothing more: nothing doubled, nothing lost."""
+    """A writer that was suspended past its lease and taken over stores nothing more: no duplicates, no losses."""
     with Store.open(url) as store:
         until(lambda: store.writer(examples.plan(n_samples=N)) is None)
         run = store.open_run(examples.plan(n_samples=N), facts={})
@@ -157,8 +157,8 @@ def test_a_suspended_writer_is_taken_over_and_stops(
         assert [attempt.status for attempt in store.attempts(run.run_id)] == ["interrupted", "finished"]
 
 
-def test_a_suspended_writer_that_nobody_replaced_goes_on(suspended: "subprocess.Popen[str]", url: str) -> None:
-    """A lease that expired and that nobody took is its holder's still: a laptop that slept finishes its run."""
+def test_a_suspended_writer_that_nobody_replaced_continues(suspended: "subprocess.Popen[str]", url: str) -> None:
+    """An expired lease that nobody took still belongs to its holder: a laptop that slept finishes its run."""
     with Store.open(url) as store:
         until(lambda: store.writer(examples.plan(n_samples=N)) is None)
         os.kill(suspended.pid, signal.SIGCONT)
@@ -169,7 +169,7 @@ def test_a_suspended_writer_that_nobody_replaced_goes_on(suspended: "subprocess.
 
 
 def test_a_killed_writer_is_not_waited_for(url: str) -> None:
-    """A process of this machine that was killed is known to be dead at once, however long its lease."""
+    """A killed process of this machine is known to have ended at once, however long its lease."""
     process = start(url, lease_seconds=600)
     read_lines(process, 5)
     plan = examples.plan(n_samples=N)
@@ -185,7 +185,7 @@ def test_a_killed_writer_is_not_waited_for(url: str) -> None:
 
 
 def test_a_second_writer_is_refused_and_named(url: str) -> None:
-    """Who is writing the run, where and since when stands in the error; the run is not changed."""
+    """The error has the process, host and time of the writer; the run is not changed."""
     with Store.open(url) as first, Store.open(url) as second:
         run = first.open_run(examples.plan(), facts={})
         with pytest.raises(
@@ -200,7 +200,7 @@ def test_a_second_writer_is_refused_and_named(url: str) -> None:
 
 
 def test_a_complete_run_is_opened_by_several(url: str) -> None:
-    """To look at a complete run takes no lease; to score it again takes one, and two cannot at once."""
+    """Reading a complete run needs no lease; rescoring needs one, and two cannot rescore at once."""
     with Store.open(url) as first, Store.open(url) as second:
         examples.fill(first, examples.plan())
         looked = [store.open_run(examples.plan(), facts={}) for store in (first, second)]
@@ -213,7 +213,7 @@ def test_a_complete_run_is_opened_by_several(url: str) -> None:
 
 
 def test_a_lease_is_renewed_while_nothing_is_written(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A window of the model may take minutes; its run stays held for longer than the lease lasts."""
+    """A window of the model may take minutes; the lease of its run is renewed meanwhile."""
     monkeypatch.setenv("EVALSTONE_LEASE_SECONDS", "1")
     with Store.open(url) as store, Store.open(url, read_only=True) as other:
         store.open_run(examples.plan(), facts={})
@@ -226,7 +226,7 @@ def test_a_lease_is_renewed_while_nothing_is_written(url: str, monkeypatch: pyte
 
 
 def test_one_lost_run_does_not_take_others_with_it(url: str) -> None:
-    """Of a store that writes two runs, the one that was taken over stops and the other is stored whole."""
+    """If a store writes two runs and one is taken over, the other is stored completely."""
     with Store.open(url) as store, Store.open(url) as other:
         runs = [store.open_run(examples.plan(content=content), facts={}) for content in "ab"]
         for run in runs:
@@ -260,15 +260,15 @@ def test_a_server_ends_the_transaction_of_a_suspended_writer(postgres_url: str) 
 
 
 @pytest.mark.parametrize("value", ["0", "soon", "inf", "-5"])
-def test_a_lease_that_cannot_be_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The setting is a number of seconds from 1; anything else is named with what was expected."""
+def test_an_invalid_lease_setting_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The setting is a number of seconds from 1; the error for anything else states what was expected."""
     monkeypatch.setenv("EVALSTONE_LEASE_SECONDS", value)
     with pytest.raises(UsageError, match=f"EVALSTONE_LEASE_SECONDS is '{value}'; expected a number of seconds from 1"):
         settings.lease_seconds()
 
 
 class LateThread(threading.Thread):
-    """A thread that a busy machine lets run late."""
+    """A thread that starts late, as on a busy machine."""
 
     def run(self) -> None:
         """Run after half a second."""

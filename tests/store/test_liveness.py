@@ -26,7 +26,7 @@ def child() -> tuple["subprocess.Popen[str]", Owner]:
 
 
 def test_a_process_that_ended_is_known_dead() -> None:
-    """A process of this machine lives until it ends, and is known to be gone from then on."""
+    """A process of this machine is alive until it ends, and known to have ended from then on."""
     process, owner = child()
     assert not owner.is_known_dead
     process.communicate("\n")
@@ -35,7 +35,7 @@ def test_a_process_that_ended_is_known_dead() -> None:
 
 @linux_only
 def test_a_killed_process_that_nobody_reaped_is_known_dead() -> None:
-    """A zombie still has its number, and is dead all the same."""
+    """A zombie still has its number, but has ended."""
     process, owner = child()
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -44,7 +44,7 @@ def test_a_killed_process_that_nobody_reaped_is_known_dead() -> None:
 
 
 def test_of_other_machines_nothing_is_known() -> None:
-    """A process of another host, another boot or another container is never called dead."""
+    """A process of another host, another boot or another container is never reported as ended."""
     process, owner = child()
     process.communicate("\n")
     assert not replace(owner, host="elsewhere").is_known_dead

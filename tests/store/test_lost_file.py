@@ -1,4 +1,4 @@
-"""A store's file is taken away while a run writes it: told at the next write, and nothing is lost."""
+"""A store's file is removed while a run writes it: the next write reports it, and nothing is lost."""
 
 import shutil
 from pathlib import Path
@@ -11,8 +11,8 @@ from tests.store import examples
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
-def test_a_removed_file_is_told_and_its_content_saved(path: Path, is_replaced: bool) -> None:
-    """The next write raises, naming a file that holds all that was written; the path is not made anew."""
+def test_a_removed_file_is_reported_and_its_content_saved(path: Path, is_replaced: bool) -> None:
+    """The next write raises an error with the file that has all content; the path is not created again."""
     store = Store.open(str(path))
     run_id = examples.fill(store, examples.plan())
     other = path.with_name("other.sqlite")
@@ -21,7 +21,7 @@ def test_a_removed_file_is_told_and_its_content_saved(path: Path, is_replaced: b
         path.with_name(path.name + end).unlink(missing_ok=True)
     if is_replaced:
         shutil.copy(other, path)
-    for _ in range(2):  # it is told again, and saved once
+    for _ in range(2):  # reported again, but saved once
         with pytest.raises(StoreError, match=r"was removed or replaced.*saved in .*store\.sqlite\.rescued: move that"):
             store.open_run(examples.plan(), facts={})
     store.close()
@@ -32,8 +32,8 @@ def test_a_removed_file_is_told_and_its_content_saved(path: Path, is_replaced: b
         assert saved.verify() == []
 
 
-def test_a_store_that_may_not_be_written_is_opened_to_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading another user's store needs no rights to write it; writing says which rights are missing."""
+def test_a_store_that_is_not_writable_is_opened_read_only(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading another user's store needs no permission to write; writing raises a clear error."""
     with Store.open(str(path)) as store:
         run_id = examples.fill(store, examples.plan())
     monkeypatch.setattr("evalstone.store.connection.os.access", lambda *_: False)

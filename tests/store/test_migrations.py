@@ -1,4 +1,4 @@
-"""The schema's history: from nothing or from any released revision to the present one, with what is in it."""
+"""Migrations from an empty database, and from any released revision with its content, to the current schema."""
 
 import sqlite3
 from dataclasses import asdict
@@ -33,7 +33,7 @@ def upgrade() -> None:
 
 
 def test_the_migrations_make_the_schema(store: Store) -> None:
-    """What the migrations made and what schema.py says is the same, on either database."""
+    """The migrations create the schema of schema.py, on either database."""
     with store._database.reading() as connection:
         context = MigrationContext.configure(
             connection,
@@ -48,7 +48,7 @@ def heads() -> list[str]:
 
 
 def test_there_is_one_head() -> None:
-    """Two migrations that follow the same one, as two branches may add them, would leave Alembic no way to HEAD."""
+    """Two migrations that follow the same one, as two branches may add them, would be ambiguous to Alembic."""
     assert heads() == [HEAD]
 
 
@@ -59,7 +59,7 @@ def test_a_second_head_would_be_seen(next_revision: Path) -> None:
 
 
 def test_the_head_in_the_schema_is_the_last_migration() -> None:
-    """The version that opening compares with is that of the newest script, and numbers go up."""
+    """The version compared at opening is that of the newest script, and the numbers increase."""
     known = migrate.known_versions()
     assert known[-1] == HEAD
     assert known == sorted(set(known))
@@ -103,7 +103,7 @@ def copy_rows(source: str, target: str) -> None:
 
 
 def test_a_store_of_the_first_revision_is_read(first_revision: str) -> None:
-    """A store that the first version wrote opens, agrees with its hashes, and its run is complete, on either one."""
+    """A store of the first version opens, its hashes match, and its run is complete, on either database."""
     with Store.open(first_revision) as store:
         with store._database.reading() as connection:
             context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
@@ -118,8 +118,8 @@ def test_a_store_of_the_first_revision_is_read(first_revision: str) -> None:
         assert found == examples.outputs_for(examples.requests("words", 3)[2])
 
 
-def test_a_run_that_the_first_revision_left_running_goes_on(first_revision: str) -> None:
-    """A run without a lease, from before there were leases, is nobody's: the next writer takes the first one."""
+def test_a_run_that_the_first_revision_left_running_is_continued(first_revision: str) -> None:
+    """A run from before there were leases has no holder: the next writer takes the first lease."""
     engine = engine_of(first_revision)
     with engine.begin() as connection:
         connection.execute(text("UPDATE runs SET status = 'running', seal = NULL"))
@@ -135,7 +135,7 @@ def test_a_run_that_the_first_revision_left_running_goes_on(first_revision: str)
 
 
 def test_a_server_of_the_first_revision_is_migrated(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On PostgreSQL the migration from the first revision makes the present schema too."""
+    """On PostgreSQL the migration from the first revision creates the current schema too."""
     with monkeypatch.context() as earlier:
         earlier.setattr(migrate, "TARGET", "0001")
         earlier.setattr(migrate, "HEAD", "0001")
@@ -152,7 +152,7 @@ def test_a_server_of_the_first_revision_is_migrated(postgres_url: str, monkeypat
 
 @pytest.fixture
 def next_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Let there be a revision after the present one; return its file, to be written."""
+    """Add a revision after the current one; return its file, to be written."""
     folder = tmp_path / "migrations"
     (folder / "versions").mkdir(parents=True)
     for source in (migrate.MIGRATIONS / "env.py", *(migrate.MIGRATIONS / "versions").glob("r0*.py")):
@@ -166,7 +166,7 @@ def next_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_older_store_is_migrated_when_it_is_opened(
     url: str, next_revision: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Opening brings an older schema up to date and keeps every row valid."""
+    """Opening migrates an older schema, and every row stays valid."""
     with monkeypatch.context() as earlier:
         earlier.setattr(migrate, "HEAD", HEAD)
         with Store.open(url) as store:
@@ -182,7 +182,7 @@ def test_an_older_store_is_migrated_when_it_is_opened(
 
 
 def test_a_migration_that_fails_changes_nothing(url: str, next_revision: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A migration that breaks off half-way leaves the store as it was, so the earlier version still reads it."""
+    """A migration that fails half-way leaves the store unchanged, so the earlier version still reads it."""
     with monkeypatch.context() as earlier:
         earlier.setattr(migrate, "HEAD", HEAD)
         with Store.open(url) as store:
@@ -200,7 +200,7 @@ def test_a_migration_that_fails_changes_nothing(url: str, next_revision: Path, m
 
 
 def add_earlier_estimates(url: str, contents: list[tuple[bytes, int]]) -> None:
-    """Add estimates of run 1 as revisions before 0003 had them: packed, and what is added to their checksum."""
+    """Add estimates of run 1 as revisions before 0003 had them: packed content, and an offset of the checksum."""
     engine = engine_of(url)
     rows = []
     for position, (content, added) in enumerate(contents):
@@ -237,7 +237,7 @@ def test_estimates_of_earlier_revisions_move_into_columns(first_revision: str) -
 
 
 def test_damage_is_not_repaired_by_a_migration(first_revision: str) -> None:
-    """An estimate whose checksum was wrong, or that could not be read, opens with the store and is still damaged."""
+    """An estimate with a wrong checksum, or that cannot be read, is still damaged after the migration."""
     sound = pack_json(asdict(Estimate("words", "acc", "none", 0.5, 0.2, 0.8, "wilson", 3)))
     add_earlier_estimates(first_revision, [(sound, 0), (sound, 4), (b"\x01nothing that zlib made", 0), (b"\x00{}", 0)])
     with Store.open(first_revision) as store:
@@ -247,8 +247,8 @@ def test_damage_is_not_repaired_by_a_migration(first_revision: str) -> None:
             store.estimates(store.run("last").run_id)
 
 
-def test_a_run_whose_plan_is_damaged_is_migrated_as_it_is(first_revision: str) -> None:
-    """A plan that cannot be read keeps no store from opening; `verify` names it."""
+def test_a_run_with_a_damaged_plan_is_migrated_unchanged(first_revision: str) -> None:
+    """A store with an unreadable plan opens; `verify` reports the plan."""
     engine = engine_of(first_revision)
     with engine.begin() as connection:
         connection.execute(text("UPDATE runs SET plan = :plan"), {"plan": b"\x00{"})

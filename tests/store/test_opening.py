@@ -1,4 +1,4 @@
-"""Opening a store: quick where it is current, made where there is none, and one clear line where it cannot be."""
+"""Opening a store: fast if it is current, created if there is none, and one clear error if it cannot be opened."""
 
 import os
 import sqlite3
@@ -17,8 +17,8 @@ from evalstone.store.database_errors import is_locked
 from tests.store import examples
 
 
-def test_a_store_is_made_with_its_folders(tmp_path: Path) -> None:
-    """The first opening makes folders and tables."""
+def test_a_store_is_created_with_its_folders(tmp_path: Path) -> None:
+    """The first opening creates folders and tables."""
     path = tmp_path / "a" / "b" / "store.sqlite"
     with Store.open(str(path)) as store:
         assert store.runs() == []
@@ -27,7 +27,7 @@ def test_a_store_is_made_with_its_folders(tmp_path: Path) -> None:
 
 
 def test_the_default_store_is_in_the_home_folder(own_home: Path) -> None:
-    """Without a URL the store is the one that the settings name."""
+    """Without a URL the store is that of the settings."""
     assert not Store.exists()
     with Store.open() as store:
         assert store.url == f"sqlite:///{settings.store_place()}"
@@ -36,7 +36,7 @@ def test_the_default_store_is_in_the_home_folder(own_home: Path) -> None:
 
 
 def test_it_is_in_wal_mode(file_store: Store, path: Path) -> None:
-    """Readers do not wait for the writer, and freed pages can be given back."""
+    """Readers do not wait for the writer, and freed pages can be returned."""
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert connection.execute("PRAGMA auto_vacuum").fetchone() == (2,)
@@ -56,14 +56,14 @@ def test_opening_a_current_store_imports_no_alembic(path: Path) -> None:
 
 
 def test_importing_the_store_imports_no_sqlalchemy() -> None:
-    """The names of the package are looked up when first used."""
+    """The names of the package are imported at their first use."""
     program = "import sys, evalstone.store; print('sqlalchemy' in sys.modules, hasattr(evalstone.store, 'nothing'))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False False"
 
 
-def test_reading_only_makes_nothing(path: Path) -> None:
-    """A store that is only read is not made, and one that is there cannot be written."""
+def test_read_only_creates_nothing(path: Path) -> None:
+    """A missing store is not created read-only, and an existing one cannot be written."""
     with pytest.raises(StoreError, match=r"no store at .* first `evalstone run`"):
         Store.open(str(path), read_only=True)
     assert not path.exists()
@@ -77,8 +77,8 @@ def test_reading_only_makes_nothing(path: Path) -> None:
             store.open_run(examples.plan(), facts={})
 
 
-def test_a_store_in_a_folder_that_may_not_be_written_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Someone else's store can be read where SQLite may not put its files beside it."""
+def test_a_store_in_a_read_only_folder_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user's store can be read although SQLite cannot create its files beside it."""
     with Store.open(str(path)) as store:
         run_id = examples.fill(store, examples.plan())
     monkeypatch.setattr("evalstone.store.connection.can_create_in", lambda _: False)
@@ -89,28 +89,28 @@ def test_a_store_in_a_folder_that_may_not_be_written_is_read(path: Path, monkeyp
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_may_not_be_written_is_said_so(tmp_path: Path) -> None:
-    """A store where nothing may be written is refused with the path and a remedy."""
+def test_a_read_only_folder_is_reported(tmp_path: Path) -> None:
+    """A store in a read-only folder is refused with the path and a remedy."""
     tmp_path.chmod(0o500)
     with pytest.raises(StoreError, match="permissions"):
         Store.open(str(tmp_path / "store.sqlite"))
 
 
 def test_a_path_below_a_file_is_refused(tmp_path: Path) -> None:
-    """A folder that cannot be made is named, with what to do."""
+    """The error for a folder that cannot be created has its path and a remedy."""
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreError, match=r"file.*name another store"):
         Store.open(str(tmp_path / "file" / "store.sqlite"))
 
 
 def test_a_folder_is_no_store(tmp_path: Path) -> None:
-    """A folder in place of a file is refused with a file that would do."""
+    """A folder instead of a file is refused with an example of a file."""
     with pytest.raises(StoreError, match=r"is a folder; expected a file such as .*store\.sqlite"):
         Store.open(str(tmp_path))
 
 
 def test_a_file_of_another_kind_is_refused_and_left_alone(path: Path) -> None:
-    """A file that is no database is not touched."""
+    """A file that is not a database is not changed."""
     path.write_text("These are my notes, and they are longer than a database header: " * 20)
     before = path.read_bytes()
     with pytest.raises(StoreError, match=r"no SQLite database.*name another"):
@@ -131,7 +131,7 @@ def test_a_database_of_another_program_is_refused_and_left_alone(path: Path) -> 
 
 
 def test_other_tables_may_share_a_postgresql_database(postgres_url: str) -> None:
-    """On a server other tables may lie beside ours, but not under our names."""
+    """A server's database may have other tables, but not with our names."""
     import psycopg
 
     plain = postgres_url
@@ -145,8 +145,8 @@ def test_other_tables_may_share_a_postgresql_database(postgres_url: str) -> None
         Store.open(postgres_url)
 
 
-def test_a_truncated_store_is_said_to_be_damaged(path: Path) -> None:
-    """A file that lost its end is reported, not read as if it were whole."""
+def test_a_truncated_store_is_reported_as_damaged(path: Path) -> None:
+    """A file that lost its end is reported, not read as if it were complete."""
     with Store.open(str(path)) as store:
         examples.fill(store, examples.plan())
     with path.open("r+b") as file:
@@ -156,7 +156,7 @@ def test_a_truncated_store_is_said_to_be_damaged(path: Path) -> None:
 
 
 def test_a_later_schema_is_refused(url: str) -> None:
-    """A store of a later version says so, which version it has, and what to do."""
+    """The error for a store of a later version has the version and a remedy."""
     from sqlalchemy import text
 
     with Store.open(url) as store, store._database.writing() as connection:
@@ -177,7 +177,7 @@ def test_a_later_schema_is_refused(url: str) -> None:
     ],
 )
 def test_a_url_that_names_no_store_is_refused(url: str, message: str) -> None:
-    """What cannot be a store is refused with what can."""
+    """A URL that is not a store is refused with an example of one."""
     with pytest.raises(StoreError, match=f"{message}.*expected"):
         Store.open(url)
 
@@ -193,13 +193,13 @@ def test_a_server_that_does_not_answer_is_named_without_its_password(tmp_path: P
 
 
 def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without psycopg a PostgreSQL URL is answered with the line that installs it."""
+    """Without psycopg, the error for a PostgreSQL URL has the command that installs it."""
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MissingExtra, match=r"evalstone\[postgres\]"):
         Store.open("postgresql://localhost/runs")
 
 
-def test_file_systems_are_told_apart(tmp_path: Path) -> None:
+def test_file_systems_are_distinguished(tmp_path: Path) -> None:
     """The file system of a path is that of the longest mount point above it, the latest of equal ones."""
     mounts = tmp_path / "mounts"
     mounts.write_text(
@@ -222,7 +222,7 @@ def test_file_systems_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_on_a_network_file_system_there_is_no_wal_and_a_notice(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over a network the older journal is used, the user is told, and everything still works."""
+    """On a network file system the older journal is used, with a notice, and everything still works."""
     monkeypatch.setattr("evalstone.store.connection.file_system_of", lambda _: "nfs4")
     with Store.open(str(path)) as store:
         (notice,) = store.notices
@@ -237,7 +237,7 @@ def test_on_a_network_file_system_there_is_no_wal_and_a_notice(path: Path, monke
     connection.close()
 
 
-def test_closing_twice_is_no_error(path: Path) -> None:
+def test_closing_twice_is_allowed(path: Path) -> None:
     """A store may be closed more than once."""
     store = Store.open(str(path))
     store.close()
@@ -245,7 +245,7 @@ def test_closing_twice_is_no_error(path: Path) -> None:
 
 
 def test_a_lock_is_known_by_its_code_and_not_by_its_message(path: Path) -> None:
-    """Another connection's lock is recognised in whatever language it is reported; other errors are not locks."""
+    """Another connection's lock is recognised in any language; other errors are not locks."""
     Store.open(str(path)).close()
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")

@@ -1,4 +1,4 @@
-"""Which file a store's name means: a path is a path, a URL only with ://."""
+"""The file of a store's name: a name is a URL only if it has ://, else a path."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ NAMES = [
 
 
 def test_every_character_of_a_path_counts(tmp_path: Path) -> None:
-    """Names that a URL would cut or decode are files of their own, each with its own run."""
+    """Names that a URL would truncate or decode are files of their own, each with its own run."""
     for name in NAMES:
         with Store.open(str(tmp_path / name)) as store:
             examples.fill(store, examples.plan(content=name))
@@ -38,7 +38,7 @@ def test_every_character_of_a_path_counts(tmp_path: Path) -> None:
 
 
 def test_the_command_line_means_the_same_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`--store` and EVALSTONE_STORE name a path with a question mark as it is."""
+    """`--store` and EVALSTONE_STORE accept a path with a question mark unchanged."""
     with Store.open(str(tmp_path / "a?1.db")) as store:
         run_id = examples.fill(store, examples.plan())
     assert main(["ls", "runs", "--store", str(tmp_path / "a?1.db")]) == 0
@@ -49,7 +49,7 @@ def test_the_command_line_means_the_same_files(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_a_url_with_a_query_is_refused(tmp_path: Path) -> None:
-    """A file's URL takes no query; it is refused with a path in its place, never cut silently."""
+    """A file's URL with a query is refused, never truncated silently."""
     with pytest.raises(StoreError, match=r"has a query after '\?'.*expected a path"):
         Store.open(f"sqlite:///{tmp_path}/a.db?mode=ro")
     assert list(tmp_path.iterdir()) == [] or not any(entry.suffix == ".db" for entry in tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""Several processes at one store, and a kill in the middle of writing."""
+"""Several processes that use one store, and a kill in the middle of writing."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ def start(url: str, content: str, n_samples: int, pause: float = 0.0) -> "subpro
 
 
 def test_two_processes_write_two_runs_at_once(url: str) -> None:
-    """Runs that are written at the same time, in a store that both try to make, are both whole."""
+    """Runs that are written at the same time, in a store that both try to create, are both complete."""
     writers = [start(url, content, 400) for content in "ab"]
     for writer in writers:
         _, errors = writer.communicate(timeout=120)
@@ -71,7 +71,7 @@ def test_a_reader_sees_whole_batches_while_a_run_is_written(url: str) -> None:
 
 
 def test_a_kill_loses_at_most_one_batch(url: str) -> None:
-    """After kill -9 the store is sound, lacks at most the last moment, and the same command does the rest only."""
+    """After kill -9 the store is intact, lacks at most the last batch, and the same command does only the rest."""
     writer = start(url, "a", 1000, pause=0.01)
     assert writer.stdout is not None
     arrived: list[tuple[float, int]] = []

@@ -1,4 +1,4 @@
-"""Removing a run takes what is its own and nothing else."""
+"""Removing a run removes its own data and nothing else."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.store import examples
 
 
 def counts(store: Store) -> dict[str, int]:
-    """Return how many rows each table has."""
+    """Return the number of rows of each table."""
     with store._database.reading() as connection:
         return {
             table.name: connection.execute(select(func.count()).select_from(table)).scalar_one()
@@ -22,7 +22,7 @@ def counts(store: Store) -> dict[str, int]:
 
 
 def test_the_texts_of_other_runs_stay(store: Store) -> None:
-    """Texts that another run uses stay, those of this run alone go, and the other run is sound."""
+    """Texts that another run uses stay, those of this run alone are removed, and the other run is intact."""
     kept = examples.fill(store, examples.plan())
     before = counts(store)
     removed = examples.fill(store, examples.plan(("letters", "words")))
@@ -36,7 +36,7 @@ def test_the_texts_of_other_runs_stay(store: Store) -> None:
 
 
 def test_nothing_is_left_of_the_last_run(store: Store) -> None:
-    """A store whose only run was removed has no rows, and the run can be made again."""
+    """A store whose only run was removed has no rows, and the run can be created again."""
     run_id = examples.fill(store, examples.plan())
     store.save_estimates(run_id, [])
     store.remove(run_id)
@@ -45,8 +45,8 @@ def test_nothing_is_left_of_the_last_run(store: Store) -> None:
     assert store.verify() == []
 
 
-def test_texts_that_a_replaced_request_left_go_too(store: Store) -> None:
-    """The text of a request that was replaced goes with the next removal."""
+def test_texts_of_a_replaced_request_are_removed_too(store: Store) -> None:
+    """The next removal removes the text of a replaced request."""
     first = examples.fill(store, examples.plan())
     asked = examples.requests()
     changed = replace(asked[0], segments=("replaced " * 40,))
@@ -57,7 +57,7 @@ def test_texts_that_a_replaced_request_left_go_too(store: Store) -> None:
 
 
 def test_the_file_shrinks(path: Path) -> None:
-    """The space of a removed run goes back to the file system."""
+    """The space of a removed run is returned to the file system."""
     with Store.open(str(path)) as store:
         run_id = examples.fill(store, examples.plan(n_samples=600))
     large = path.stat().st_size
@@ -67,7 +67,7 @@ def test_the_file_shrinks(path: Path) -> None:
 
 
 def test_an_unknown_run_is_refused(store: Store) -> None:
-    """Removing what is not there is an error and removes nothing."""
+    """Removing an unknown run is an error and removes nothing."""
     examples.fill(store, examples.plan())
     before = counts(store)
     with pytest.raises(StoreError, match="not in the store"):

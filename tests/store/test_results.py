@@ -1,4 +1,4 @@
-"""Scores come in the order of the plan, samples in that of the data, and pages fit together."""
+"""Scores are in the order of the plan, samples in that of the data, and pages are consistent."""
 
 from evalstone.records import Score, ScoreStatus
 from evalstone.store import Store, results
@@ -6,7 +6,7 @@ from tests.store import examples
 
 
 def test_scores_are_ordered_and_complete(store: Store) -> None:
-    """Scores come by task in the plan's order, then filter, metric and sample."""
+    """Scores are ordered by task as in the plan, then by filter, metric and sample."""
     run_id = examples.fill(store, examples.plan(("words", "letters"), n_samples=3))
     rows = list(store.scores(run_id))
     expected = [
@@ -20,7 +20,7 @@ def test_scores_are_ordered_and_complete(store: Store) -> None:
 
 
 def test_a_score_keeps_its_status_and_parts(store: Store) -> None:
-    """Undefined values, what a corpus metric adds up and why a score failed are all read."""
+    """Undefined values, the parts of a corpus metric and the reason of a failure are read."""
     run_id = examples.fill(store, examples.plan(), finish=False)
     scores = [
         Score("letters/0/0", "word_perplexity", None, parts=(-12.5, 3)),
@@ -35,7 +35,7 @@ def test_a_score_keeps_its_status_and_parts(store: Store) -> None:
 
 
 def test_samples_are_paged(store: Store) -> None:
-    """Pages fit together, whatever their size, and chosen samples come in order."""
+    """Pages of any size are consistent, and selected samples are in order."""
     run_id = examples.fill(store, examples.plan(n_samples=results.PAGE + 50))
     whole = list(store.samples(run_id, "letters"))
     assert [record.request.sample_index for record in whole] == list(range(results.PAGE + 50))
@@ -45,8 +45,8 @@ def test_samples_are_paged(store: Store) -> None:
     assert [record.request.sample_index for record in chosen] == [7, 201]
 
 
-def test_what_is_right_is_left_out_before_it_is_read(store: Store) -> None:
-    """Wrong, failed and unscored samples come, right ones do not; another metric leaves out others."""
+def test_right_samples_are_omitted_before_they_are_read(store: Store) -> None:
+    """Wrong, failed and unscored samples are read, right ones are not; another metric omits others."""
     run = store.open_run(examples.plan(), facts={})
     store.add_requests(run.run_id, examples.requests(), examples.samples())
     values = [1.0, 0.5, 0.49, 0.0, None, -3.0]
@@ -66,8 +66,8 @@ def test_what_is_right_is_left_out_before_it_is_read(store: Store) -> None:
     assert left("bleu") == list(range(8))
 
 
-def test_reading_half_of_the_samples_holds_nothing_open(store: Store) -> None:
-    """A reader that stops half-way keeps nobody from writing or removing."""
+def test_reading_half_of_the_samples_blocks_nobody(store: Store) -> None:
+    """A reader that stops half-way does not block writing or removing."""
     run_id = examples.fill(store, examples.plan(n_samples=results.PAGE + 50))
     pages = store.samples(run_id, "letters")
     next(pages)

@@ -1,4 +1,4 @@
-"""The same plan is the same run, and running again asks for nothing that is stored."""
+"""The same plan is the same run, and running again requests nothing that is stored."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def test_the_same_plan_is_the_same_run(store: Store) -> None:
     assert [attempt.facts for attempt in store.attempts(first.run_id)] == [{"torch": "2.12"}, {"torch": "2.13"}]
 
 
-def test_a_name_is_no_part_of_the_run(store: Store) -> None:
+def test_a_model_name_is_not_part_of_the_run(store: Store) -> None:
     """The same weights under another path continue the same run."""
     plan = examples.plan()
     moved = replace(plan, model=replace(plan.model, name="/elsewhere/model"))
@@ -32,8 +32,8 @@ def test_a_name_is_no_part_of_the_run(store: Store) -> None:
     assert store.open_run(moved, facts={}).run_id == first.run_id
 
 
-def test_run_ids_that_begin_alike_are_made_longer(store: Store) -> None:
-    """A run whose twelve digits are taken gets a longer id, and each is still found by its own."""
+def test_run_ids_with_the_same_beginning_are_longer(store: Store) -> None:
+    """A run whose first twelve digits exist already gets a longer id, and each is found by its own."""
     import evalstone.store.runs as module
 
     run = store.open_run(examples.plan(), facts={})
@@ -42,8 +42,8 @@ def test_run_ids_that_begin_alike_are_made_longer(store: Store) -> None:
         assert module._free_run_id(connection, same_beginning) == run.run_id + "0"
 
 
-def test_what_is_answered_is_not_asked_again(store: Store) -> None:
-    """Of a half answered run only the missing asks are left, with the index they had."""
+def test_stored_queries_are_not_sent_again(store: Store) -> None:
+    """Of a partly stored run only the missing queries are left, with their indices."""
     run = store.open_run(examples.plan(), facts={})
     asked = examples.requests()
     assert store.unanswered(run.run_id, asked) == asked
@@ -58,8 +58,8 @@ def test_what_is_answered_is_not_asked_again(store: Store) -> None:
     assert left[1:] == asked[4:]
 
 
-def test_an_ask_with_a_missing_repeat_is_asked_whole(store: Store) -> None:
-    """Repeats share one prefill, so an ask that lacks one of them is asked again with all."""
+def test_a_query_with_a_missing_repeat_is_sent_with_all_repeats(store: Store) -> None:
+    """Repeats share one prefill, so a query that lacks one of them is sent again with all."""
     run = store.open_run(examples.plan(), facts={})
     asked = examples.mixed_requests()
     store.add_requests(run.run_id, asked)
@@ -74,7 +74,7 @@ def test_an_ask_with_a_missing_repeat_is_asked_whole(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "is_asked_again"),
+    ("kind", "is_sent_again"),
     [
         ("Retryable", True),
         ("ModelError", True),
@@ -83,8 +83,8 @@ def test_an_ask_with_a_missing_repeat_is_asked_whole(store: Store) -> None:
         ("NonFiniteLogits", False),
     ],
 )
-def test_only_what_may_succeed_is_retried(store: Store, kind: str, is_asked_again: bool) -> None:
-    """A failed output is asked again, unless asking again would fail in the same way."""
+def test_only_what_may_succeed_is_retried(store: Store, kind: str, is_sent_again: bool) -> None:
+    """A failed output is requested again, unless it would fail in the same way."""
     run = store.open_run(examples.plan(), facts={})
     asked = examples.requests()
     store.add_requests(run.run_id, asked)
@@ -94,12 +94,12 @@ def test_only_what_may_succeed_is_retried(store: Store, kind: str, is_asked_agai
         run.run_id, run.attempt_id, [failed if (o.request_id, o.ask_index) == ("letters/2/0", 1) else o for o in good]
     )
     left = store.unanswered(run.run_id, asked)
-    expected = [("letters/2/0", 1)] if is_asked_again else []
+    expected = [("letters/2/0", 1)] if is_sent_again else []
     assert [(request.id, query.index) for request in left for query in request.queries] == expected
 
 
-def test_a_retried_answer_takes_the_place_of_the_failed_one(store: Store) -> None:
-    """The answer of a retry replaces the failure, and the score that the failure had goes."""
+def test_a_retried_output_replaces_the_failed_one(store: Store) -> None:
+    """The output of a retry replaces the failure, and the failure's score is removed."""
     run = store.open_run(examples.plan(), facts={})
     asked = examples.requests()[:1]
     store.add_requests(run.run_id, asked)
@@ -116,8 +116,8 @@ def test_a_retried_answer_takes_the_place_of_the_failed_one(store: Store) -> Non
     assert store.verify() == []
 
 
-def test_scores_gathered_before_a_replaced_output_go_too(store: Store) -> None:
-    """Also inside one batch, a score never outlives the output it was made from."""
+def test_collected_scores_of_a_replaced_output_are_dropped(store: Store) -> None:
+    """Also inside one batch, the score of a replaced output is not stored."""
     run = store.open_run(examples.plan(), facts={})
     asked = examples.requests()[:1]
     store.add_requests(run.run_id, asked)
@@ -127,7 +127,7 @@ def test_scores_gathered_before_a_replaced_output_go_too(store: Store) -> None:
     assert list(store.scores(run.run_id)) == []
 
 
-def test_a_changed_request_is_asked_anew(store: Store) -> None:
+def test_a_changed_request_is_sent_again(store: Store) -> None:
     """A request with another text under the same id replaces the stored one, its outputs and its scores."""
     run_id = examples.fill(store, examples.plan(), finish=False)
     asked = examples.requests()
@@ -146,7 +146,7 @@ def test_a_changed_request_is_asked_anew(store: Store) -> None:
 
 
 def test_requests_as_unanswered_gave_them_may_be_added(store: Store) -> None:
-    """Adding a request whose answered asks were left out changes nothing of what is stored."""
+    """Adding a request without its stored queries changes nothing in the store."""
     run = store.open_run(examples.plan(), facts={})
     asked = examples.requests()
     store.add_requests(run.run_id, asked, examples.samples())
@@ -173,8 +173,8 @@ def test_a_finished_run_is_complete_until_it_changes(store: Store) -> None:
 
 
 @pytest.mark.parametrize("status", ["incomplete", "interrupted", "failed"])
-def test_other_ends_are_continued(store: Store, status: str) -> None:
-    """A run that ended early keeps how it ended, and is not complete when opened again."""
+def test_unfinished_runs_are_continued(store: Store, status: str) -> None:
+    """A run that ended early keeps its status, and is not complete when opened again."""
     run = store.open_run(examples.plan(), facts={})
     store.close_run(run.run_id, run.attempt_id, status, {"error": "Ctrl-C"})
     row = store.run(run.run_id)
@@ -184,7 +184,7 @@ def test_other_ends_are_continued(store: Store, status: str) -> None:
 
 
 def test_unscored_names_complete_requests_without_scores(store: Store) -> None:
-    """A request is unscored under a hash once all its outputs are there, failed ones too, and until it has a score."""
+    """A request is unscored under a hash if all its outputs are stored, failed ones too, and it has no score."""
     run = store.open_run(examples.plan(("letters", "words")), facts={})
     for task in ("letters", "words"):
         asked = examples.requests(task, 3)
@@ -203,7 +203,7 @@ def test_unscored_names_complete_requests_without_scores(store: Store) -> None:
 
 
 def test_scoring_again_adds_rows_and_changes_none(store: Store) -> None:
-    """The latest scoring is the one that is read; scoring as before makes the older one the latest again."""
+    """The latest scoring is read; scoring as before makes the older one the latest again."""
     run_id = examples.fill(store, examples.plan())
     before = list(store.scores(run_id))
     request = examples.requests()[1]
@@ -215,7 +215,7 @@ def test_scoring_again_adds_rows_and_changes_none(store: Store) -> None:
     assert list(store.scores(run_id)) == before
 
 
-def test_two_scorings_in_one_batch_keep_apart(store: Store) -> None:
+def test_two_scorings_in_one_batch_are_separate(store: Store) -> None:
     """Scores of two scorings that are written together are both stored, the last one current."""
     run_id = examples.fill(store, examples.plan(), finish=False)
     scores = [Score("letters/1/0", "acc", value) for value in (0.1, 0.2, 0.3)]
@@ -239,7 +239,7 @@ def test_outputs_need_their_request(store: Store) -> None:
 
 
 def test_a_run_ends_in_one_of_four_ways(store: Store) -> None:
-    """A status that is none, and an attempt that is none, are refused with what was expected."""
+    """An unknown status and an unknown attempt are refused with what was expected."""
     run = store.open_run(examples.plan(), facts={})
     with pytest.raises(UsageError, match="'done'; expected one of finished"):
         store.close_run(run.run_id, run.attempt_id, "done")
@@ -248,7 +248,7 @@ def test_a_run_ends_in_one_of_four_ways(store: Store) -> None:
 
 
 def test_later_turns_are_requests_of_their_own(store: Store) -> None:
-    """A second turn of a sample is stored, answered and read beside the first."""
+    """A second turn of a sample is stored and read as a request of its own."""
     run = store.open_run(examples.plan(), facts={})
     first = examples.requests()[0]
     second = replace(first, turn=1, segments=(*first.segments, " A\nQ: And why?\nA:"))

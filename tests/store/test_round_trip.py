@@ -1,4 +1,4 @@
-"""What goes into the store comes out of it, to the bit."""
+"""The store returns exactly what was stored."""
 
 import string
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ MESSAGES = st.lists(
 
 
 def queries(number: int) -> st.SearchStrategy[Query]:
-    """Draw the ask at this position."""
+    """Draw the query at this position."""
     return st.one_of(
         st.builds(
             LoglikelihoodQuery,
@@ -161,27 +161,27 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, st
 
 @given(TEXT)
 def test_any_text_is_packed_and_unpacked(text: str) -> None:
-    """Every string Python can hold comes back, NUL and lone surrogates included."""
+    """Every Python string is restored, with NUL and lone surrogates."""
     assert unpack_text(pack_text(text)) == text
     assert unpack_text(pack_text(text * 50)) == text * 50
 
 
 @given(TEXT | st.binary(min_size=32, max_size=32).map(lambda raw: "sha256:" + raw.hex()))
 def test_any_hash_is_packed_and_unpacked(text: str) -> None:
-    """A hash comes back as it was, and so does a key that only looks like one."""
+    """A hash is restored, and so is a key that only looks like one."""
     assert unpack_hash(pack_hash(text)) == text
 
 
 @given(any_request())
-def test_a_request_is_put_together_again(request: Request) -> None:
-    """A request is equal to what its pieces and its form make."""
+def test_a_split_request_is_joined_again(request: Request) -> None:
+    """A request is restored from its pieces and its form."""
     apart = split_request(request)
     place = (request.task, request.sample_index, request.turn)
     assert join_request(place, request.sample_sha256, apart.form, apart.pieces) == request
 
 
 @given(PLAN)
-def test_a_plan_comes_back_with_its_key(plan: RunPlan) -> None:
+def test_a_plan_is_restored_with_its_key(plan: RunPlan) -> None:
     """A plan read from its JSON is equal to the one written and has the same key."""
     restored = plan_from_json(plan_to_json(plan))
     assert restored == plan
@@ -190,10 +190,10 @@ def test_a_plan_comes_back_with_its_key(plan: RunPlan) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(any_request(task=st.just("letters")), st.dictionaries(TEXT, JSON, max_size=3))
-def test_requests_and_samples_come_back_from_the_database(
+def test_requests_and_samples_are_restored_from_the_database(
     shared: tuple[Store, str], request_given: Request, row: dict[str, object]
 ) -> None:
-    """A stored request and its sample's row are read as they were."""
+    """A stored request and its sample's row are read unchanged."""
     store, run_id = shared
     request_given = replace(request_given, sample_index=next(FRESH))
     sample = Sample("letters", request_given.sample_index, row, request_given.sample_sha256)

@@ -68,8 +68,8 @@ def test_a_run_is_named_in_four_ways(store: Store) -> None:
     assert store.run("last~1").run_id == first
 
 
-def test_the_last_run_is_the_latest_with_an_answer(store: Store) -> None:
-    """A run that failed before any answer is not `last`, unless no run was ever answered."""
+def test_the_last_run_is_the_latest_with_an_output(store: Store) -> None:
+    """A run that failed before its first output is not `last`, unless no run has an output."""
     refused = store.open_run(examples.plan(("refused",)), facts={})
     store.close_run(refused.run_id, refused.attempt_id, "failed", {"error": "UsageError: no chat template"})
     assert store.run("last").run_id == refused.run_id
@@ -81,7 +81,7 @@ def test_the_last_run_is_the_latest_with_an_answer(store: Store) -> None:
 
 
 def test_an_unknown_run_offers_the_nearest(store: Store) -> None:
-    """A mistyped id is answered with the nearest ones, an impossible one with the command that lists them."""
+    """The error for a mistyped id has the nearest ones, and otherwise the command that lists them."""
     run_id = examples.fill(store, examples.plan())
     mistyped = run_id[:4] + ("0" if run_id[4] != "0" else "1") + run_id[5:]
     with pytest.raises(UnknownName, match=f"unknown run '{mistyped}'; nearest: {run_id[:8]}"):
@@ -104,8 +104,8 @@ def test_an_ambiguous_beginning_names_the_candidates(store: Store) -> None:
     assert len(caught.value.nearest) >= 2
 
 
-def test_short_ids_tell_runs_apart(store: Store) -> None:
-    """A short id is as long as it must be so that no other run begins so."""
+def test_short_ids_are_unique(store: Store) -> None:
+    """A short id is the shortest beginning that no other run has."""
     from evalstone.store.run_list import _with_short_ids
     from evalstone.store.runs import change_row
     from evalstone.store.schema import runs
@@ -122,7 +122,7 @@ def test_short_ids_tell_runs_apart(store: Store) -> None:
 
 
 def test_a_killed_run_is_interrupted(url: str) -> None:
-    """A run whose process is gone is shown as interrupted though nobody could write that down."""
+    """A run whose process was killed is shown as interrupted, although no process could store that."""
     program = (
         "import os, sys; from evalstone.store import Store; from tests.store import examples;"
         "s = Store.open(sys.argv[1]); s.open_run(examples.plan(), facts={}); os._exit(9)"
@@ -138,7 +138,7 @@ def test_a_killed_run_is_interrupted(url: str) -> None:
         assert store.run("last").status == "running"
 
 
-def test_a_run_on_another_machine_is_believed_to_run(store: Store) -> None:
+def test_a_run_on_another_machine_is_shown_as_running(store: Store) -> None:
     """Whether a process of another machine lives cannot be known, so its run is shown as running."""
     store.open_run(examples.plan(), facts={})
     with store._database.writing() as connection:
@@ -147,7 +147,7 @@ def test_a_run_on_another_machine_is_believed_to_run(store: Store) -> None:
 
 
 def test_scores_of_an_unknown_task_offer_those_of_the_run(store: Store) -> None:
-    """A task that the run does not have is answered with the nearest it has."""
+    """The error for a task that the run does not have names the nearest of its tasks."""
     run_id = examples.fill(store, examples.plan())
     with pytest.raises(UnknownName, match="unknown task of this run 'leters'; nearest: letters"):
         next(iter(store.scores(run_id, "leters")))

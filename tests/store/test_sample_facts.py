@@ -1,4 +1,4 @@
-"""Facts of samples agree with the scores they are derived from, stay current, and are filled again after a kill."""
+"""Facts of samples match the scores they are derived from, stay current, and are filled again after a kill."""
 
 import subprocess
 import sys
@@ -17,20 +17,20 @@ from tests.store import examples
 
 
 def n_stored(store: Store) -> int:
-    """Return how many samples have stored facts."""
+    """Return the number of samples with stored facts."""
     with store._database.reading() as connection:
         return connection.execute(select(func.count()).select_from(facts_table)).scalar_one()
 
 
 def n_current(store: Store) -> int:
-    """Return of how many tasks the stored facts are current."""
+    """Return the number of tasks with current facts."""
     with store._database.reading() as connection:
         complete = select(func.count()).select_from(fact_sets).where(fact_sets.c.is_complete == 1)
         return connection.execute(complete).scalar_one()
 
 
 def test_facts_are_stored_when_a_run_is_summarised(store: Store) -> None:
-    """After its estimates are saved a run's lists are read from columns; what they say is what the scores say."""
+    """After its estimates are saved a run's lists are read from columns, and match the scores."""
     run_id = examples.summarised(store, examples.plan(("letters", "words")))
     assert (n_stored(store), n_current(store)) == (16, 2)
     page = store.sample_list(run_id)
@@ -46,7 +46,7 @@ def test_facts_are_stored_when_a_run_is_summarised(store: Store) -> None:
 
 
 def test_the_mean_of_correct_is_the_estimate(store: Store) -> None:
-    """Choices that tie share the credit; what failed is wrong in no count, and an unreadable answer is."""
+    """Tied choices share the credit; failed samples are not counted as wrong, unparsed answers are."""
     run = store.open_run(examples.plan(n_samples=5), facts={})
     store.add_requests(run.run_id, examples.requests(n_samples=5), examples.samples(n_samples=5))
     store.add(run.run_id, 1, [Output("letters/3/0", 0, error="too long: cut it", error_kind="PromptTooLong")])
@@ -68,8 +68,8 @@ def test_the_mean_of_correct_is_the_estimate(store: Store) -> None:
     assert [one.is_wrong for one in found] == [True, False, True, True, False]
 
 
-def test_a_number_that_is_no_share_calls_nothing_wrong(store: Store) -> None:
-    """Under a metric such as a perplexity samples have a score and no verdict; nor has a run without estimates."""
+def test_a_metric_that_is_not_a_share_has_no_wrong_samples(store: Store) -> None:
+    """With a metric such as perplexity samples have a score and no verdict; so has a run without estimates."""
     plan = examples.plan(n_samples=3)
     run_id = examples.fill(store, plan)
     (found,) = {(one.metric, one.score, one.correct, one.is_wrong) for one in store.sample_list(run_id).samples}
@@ -84,8 +84,8 @@ def test_a_number_that_is_no_share_calls_nothing_wrong(store: Store) -> None:
     assert {one.correct for one in store.sample_list(run_id).samples} == {None}
 
 
-def test_another_deciding_metric_makes_them_anew(store: Store) -> None:
-    """When another metric stands for a task, its facts follow."""
+def test_another_primary_metric_updates_the_facts(store: Store) -> None:
+    """If a task's primary metric changes, its facts are derived again."""
     plan = examples.plan()
     run_id = examples.summarised(store, plan)
     store.add_scores(run_id, [Score(f"letters/{i}/0", "f1", 0.75) for i in range(8)], examples.SCORING)
@@ -96,8 +96,8 @@ def test_another_deciding_metric_makes_them_anew(store: Store) -> None:
     assert store.verify() == []
 
 
-def test_what_is_written_later_is_seen_at_once(store: Store) -> None:
-    """New scores under the same metric show in lists before and after the facts are stored again."""
+def test_later_scores_are_seen_at_once(store: Store) -> None:
+    """New scores under the same metric appear in lists before and after the facts are stored again."""
     plan = examples.plan()
     run_id = examples.summarised(store, plan)
     better = [Score(f"letters/{i}/0", "acc", 1.0) for i in range(8)]
@@ -110,8 +110,8 @@ def test_what_is_written_later_is_seen_at_once(store: Store) -> None:
     assert store.verify() == []
 
 
-def test_a_run_that_is_being_written_is_read_as_it_is(store: Store) -> None:
-    """While a run grows its lists grow; facts are stored at its end and not before."""
+def test_lists_of_a_run_that_is_being_written_are_current(store: Store) -> None:
+    """While a run grows its lists grow; facts are stored at its end."""
     plan = examples.plan()
     run = store.open_run(plan, facts={})
     asked = examples.requests()
@@ -156,7 +156,7 @@ def test_what_pages_show_beside_the_verdict(store: Store) -> None:
 
 
 def test_without_a_row_the_snippet_is_the_samples_own_part_of_the_prompt(store: Store) -> None:
-    """Where the row was not given, or names its question in its own way, the prompt tells it, without the shots."""
+    """If the row is missing, or has no known field for the question, the snippet is the prompt without the shots."""
     run = store.open_run(examples.plan(n_samples=2), facts={})
     row = {"so_called": "this", "label": 1}
     store.add_requests(run.run_id, examples.requests(n_samples=2), [Sample("letters", 1, row, content_hash(row))])
@@ -166,7 +166,7 @@ def test_without_a_row_the_snippet_is_the_samples_own_part_of_the_prompt(store: 
     ]
 
 
-def test_texts_that_no_column_takes_are_shown_without_them(store: Store) -> None:
+def test_characters_that_no_column_accepts_are_replaced(store: Store) -> None:
     """NUL and lone surrogates of a question are replaced in its snippet."""
     run = store.open_run(examples.plan(n_samples=1), facts={})
     row = {"question": "a\x00b\ud83dc", "category": "\x00"}
@@ -181,8 +181,8 @@ def test_texts_that_no_column_takes_are_shown_without_them(store: Store) -> None
 # ------------------------------------------------------------------------------------------- filling
 
 
-def test_filling_goes_on_where_it_was_ended(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an earlier call stored is not derived again, and the end is the same as that of one call."""
+def test_filling_continues_where_it_was_ended(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Facts stored by an earlier call are not derived again, and the result is the same as that of one call."""
     monkeypatch.setattr(sample_facts, "AT_ONCE", 3)
     run_id = examples.fill(store, examples.plan(("letters", "words")))
     examples.fill(store, examples.plan(("words",), content="b"), content="b")
@@ -225,7 +225,7 @@ Store.open(sys.argv[1]).fill_facts()
 """
 
 
-def test_filling_that_was_killed_goes_on(path: Path) -> None:
+def test_filling_that_was_killed_is_continued(path: Path) -> None:
     """After kill -9 in the middle of a transaction the next call finishes the work and repeats only that one."""
     with Store.open(str(path)) as store:
         run_id = examples.fill(store, examples.plan(n_samples=400))
@@ -241,7 +241,7 @@ def test_filling_that_was_killed_goes_on(path: Path) -> None:
 
 
 def test_a_store_that_is_only_read_needs_none(path: Path) -> None:
-    """Lists of a store that may not be written come from its rows."""
+    """Lists of a read-only store are derived from its rows."""
     with Store.open(str(path)) as store:
         run_id = examples.fill(store, examples.plan())
         expected = store.sample_list(run_id)
@@ -256,8 +256,8 @@ def test_a_store_that_is_only_read_needs_none(path: Path) -> None:
         assert store.sample_list(run_id) == expected
 
 
-def test_what_cannot_be_derived_is_left_to_verify(path: Path) -> None:
-    """A run with a damaged row keeps its other results, other runs are filled, and `verify` names the text."""
+def test_damaged_runs_are_skipped_and_reported_by_verify(path: Path) -> None:
+    """A run with a damaged row keeps its other results, other runs are filled, and `verify` reports the text."""
     import sqlite3
 
     with Store.open(str(path)) as store:

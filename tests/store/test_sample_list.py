@@ -1,4 +1,4 @@
-"""Lists of samples: the same pages from columns as from rows, in order, counted whole."""
+"""Lists of samples: the same pages from columns as from rows, in order, with the total."""
 
 import random
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def make(store: Store, plan: RunPlan) -> str:
 
 
 def chosen(every: list[SampleFacts], **wanted: object) -> list[SampleFacts]:
-    """Return what a list should hold, the plain way."""
+    """Return the expected list, by plain Python."""
     found = every
     if wanted.get("task") is not None:
         found = [one for one in found if one.task == wanted["task"]]
@@ -76,7 +76,7 @@ def questions() -> Iterator[dict[str, object]]:
                     yield {"task": task, "wrong_only": wrong_only, "category": category, "text": text}
 
 
-def test_pages_are_what_they_should_be_with_and_without_facts(store: Store) -> None:
+def test_pages_are_correct_with_and_without_facts(store: Store) -> None:
     """Every combination of filters gives the same page from columns, from rows, and by plain Python."""
     plan = examples.plan(("letters", "words"), n_samples=N)
     run_id = make(store, plan)
@@ -98,7 +98,7 @@ def test_pages_are_what_they_should_be_with_and_without_facts(store: Store) -> N
         assert store.sample_list(run_id, offset=3, limit=4, **wanted) == page, wanted  # type: ignore[arg-type]
 
 
-def test_pages_fit_together(store: Store) -> None:
+def test_pages_are_consistent(store: Store) -> None:
     """Pages of any size make up the list, and one beyond its end is empty."""
     plan = examples.plan(n_samples=N)
     run_id = make(store, plan)
@@ -111,7 +111,7 @@ def test_pages_fit_together(store: Store) -> None:
 
 
 def test_categories_are_counted(store: Store) -> None:
-    """Categories come by name with their samples and wrong ones, the same with and without stored facts."""
+    """Categories are sorted by name, with the same counts with and without stored facts."""
     plan = examples.plan(("letters", "words"), n_samples=N)
     run_id = make(store, plan)
     derived = store.categories(run_id)
@@ -146,15 +146,15 @@ def test_turns_of_a_conversation_are_listed_one_by_one(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("offset", "limit"), [(-1, 10), (2**63, 10), (0, 0), (0, 10_001), (0, -5)])
-def test_a_page_that_cannot_be_is_refused(store: Store, offset: int, limit: int) -> None:
-    """Numbers that are no page are one clear error and reach no database."""
+def test_an_invalid_page_is_refused(store: Store, offset: int, limit: int) -> None:
+    """Invalid numbers are one clear error before any database query."""
     run_id = examples.fill(store, examples.plan())
     with pytest.raises(UsageError, match="expected"):
         store.sample_list(run_id, offset=offset, limit=limit)
 
 
-def test_names_that_are_not_there(store: Store) -> None:
-    """Unknown runs and tasks are said so; a text beyond any snippet is refused."""
+def test_unknown_names_are_refused(store: Store) -> None:
+    """Unknown runs and tasks, and a text longer than any snippet, are refused."""
     run_id = examples.fill(store, examples.plan())
     with pytest.raises(UnknownName, match="nearest: letters"):
         store.sample_list(run_id, "leters")
@@ -167,7 +167,7 @@ def test_names_that_are_not_there(store: Store) -> None:
 
 
 def test_imported_estimates_of_another_task_do_not_decide(store: Store) -> None:
-    """An estimate whose scores are not stored (its file states it alone) leaves samples without a verdict."""
+    """An estimate whose scores are not stored (its file has only the value) leaves samples without a verdict."""
     run_id = examples.fill(store, examples.plan())
     stated = Estimate("letters", "bleu", "none", 0.3, None, None, "none", 8, details={"kind": "task", "primary": True})
     store.save_estimates(run_id, [stated])

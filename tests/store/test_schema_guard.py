@@ -1,4 +1,4 @@
-"""A store file that somebody crafted is refused before anything of it is queried."""
+"""A crafted store file is refused before anything in it is queried."""
 
 import sqlite3
 import subprocess
@@ -43,7 +43,7 @@ def exported(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("what", CRAFTED)
 def test_a_crafted_file_is_refused_at_once(what: str, exported: Path, tmp_path: Path) -> None:
-    """Views, triggers, and whatever else computes are named and refused; nothing is imported, nothing hangs."""
+    """Views, triggers and anything else that computes are refused by name; nothing is imported, nothing hangs."""
     with closing(sqlite3.connect(exported)) as connection:
         connection.executescript(CRAFTED[what])
     program = "import sys; from evalstone.cli.main import main; sys.exit(main(sys.argv[1:]))"
@@ -54,7 +54,7 @@ def test_a_crafted_file_is_refused_at_once(what: str, exported: Path, tmp_path: 
             [sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=30, check=False
         )
         assert done.returncode in {3, 4}, done.stderr
-        assert "nothing of it was read" in done.stderr
+        assert "so it was not read" in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
         assert time.monotonic() - begun < 20
     with pytest.raises(DataError, match="is not an exported run"):
@@ -66,7 +66,7 @@ def test_a_crafted_file_is_refused_at_once(what: str, exported: Path, tmp_path: 
 
 
 def test_an_exported_run_passes(exported: Path, tmp_path: Path) -> None:
-    """What we write ourselves holds nothing that is refused, and nor does a store of the first revision."""
+    """Our own files, and a store of the first revision, are accepted."""
     assert import_run(str(tmp_path / "target.sqlite"), exported).is_new
     first = Path(__file__).parent / "first_revision.sql"
     with closing(sqlite3.connect(tmp_path / "first.evalstone")) as connection:

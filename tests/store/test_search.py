@@ -1,4 +1,4 @@
-"""Search finds words and phrases by an index and parts of snippets without one; nothing typed is a query language."""
+"""Search finds words and phrases with an index, and parts of snippets without one; queries are plain text."""
 
 import sqlite3
 from contextlib import closing
@@ -48,14 +48,14 @@ def make(store: Store, content: str = "a") -> str:
 
 
 def found(store: Store, run_id: str, query: str, **wanted: object) -> list[int]:
-    """Return which samples a search finds."""
+    """Return the samples that a search finds."""
     page = store.search_samples(run_id, query, **wanted)  # type: ignore[arg-type]
     assert page.total == len(page.samples)
     return [one.sample_index for one in page.samples]
 
 
 def test_words_and_phrases_are_found(store: Store) -> None:
-    """With an index all words must occur, in any order, in the row or in what was generated; a phrase as it is."""
+    """With an index all words must occur, in any order, in the row or in the generated text; a phrase exactly."""
     run_id = make(store)
     other = make(store, "b")
     assert not store.is_indexed(run_id)
@@ -77,7 +77,7 @@ def test_words_and_phrases_are_found(store: Store) -> None:
 
 
 def test_without_an_index_snippets_are_searched(store: Store) -> None:
-    """A run that is not indexed is searched for a part of its snippets, as it is typed."""
+    """In a run without an index the snippets are searched for the query as one text."""
     run_id = make(store)
     page = store.search_samples(run_id, "OF a well-known")
     assert ([one.sample_index for one in page.samples], page.is_indexed) == ([3], False)
@@ -86,8 +86,8 @@ def test_without_an_index_snippets_are_searched(store: Store) -> None:
     assert found(store, run_id, "%") == [3]
 
 
-def test_signs_alone_are_looked_for_in_snippets(store: Store) -> None:
-    """A query without any word is no full-text query, and finds what contains it."""
+def test_punctuation_alone_is_searched_in_snippets(store: Store) -> None:
+    """A query without any word is not a full-text query, and finds snippets that contain it."""
     run_id = make(store)
     store.index_samples(run_id)
     page = store.search_samples(run_id, "% ")
@@ -96,7 +96,7 @@ def test_signs_alone_are_looked_for_in_snippets(store: Store) -> None:
 
 @pytest.mark.parametrize("indexed", [True, False])
 def test_hostile_queries_give_results_or_one_error(store: Store, indexed: bool) -> None:
-    """Operators, quotes, NUL and surrogates are text; nothing raises, and the store stays as it is."""
+    """Operators, quotes, NUL and surrogates are text; nothing raises, and the store is unchanged."""
     run_id = make(store)
     if indexed:
         store.index_samples(run_id)
@@ -110,7 +110,7 @@ def test_hostile_queries_give_results_or_one_error(store: Store, indexed: bool) 
 
 
 def test_operators_are_words(store: Store) -> None:
-    """What FTS5 or tsquery would read as an operator is looked for as a word."""
+    """Operators of FTS5 or tsquery are searched as words."""
     run_id = make(store)
     store.index_samples(run_id)
     assert found(store, run_id, "NEAR(a b)") == [5]
@@ -119,8 +119,8 @@ def test_operators_are_words(store: Store) -> None:
     assert found(store, run_id, "document:river") == [5]
 
 
-def test_an_index_follows_what_is_written(store: Store) -> None:
-    """New outputs make the index old, new scores do not; made again it finds the new text and not the old."""
+def test_new_outputs_outdate_an_index(store: Store) -> None:
+    """New outputs outdate the index, new scores do not; built again it finds the new text and not the old."""
     run_id = make(store)
     store.index_samples(run_id)
     store.add_scores(run_id, examples.scores_for(examples.requests()[0], ["f1"]), examples.SCORING)
@@ -135,8 +135,8 @@ def test_an_index_follows_what_is_written(store: Store) -> None:
     assert store.verify() == []
 
 
-def test_a_run_that_is_removed_takes_its_index_along(store: Store) -> None:
-    """After a run's removal another of the same row ids finds nothing of it."""
+def test_removing_a_run_removes_its_index(store: Store) -> None:
+    """After a run's removal another run with the same row ids finds nothing of it."""
     run_id = make(store)
     store.index_samples(run_id)
     store.remove(run_id)
@@ -147,8 +147,8 @@ def test_a_run_that_is_removed_takes_its_index_along(store: Store) -> None:
     assert store.verify() == []
 
 
-def test_making_an_index_that_was_ended_begins_anew(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An index that was made in part is not used, and made again holds everything once."""
+def test_building_an_interrupted_index_begins_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partial index is not used, and built again it holds everything once."""
     monkeypatch.setattr(search, "AT_ONCE", 2)
     run_id = make(store)
     real, calls = search._documents, []
@@ -169,14 +169,14 @@ def test_making_an_index_that_was_ended_begins_anew(store: Store, monkeypatch: p
 
 
 def test_a_run_that_is_being_written_is_not_indexed(store: Store) -> None:
-    """An index is made of runs at rest, and of no moment of a growing one."""
+    """An index is built only for runs that nobody is writing."""
     run = store.open_run(examples.plan(), facts={})
     with pytest.raises(RunBusy, match="being written"):
         store.index_samples(run.run_id)
 
 
 def test_a_store_with_an_index_opens_again(path: Path) -> None:
-    """The virtual table that we make passes the check of files that may come from elsewhere; a changed one does not."""
+    """Our virtual table passes the check for files from elsewhere; a changed one does not."""
     with Store.open(str(path)) as store:
         run_id = make(store)
         store.index_samples(run_id)
@@ -196,7 +196,7 @@ def test_a_store_with_an_index_opens_again(path: Path) -> None:
 
 
 def test_an_index_that_is_damaged_is_one_clear_error(path: Path) -> None:
-    """Where the index's own tables were changed, searching and verifying say so in one line."""
+    """If the index's own tables were changed, searching and verifying report it in one line."""
     with Store.open(str(path)) as store:
         run_id = make(store)
         store.index_samples(run_id)
@@ -209,10 +209,8 @@ def test_an_index_that_is_damaged_is_one_clear_error(path: Path) -> None:
         assert store.verify()
 
 
-def test_without_full_text_search_there_is_an_error_that_says_so(
-    file_store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where this Python's SQLite has no FTS5, search works without an index."""
+def test_missing_full_text_search_is_reported(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this Python's SQLite has no FTS5, search works without an index."""
     run_id = make(file_store)
     monkeypatch.setattr(search, "_has_fts5", lambda _: False)
     with pytest.raises(StoreError, match="no full-text search"):

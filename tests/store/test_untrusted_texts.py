@@ -1,4 +1,4 @@
-"""A store file from elsewhere cannot make the reader unpack gigabytes or run out of stack: one line, little memory."""
+"""A store file from elsewhere cannot make the reader unpack gigabytes or exhaust the stack."""
 
 import json
 import sqlite3
@@ -22,7 +22,7 @@ MEMORY = 1_500 * 2**20  # bytes of address space that an import may use
 
 
 def bomb(mebibytes: int) -> bytes:
-    """Return a packed text that unpacks to so much: one compressed block, again and again."""
+    """Return a packed text that unpacks to this size: one compressed block, repeated."""
     stream = zlib.compressobj(9)
     head = stream.compress(BLOCK) + stream.flush(zlib.Z_FULL_FLUSH)
     block = stream.compress(BLOCK) + stream.flush(zlib.Z_FULL_FLUSH)
@@ -38,7 +38,7 @@ def exported(tmp_path: Path) -> Path:
 
 
 def plant(path: Path, table: str, column: str, value: bytes) -> None:
-    """Put a value into the first row of a table, under a checksum that agrees."""
+    """Write a value into the first row of a table, with a matching checksum."""
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.row_factory = sqlite3.Row
         row = dict(connection.execute(f"SELECT * FROM {table} LIMIT 1").fetchone())
@@ -60,7 +60,7 @@ PLACES = [
 
 @pytest.mark.parametrize(("table", "column"), PLACES)
 def test_a_text_that_unpacks_to_gigabytes_is_refused(table: str, column: str, exported: Path, tmp_path: Path) -> None:
-    """Wherever 3 GiB are packed into a file, importing it ends in one line and within a bound of memory."""
+    """Importing a file with 3 GiB packed into any column ends in one line, within a limit of memory."""
     plant(exported, table, column, bomb(3 * 1024))
     assert exported.stat().st_size < 8 * 2**20
     program = (
@@ -80,7 +80,7 @@ def test_a_text_that_unpacks_to_gigabytes_is_refused(table: str, column: str, ex
 
 
 def test_many_texts_that_are_suspiciously_small_are_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Texts that are each short enough may not make up gigabytes together, unless they are large as they are stored."""
+    """Texts that are each short enough may not add up to gigabytes, unless their stored forms are large."""
     run_id = examples.fill(store, examples.plan())
     with store._database.writing() as connection:
         content = pack_text(" " * 10_000)
@@ -93,7 +93,7 @@ def test_many_texts_that_are_suspiciously_small_are_refused(store: Store, monkey
 
 
 def test_long_texts_of_our_own_are_stored_and_beyond_the_bound_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What can be packed can be unpacked, up to the bound and not beyond it."""
+    """Texts up to the limit can be packed and unpacked, longer ones cannot."""
     monkeypatch.setattr(packing, "LONGEST_TEXT", 1000)
     for text in ("x" * 1000, "é" * 500, "abc" * 333):
         assert unpack_text(pack_text(text)) == text
@@ -103,15 +103,15 @@ def test_long_texts_of_our_own_are_stored_and_beyond_the_bound_refused(monkeypat
         unpack_text(packing.ZLIB + zlib.compress(b"x" * 1001))
 
 
-def test_a_text_that_was_cut_off_is_no_shorter_text() -> None:
-    """A packed text without its end is damaged, and what is left of it is not taken for the whole."""
+def test_a_truncated_text_is_damaged() -> None:
+    """A packed text without its end is an error, and not a shorter text."""
     packed = pack_text("a sentence that is long enough to be packed " * 10)
     with pytest.raises(HashMismatch, match="cannot be read"):
         unpack_text(packed[:-5])
 
 
 def test_json_that_is_nested_beyond_any_stack_is_damaged() -> None:
-    """Lists in lists in lists are one error and no end of the process."""
+    """Deeply nested lists are one error and do not end the process."""
     deep = "[" * 200_000 + "]" * 200_000
     with pytest.raises(RecursionError):
         json.loads(deep)

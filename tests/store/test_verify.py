@@ -1,4 +1,4 @@
-"""`verify` finds one flipped byte in any stored value, a row that is gone, and a reference into nothing."""
+"""`verify` finds a flipped byte in any stored value, a missing row, and a dangling reference."""
 
 import random
 import shutil
@@ -24,7 +24,7 @@ COLUMNS = [(table.name, column.name) for table in metadata.sorted_tables for col
 
 
 def _with_category(index: int) -> Sample:
-    """Return a row that names its category."""
+    """Return a row with a category."""
     row = {**examples.sample("letters", index).row, "category": "sums"}
     return Sample("letters", index, row, content_hash(row))
 
@@ -63,12 +63,12 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def damaged(sound: Path, tmp_path: Path) -> Path:
-    """Return a copy of the sound store, to be damaged."""
+    """Return a copy of the intact store, to be damaged."""
     return Path(shutil.copy(sound, tmp_path / "damaged.sqlite"))
 
 
 def flipped(value: Any, which: int) -> Any:
-    """Return the value with one bit of one of its bytes turned, and of the same type."""
+    """Return the value, of the same type, with one bit of one of its bytes flipped."""
     if isinstance(value, int):
         return value ^ (1 << (which % 8))
     if isinstance(value, float):
@@ -81,21 +81,21 @@ def flipped(value: Any, which: int) -> Any:
 
 
 def rows_of(connection: sqlite3.Connection, table: str, column: str) -> list[tuple[Any, ...]]:
-    """Return where a column has a value: the primary key, then the value."""
+    """Return primary key and value of each row where a column has a value."""
     keys = [key.name for key in metadata.tables[table].primary_key.columns]
     names = ", ".join(f'"{name}"' for name in [*keys, column])
     return connection.execute(f'SELECT {names} FROM {table} WHERE "{column}" IS NOT NULL').fetchall()
 
 
 def change(connection: sqlite3.Connection, table: str, column: str, key: tuple[Any, ...], value: Any) -> None:
-    """Put a value where another was."""
+    """Replace a value."""
     keys = [name.name for name in metadata.tables[table].primary_key.columns]
     where = " AND ".join(f'"{name}" = ?' for name in keys)
     connection.execute(f'UPDATE {table} SET "{column}" = ? WHERE {where}', (value, *key))
 
 
 def problems_of(path: Path) -> list[str]:
-    """Return what is wrong with a store, in words; that it cannot even be opened counts as well."""
+    """Return the problems of a store as text; an error at opening is one too."""
     try:
         with Store.open(str(path)) as store:
             return [str(problem) for problem in store.verify()]
@@ -105,7 +105,7 @@ def problems_of(path: Path) -> list[str]:
 
 @pytest.mark.parametrize(("table", "column"), COLUMNS)
 def test_a_flipped_byte_is_found(damaged: Path, table: str, column: str) -> None:
-    """In every column of every table a changed byte is found, wherever in the value it lies."""
+    """A changed byte is found at any position of any column of any table."""
     random_bytes = random.Random(f"{table}.{column}")
     with closing(sqlite3.connect(damaged)) as connection:
         found = rows_of(connection, table, column)
@@ -135,7 +135,7 @@ def key_parts(table: str, key: list[Any]) -> Iterator[tuple[Any, Any]]:
 
 @pytest.mark.parametrize("table", [table.name for table in metadata.sorted_tables])
 def test_a_missing_row_is_found(damaged: Path, table: str) -> None:
-    """Of a finished run no row can go unnoticed (an estimate can: it is derived, and replaced as a whole)."""
+    """Any missing row of a finished run is found (except estimates, which are derived and replaced together)."""
     if table in {"estimates", "run_leases", "fact_sets", "search_sets"}:
         pytest.skip("what is derived can be derived again, and a run that nobody writes needs no lease")
     keys = [key.name for key in metadata.tables[table].primary_key.columns]
@@ -160,7 +160,7 @@ def content_of(path: Path) -> list[str] | None:
 
 
 def test_any_byte_of_the_file_may_be_damaged(damaged: Path) -> None:
-    """Whatever byte of the file is changed: if anything reads differently afterwards, verify says so."""
+    """For any changed byte of the file: if anything reads differently afterwards, verify reports it."""
     whole = damaged.read_bytes()
     before = content_of(damaged)
     assert before is not None
@@ -216,7 +216,7 @@ def test_damage_is_found_on_postgresql_too(postgres_url: str) -> None:
 
 
 def test_a_damaged_value_is_an_error_where_it_is_read(damaged: Path) -> None:
-    """Reading what is damaged raises an error of ours that says what to do, and no answer is made up."""
+    """Reading a damaged value raises an EvalstoneError with a remedy."""
     with closing(sqlite3.connect(damaged)) as connection, connection:
         connection.execute("UPDATE runs SET plan = x'007b' WHERE id = 1")
     with Store.open(str(damaged)) as store, pytest.raises(EvalstoneError, match="verify"):

@@ -1,4 +1,4 @@
-"""Batches: nothing waits longer than a moment to be written, and what cannot be written is kept and tried again."""
+"""Batches: rows are written after at most a moment, and rows that cannot be written are kept and tried again."""
 
 import sqlite3
 import time
@@ -14,7 +14,7 @@ from tests.store import examples
 
 
 def n_outputs_in(url: str) -> int:
-    """Return how many outputs another connection sees."""
+    """Return the number of outputs that another connection reads."""
     with Store.open(url, read_only=True) as other, other._database.reading() as connection:
         return int(connection.execute(select(func.count()).select_from(outputs)).scalar_one())
 
@@ -27,7 +27,7 @@ def begin(store: Store) -> str:
 
 
 def test_a_single_output_is_written_within_a_second(store: Store, url: str) -> None:
-    """An output is in the database soon after it came, though no other follows it."""
+    """An output is in the database soon after it was added, although no other follows it."""
     run_id = begin(store)
     store.add(run_id, 1, examples.outputs_for(examples.requests()[0])[:1])
     assert n_outputs_in(url) == 0
@@ -46,8 +46,8 @@ def test_a_full_batch_is_written_at_once(store: Store, url: str, monkeypatch: py
     assert n_outputs_in(url) == 8
 
 
-def test_reading_through_the_store_sees_what_is_gathered(store: Store) -> None:
-    """The driver reads its own outputs and scores at once."""
+def test_reading_through_the_store_includes_collected_rows(store: Store) -> None:
+    """The writer reads its own outputs and scores at once."""
     run_id = begin(store)
     request = examples.requests()[0]
     store.add(run_id, 1, examples.outputs_for(request))
@@ -56,7 +56,7 @@ def test_reading_through_the_store_sees_what_is_gathered(store: Store) -> None:
     assert len(list(store.scores(run_id))) == 2
 
 
-def test_closing_writes_what_is_gathered(url: str) -> None:
+def test_closing_writes_what_is_collected(url: str) -> None:
     """Nothing is lost at the end."""
     with Store.open(url) as store:
         run_id = begin(store)
@@ -65,7 +65,7 @@ def test_closing_writes_what_is_gathered(url: str) -> None:
 
 
 def test_a_batch_that_cannot_be_written_is_kept_and_written_later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While another process holds the file the batch fails with a remedy; once it lets go the same rows are written."""
+    """While another process locks the file the batch fails with a remedy; afterwards the same rows are written."""
     monkeypatch.setattr("evalstone.store.connection.BUSY_SECONDS", 0.05)
     with Store.open(str(path)) as store:
         run_id = begin(store)
@@ -88,7 +88,7 @@ def test_a_batch_that_cannot_be_written_is_kept_and_written_later(path: Path, mo
 
 
 def test_a_failure_in_the_timer_is_raised_by_the_next_call(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch that fails while nobody is calling is tried again, and reported, by whoever calls next."""
+    """A batch that fails in the timer is tried again, and reported, by the next call."""
     monkeypatch.setattr("evalstone.store.connection.BUSY_SECONDS", 0.05)
     monkeypatch.setattr(write, "BATCH_SECONDS", 0.01)
     store = Store.open(str(path))
@@ -107,8 +107,8 @@ def test_a_failure_in_the_timer_is_raised_by_the_next_call(path: Path, monkeypat
     assert n_outputs_in(str(path)) == 4
 
 
-def test_a_run_removed_while_it_is_written_is_said_so(store: Store, url: str) -> None:
-    """Writing to a run that another process removed is an error and brings nothing back."""
+def test_a_run_removed_while_it_is_written_is_reported(store: Store, url: str) -> None:
+    """Writing to a run that another process removed is an error and restores nothing."""
     run_id = begin(store)
     store.add(run_id, 1, examples.outputs_for(examples.requests()[0]))
     with Store.open(url) as other:

@@ -1,4 +1,4 @@
-"""Files that cannot be written are told in one line, before the work where there is much of it."""
+"""Output files that cannot be written are reported in one line, before a long evaluation."""
 
 import os
 from pathlib import Path
@@ -14,13 +14,13 @@ FAKE = ["run", "--model", "fake", "--quiet", "--tasks", "demo_yesno", "--limit",
 
 @pytest.fixture
 def blocked(tmp_path: Path) -> Path:
-    """Return a path below a file, where nobody may make anything, whoever runs the tests."""
+    """Return a path below a file, where no user can create anything."""
     (tmp_path / "file").write_text("")
     return tmp_path / "file" / "below"
 
 
-def test_a_run_says_so_before_it_asks(blocked: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A wrong --output_path is no surprise after hours: nothing was asked, and no store was made."""
+def test_a_run_checks_its_output_path_first(blocked: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong --output_path is refused before any request is sent or a store is created."""
     assert main([*FAKE, "--output_path", str(blocked)]) == 2
     assert "is a file" in capsys.readouterr().err
     assert main(["ls", "runs", "--json"]) == 0
@@ -29,7 +29,7 @@ def test_a_run_says_so_before_it_asks(blocked: Path, capsys: pytest.CaptureFixtu
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_without_permission_is_refused(tmp_path: Path) -> None:
-    """So is a folder that belongs to somebody else."""
+    """A folder of another user is refused."""
     tmp_path.chmod(0o500)
     with pytest.raises(UsageError, match="is not writable"):
         check_writable(tmp_path / "new" / "results", "--output_path")
@@ -47,10 +47,10 @@ def test_a_folder_without_permission_is_refused(tmp_path: Path) -> None:
         ["compare", "last", "last~1", "--gate", "overall >= -1", "--junit", "gates.xml"],
     ],
 )
-def test_what_cannot_be_written_is_one_line(
+def test_a_file_that_cannot_be_written_is_one_line(
     blocked: Path, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
-    """The line names the place and the option that names another."""
+    """The error has the path."""
     for accuracy in ("0.4", "0.9"):
         assert main([*FAKE, "--model_args", f"mode=gold,accuracy={accuracy}"]) == 0
     capsys.readouterr()
