@@ -7,7 +7,8 @@ every benchmark used are ranked, and each model once: with the set-up that has t
 that no model gains from having been evaluated often.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import hypot
 
@@ -203,7 +204,8 @@ def _ranking(source: Source, demands: Sequence[Demand], requested: Requested) ->
     excluded: dict[str, int] = {}
     rows = _fulfilling(source, requested, excluded)
     columns = {one: [column for column in some if _counts(column)] for one, some in found.items()}
-    used = _used(columns, rows)
+    everyone = [row for row in source.table.rows if not row.is_baseline]
+    used = _used(columns, rows) or _used(columns, everyone)  # conditions that no model fulfils are no lack of evidence
     keys = {one.column for one in used}
     models: dict[str, list[Row]] = {}
     for row in rows:
@@ -231,25 +233,30 @@ def _counts(column: ScoreColumn) -> bool:
 
 
 def _fulfilling(source: Source, requested: Requested, excluded: dict[str, int]) -> list[Row]:
-    """Return the rows that fulfil the conditions; count by reason the models that could not be judged by them."""
+    """Return the rows that fulfil the conditions.
+
+    Counts by reason, in `excluded`, the models of which only one thing is lacking: that it is stated, or that they can
+    be had.
+    """
     index = source.table.index
-    usable = (index.flags("flagged") != 1) & (index.flags("available") != 0)
     keys = search_keys({column.key: column.title for column in source.table.columns})
-    matching = usable & ~index.is_baseline & index.matching(parse_query(requested.where, keys))
-    reasons = {"flagged, or no longer available": ~usable}
+    models = ~index.is_baseline & index.matching(parse_query(requested.where, keys))
+    unusable = (index.flags("flagged") == 1) | (index.flags("available") == 0)
+    conditions = {"flagged, or no longer available": (~unusable, unusable)}  # reason -> fulfilled, not to be judged
     if requested.max_params is not None:
-        matching &= index.fulfilling(Term("params", "<=", requested.max_params))
-        reasons["number of parameters not stated"] = np.isnan(index.numbers("params"))
+        within = index.fulfilling(Term("params", "<=", requested.max_params))
+        conditions["number of parameters not stated"] = (within, np.isnan(index.numbers("params")))
     if requested.licence:
-        matching &= index.fulfilling(Term("licence", "begins", requested.licence.lower()))
-        reasons["licence not stated"] = index.texts("licence").codes < 0
-    rows = _where(source, matching)
+        licensed = index.fulfilling(Term("licence", "begins", requested.licence.lower()))
+        conditions["licence not stated"] = (licensed, index.texts("licence").codes < 0)
+    rows = _where(source, np.logical_and.reduce([models, *(fulfilled for fulfilled, _ in conditions.values())]))
     counted = {row.model for row in rows}
-    for why, mask in reasons.items():
-        models = {row.model for row in _where(source, mask & ~index.is_baseline)} - counted
-        counted |= models
-        if models:
-            excluded[why] = len(models)
+    for why, (_, unknown) in conditions.items():
+        others = [fulfilled for reason, (fulfilled, _) in conditions.items() if reason != why]
+        found = {row.model for row in _where(source, np.logical_and.reduce([models, unknown, *others]))} - counted
+        counted |= found
+        if found:
+            excluded[why] = len(found)
     return rows
 
 
@@ -262,15 +269,17 @@ def _used(columns: Mapping[Demand, Sequence[ScoreColumn]], rows: Sequence[Row]) 
 
     Of the sets of benchmarks that rows have, that one is used which covers the most demands, then has the most values.
     """
-    every = {column.key for some in columns.values() for column in some}
-    have = [frozenset(every & row.cells.keys()) for row in rows]
-    counts = {one: sum(one <= other for other in have) for one in set(have) if one}
+    every = {column.key: column for some in columns.values() for column in some}
+    held = [frozenset(every.keys() & row.cells.keys()) for row in rows]
+    popular = Counter(key for keys in held for key in keys)
+    candidates = {frozenset(_one_per_task([every[key] for key in keys], popular)) for keys in set(held) if keys}
+    counts = {one: sum(one <= keys for keys in held) for one in candidates}
     if not counts:
         return ()
 
-    def rating(keys: frozenset[str]) -> tuple[int, int, int, list[str]]:
+    def rating(keys: frozenset[str]) -> tuple[int, int, list[str]]:
         covered = sum(any(column.key in keys for column in some) for some in columns.values())
-        return covered, counts[keys] * len(keys), len(keys), sorted(keys)
+        return covered, counts[keys] * len(keys), sorted(keys)
 
     chosen = max(counts, key=rating)
     covered = {one: [column for column in some if column.key in chosen] for one, some in columns.items()}
@@ -280,6 +289,14 @@ def _used(columns: Mapping[Demand, Sequence[ScoreColumn]], rows: Sequence[Row]) 
         for one, some in covered.items()
         for column in some
     )
+
+
+def _one_per_task(columns: Sequence[ScoreColumn], popular: Mapping[str, int]) -> Iterator[str]:
+    """Yield one column for each task, since a task at two numbers of shots must not count twice: the commonest."""
+    by_task: dict[tuple[str, ...], list[str]] = {}
+    for column in columns:
+        by_task.setdefault(column.tasks or (column.key,), []).append(column.key)
+    yield from (max(keys, key=lambda key: (popular[key], key)) for keys in by_task.values())
 
 
 def _measures(column: ScoreColumn) -> str:

@@ -10,7 +10,14 @@ from evalstone.report.console import Text
 from evalstone.report.numbers import NOTHING, counted
 from evalstone.report.views.cells import plain_table
 
-__all__ = ["conditions_of", "missing_line", "recommendation_json", "recommendation_tables", "shown_probability"]
+__all__ = [
+    "conditions_of",
+    "missing_line",
+    "recommendation_json",
+    "recommendation_tables",
+    "remarks",
+    "shown_probability",
+]
 
 FACTS = ("params", "licence", "type", "precision", "prompts", "sha", "date")
 
