@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "arena": ("evalstone.cli.arena:arena", "Make ratings of votes between two models' answers."),
     "serve": ("evalstone.cli.serve:serve", "Show leaderboards in the browser."),
     "board": ("evalstone.cli.board:board", "Write a leaderboard's file, check it, search its rows."),
+    "card": ("evalstone.cli.card:card", "Write a model card (README.md) from a model's stored runs."),
     "recommend": ("evalstone.cli.recommend:recommend", "Rank models by the benchmarks that measure what is needed."),
     "report": ("evalstone.cli.report:report", "Write a report of a stored run, as HTML or Markdown."),
     "diff-prompts": ("evalstone.cli.diff_prompts:diff_prompts", "Show how the prompts of two stored runs differ."),

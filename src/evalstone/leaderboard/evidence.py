@@ -17,7 +17,7 @@ from evalstone.leaderboard.table import Table
 from evalstone.records import Estimate
 from evalstone.tasks.suites import suite_from
 
-__all__ = ["OWN_RUNS", "Source", "own_board", "sources_of"]
+__all__ = ["OWN_RUNS", "Source", "benchmarks", "own_board", "sources_of"]
 
 OWN_RUNS = "(own runs)"  # no board's file can have this name
 _COPIED = ("licence", "type", "params", "merged", "flagged")  # facts of a model that hold in any table
@@ -72,7 +72,7 @@ def _members(runs: Sequence[StoredRun]) -> Iterator[dict[str, object]]:
     shots: dict[str, set[int | None]] = {}
     for run in runs:
         of_run: dict[str, set[int]] = {}
-        for name, estimate in _benchmarks(run):
+        for name, estimate in benchmarks(run):
             n = estimate.details.get("n_shots")
             of_run.setdefault(name, set()).update([n] if isinstance(n, int) else [])
         for name, found in of_run.items():
@@ -83,7 +83,7 @@ def _members(runs: Sequence[StoredRun]) -> Iterator[dict[str, object]]:
             yield {"task": name, "metric": [""], "column": title, **({} if n is None else {"shots": n})}
 
 
-def _benchmarks(run: StoredRun) -> Iterator[tuple[str, Estimate]]:
+def benchmarks(run: StoredRun) -> Iterator[tuple[str, Estimate]]:
     """Yield the primary estimate of each task with the benchmark it belongs to.
 
     That is its outermost group that measures a known capability, else its outermost group with a value, else itself.
