@@ -32,7 +32,7 @@ def recommend(wanted: str, store: str | None, as_json: bool, **given: Any) -> No
     from evalstone.leaderboard.evidence import sources_of
     from evalstone.leaderboard.recommend import Requested
     from evalstone.leaderboard.recommend import recommend as find
-    from evalstone.leaderboard.recommend_views import recommendation_json, recommendation_tables
+    from evalstone.leaderboard.recommend_views import missing_line, recommendation_json, recommendation_tables
 
     if given["form"] and not given["tables"]:
         raise UsageError("--format describes a table; name it with --table FILE.csv")
@@ -46,6 +46,8 @@ def recommend(wanted: str, store: str | None, as_json: bool, **given: Any) -> No
         print_json(recommendation_json(found))
         return
     print_rich(*recommendation_tables(found))
+    for missing in found.no_evidence:
+        echo(missing_line(missing))
     if found.rankings:
         echo(
             "Values: mean over the capabilities, 95% intervals. P: probability from the standard errors that the model "

@@ -33,6 +33,7 @@ __all__ = [
 
 MOST_REQUESTED = 8  # capabilities in one request
 SIZES = (2.0, 4.0, 9.0, 20.0, 45.0, 70.0)  # upper ends of the size classes, in billions of parameters
+NO_ERRORS = "some values have no standard error, so probabilities are missing: state `sizes` in the board's file"
 Weights = Mapping[str, float]  # of columns, by key
 
 
@@ -215,6 +216,8 @@ def _ranking(source: Source, demands: Sequence[Demand], requested: Requested) ->
     if lacking and keys:
         excluded["not evaluated on every benchmark used"] = lacking
     ranked = _ranked({name: some for name, some in complete.items() if some}, used) if keys else []
+    if any(one.value.stderr is None for one in ranked):
+        notes.append(NO_ERRORS)
     return Ranking(
         source=source.name,
         title=source.title,

@@ -84,7 +84,7 @@ def _number(number: Number) -> dict[str, JsonValue]:
 
 
 def recommendation_tables(found: Recommendation) -> Iterator[Any]:
-    """Yield a recommendation as tables and lines for the terminal."""
+    """Yield the rankings as tables and lines for the terminal; what has no evidence is for `missing_line`."""
     for one in found.rankings:
         yield Text(f"{one.title}: {conditions_of(found.requested, one)}", style="bold")
         if one.models:
@@ -100,8 +100,6 @@ def recommendation_tables(found: Recommendation) -> Iterator[Any]:
         for line in remarks(one):
             yield Text(line, style="dim")
         yield ""
-    for missing in found.no_evidence:
-        yield Text(missing_line(missing))
 
 
 def conditions_of(requested: Requested, ranking: Ranking) -> str:
