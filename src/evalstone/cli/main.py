@@ -37,6 +37,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "arena": ("evalstone.cli.arena:arena", "Compute ratings from votes between two models' answers."),
     "serve": ("evalstone.cli.serve:serve", "Show leaderboards in the browser."),
     "board": ("evalstone.cli.board:board", "Create and check a leaderboard's file, or search its rows."),
+    "card": ("evalstone.cli.card:card", "Write a model card (README.md) from a model's stored runs."),
+    "recommend": ("evalstone.cli.recommend:recommend", "Rank models by the benchmarks that measure what is needed."),
     "report": ("evalstone.cli.report:report", "Write a report of stored runs as HTML, Markdown or PDF."),
     "diff-prompts": ("evalstone.cli.diff_prompts:diff_prompts", "Show how the prompts of two stored runs differ."),
     "reproduce": ("evalstone.cli.reproduce:reproduce", "Run a stored plan again and report what differs."),

@@ -110,6 +110,12 @@ def model_index(store: Store, run_id: str) -> str:
     """
     import yaml
 
+    content = {"model-index": [{"name": label_of(store.run(run_id)), "results": model_index_results(store, run_id)}]}
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+
+
+def model_index_results(store: Store, run_id: str) -> list[dict[str, Any]]:
+    """Return a run's results as `model-index` lists them, one entry per task."""
     row = store.run(run_id)
     facts = row.extra.get("tasks")
     tasks: Mapping[str, Any] = facts if isinstance(facts, Mapping) else {}
@@ -118,7 +124,7 @@ def model_index(store: Store, run_id: str) -> str:
     for one in store.estimates(run_id):
         if one.value is not None:
             by_task.setdefault(one.task, []).append(one)
-    results = [
+    return [
         {
             "task": {"type": "text-generation", "name": "Text Generation"},
             "dataset": _dataset(name, tasks.get(name, {}).get("spec") or {}, shots.get(name)),
@@ -134,8 +140,6 @@ def model_index(store: Store, run_id: str) -> str:
         }
         for name, estimates in by_task.items()
     ]
-    content = {"model-index": [{"name": label_of(row), "results": results}]}
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
 
 
 def _dataset(name: str, spec: Mapping[str, Any], shots: int | None) -> dict[str, Any]:

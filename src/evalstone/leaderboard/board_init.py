@@ -12,7 +12,7 @@ from evalstone.leaderboard.board_files import library_suites
 from evalstone.leaderboard.columns import FACTS
 from evalstone.registry import nearest
 
-__all__ = ["write_board"]
+__all__ = ["number_headings", "write_board"]
 
 _REST = """
 introduction: |
@@ -97,13 +97,13 @@ def _table(path: Path, table: Path, form: str, title: str | None) -> str:
              f"  format: {form}\n"]  # fmt: skip
     if form == "csv":
         lines.append("  columns:                  # title: heading in the file\n")
-        lines += [f"    {json.dumps(name)}: {json.dumps(name)}\n" for name in _number_headings(table)]
+        lines += [f"    {json.dumps(name)}: {json.dumps(name)}\n" for name in number_headings(table)]
         lines.append("  # sizes: {COLUMN: 1000}   # numbers of questions; intervals and ranks come from them\n")
         lines.append("  # per_cent: false         # where 0.63 stands for 63%\n")
     return "".join(lines) + _REST.format(more="# columns: [params, precision, licence, date]\n")
 
 
-def _number_headings(table: Path) -> list[str]:
+def number_headings(table: Path) -> list[str]:
     """Return the headings of a CSV file's columns of numbers that are no facts of the model."""
     facts = {name for column in FACTS for name in (column.key, *column.aliases)}
     try:

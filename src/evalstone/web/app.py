@@ -17,6 +17,7 @@ from evalstone.web.pages.board import about_page, board_page, boards_page, view_
 from evalstone.web.pages.compare import compare_page
 from evalstone.web.pages.failure import FailurePage
 from evalstone.web.pages.model import model_page
+from evalstone.web.pages.recommend import recommend_page
 from evalstone.web.pages.run import run_page, samples_page
 from evalstone.web.pages.sample import sample_page
 from evalstone.web.pages.task import task_page
@@ -156,6 +157,11 @@ def _add_rest(app: FastAPI, site: Site) -> None:
     def task(request: Request, name: str) -> Response:
         name, as_json = _named(name)
         return respond(request, "task.html", task_page(site, name), as_json=as_json)
+
+    @app.get("/recommend")
+    @app.get("/recommend.json")
+    def recommend(request: Request) -> Response:
+        return respond(request, "recommend.html", recommend_page(site, _pairs(request)), as_json=_wants_json(request))
 
     @app.get("/theme")
     def theme(to: str = "auto", back: str = "/") -> Response:

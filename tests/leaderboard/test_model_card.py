@@ -1,0 +1,111 @@
+"""Model cards of stored runs: front matter that the Hub reads, judgements that follow from the stored estimates."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from evalstone.cli.main import main
+from evalstone.interop.export_tables import model_index
+from evalstone.leaderboard.model_card import model_card
+from evalstone.store import Store
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, made_once: Path) -> str:
+    """Make a store with runs of a model that guesses, on two tasks, and of another on one."""
+    folder = tmp_path_factory.mktemp("cards")
+    place = str(folder / "store.sqlite")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EVALSTONE_HOME", str(folder))
+        patch.setenv("EVALSTONE_CACHE", str(made_once))
+        for seed, tasks in (("seed=1", "demo_who,demo_facts"), ("seed=2", "demo_who")):
+            assert main(["run", "--model", "fake", "--model_args", seed, "--tasks", tasks, "--store", place]) == 0
+    return place
+
+
+@pytest.fixture
+def store(place: str) -> Store:
+    """Return the store, opened to be read."""
+    return Store.open_to_read(place)
+
+
+def front_matter(text: str) -> dict[str, Any]:
+    """Return the YAML between the first two lines of dashes."""
+    found: dict[str, Any] = yaml.safe_load(text.split("---\n")[1])
+    return found
+
+
+def test_the_front_matter_holds_the_runs_results(store: Store) -> None:
+    """`model-index` lists what the export of the run lists, and the licence only where it was given."""
+    text = model_card(store, "fake-random-1", "apache-2.0")
+    found = front_matter(text)
+    run = next(row for row in store.runs() if row.model == "fake-random-1")
+    exported = yaml.safe_load(model_index(store, run.run_id))
+    assert found["model-index"][0]["results"] == exported["model-index"][0]["results"]
+    assert found["license"] == "apache-2.0"
+    assert "license" not in front_matter(model_card(store, "fake-random-1"))
+
+
+def test_a_model_that_guesses_has_weaknesses_and_no_strengths(store: Store) -> None:
+    """Skill is (value - baseline) / (1 - baseline), with the interval's ends; at the baseline it is a weakness."""
+    text = model_card(store, "fake-random-1")
+    run = next(row for row in store.runs() if row.model == "fake-random-1")
+    estimates = [one for one in store.estimates(run.run_id) if one.details.get("primary")]
+    assert len(estimates) == 2
+    for one in estimates:
+        assert one.value is not None
+        assert one.low is not None
+        assert one.high is not None
+        base = one.chance or 0.0
+        shown = [f"{100 * (end - base) / (1 - base):.1f}" for end in (one.value, one.low, one.high)]
+        assert f"{one.task}, 0-shot: {shown[0]}% ({shown[1]} to {shown[2]})" in text
+        assert f"not significantly above the baseline: {one.task}" in text
+    assert "- Strength" not in text
+    assert "- demo_who: 1 to 2 of 2" in text
+
+
+def test_what_was_not_measured_is_named(store: Store) -> None:
+    """Capabilities without a benchmark are listed with a task that would measure them; measured ones are not."""
+    text = model_card(store, "fake-random-1")
+    missing = text.partition("## What was not measured")[2].partition("## How")[0]
+    assert "Mathematics: no benchmark measures it (`evalstone run --tasks gsm8k` would)" in missing
+    assert "Knowledge:" not in missing
+    assert "Reasoning:" not in missing
+    run = next(row for row in store.runs() if row.model == "fake-random-1")
+    assert run.command is not None
+    assert run.command in text.partition("## How to reproduce")[2]
+
+
+def test_a_run_on_some_samples_counts_only_where_there_is_no_other(place: str, tmp_path: Path) -> None:
+    """The whole task replaces its first samples, whichever is later; without the whole the card says so."""
+    place = shutil.copy(place, tmp_path / "store.sqlite")
+    words = ["--limit", "20", "--tasks", "demo_who,demo_yesno", "--store", str(place)]
+    assert main(["run", "--model", "fake", "--model_args", "seed=1", *words]) == 0
+    text = model_card(Store.open_to_read(str(place)), "fake-random-1")
+    results = [line for line in text.splitlines() if line.startswith("| demo_who")]
+    assert len(results) == 1
+    assert results[0].endswith("| 150 |")
+    assert "- demo_yesno: evaluated on the first 20 samples per task only" in text
+
+
+def test_the_command_prints_writes_and_never_replaces(
+    store: Store, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file holds what is printed; one that exists stays as it is; an unknown model is answered with the nearest."""
+    capsys.readouterr()
+    assert main(["card", "fake-random-2", "--store", place]) == 0
+    printed = capsys.readouterr().out
+    assert printed == model_card(store, "fake-random-2")
+    readme = tmp_path / "README.md"
+    assert main(["card", "fake-random-2", "--store", place, "-o", str(readme)]) == 0
+    assert readme.read_text() == printed
+    readme.write_text("mine")
+    capsys.readouterr()
+    assert main(["card", "fake-random-2", "--store", place, "-o", str(readme)]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert readme.read_text() == "mine"
+    assert main(["card", "fake-randm-2", "--store", place]) == 2
+    assert "nearest: fake-random-2" in capsys.readouterr().err

@@ -1,0 +1,198 @@
+"""Recommendations from stored runs and published tables, against values computed here by other means."""
+
+import csv
+from math import erf, sqrt
+from pathlib import Path
+
+import pytest
+
+from evalstone.cli.main import main
+from evalstone.errors import UnknownName, UsageError
+from evalstone.leaderboard.board_files import read_board
+from evalstone.leaderboard.capabilities import FILE, capabilities, capabilities_of_task, find_capability
+from evalstone.leaderboard.evidence import OWN_RUNS, Source, sources_of
+from evalstone.leaderboard.recommend import Ranking, Requested, probability_better, recommend
+from evalstone.leaderboard.rows import Number
+from evalstone.leaderboard.site import Site
+from evalstone.leaderboard.stored import StoredRuns
+from evalstone.leaderboard.table_files import board_of_table
+from evalstone.limits.yaml_documents import load_yaml
+from evalstone.store import Store
+from evalstone.tasks.catalog import LIBRARY
+
+TABLE = """model,params,license,gsm8k,MATH Lvl 5,IFEval,BoolQ
+a/both,7,apache-2.0,60,40,80,50
+b/chat,3,apache-2.0,50,30,90,50
+c/mit,7,mit,90,90,90,50
+d/large,70,apache-2.0,95,95,95,50
+e/part,7,apache-2.0,99,,99,50
+f/unknown,,apache-2.0,99,99,99,50
+g/open,7,,99,99,99,50
+"""
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[Source]:
+    """Return a published table with known sizes."""
+    (tmp_path / "scores.csv").write_text(TABLE)
+    (tmp_path / "board.yaml").write_text(
+        "title: Known\ntable:\n  file: scores.csv\n  format: csv\n"
+        "  columns: {GSM8K: gsm8k, MATH Lvl 5: MATH Lvl 5, IFEval: IFEval, BoolQ: BoolQ}\n"
+        "  sizes: {GSM8K: 1319, MATH Lvl 5: 1324, IFEval: 541, BoolQ: 3270}\n"
+    )
+    return sources_of(Site([read_board(tmp_path / "board.yaml")]))
+
+
+def only(sources: list[Source], *names: str, max_params: float | None = None, licence: str = "") -> Ranking:
+    """Return the one ranking."""
+    (found,) = recommend(sources, Requested(names, max_params, licence)).rankings
+    return found
+
+
+def test_values_are_means_over_capabilities_of_means_over_benchmarks(sources: list[Source]) -> None:
+    """Two benchmarks of mathematics count half as much each as the one of instructions; errors add in squares."""
+    found = only(sources, "maths", "instructions", max_params=8, licence="apache-2.0")
+    assert {one.column: one.share for one in found.used} == {"gsm8k": 0.25, "math-lvl-5": 0.25, "ifeval": 0.5}
+    assert [one.row.model for one in found.models] == ["a/both", "b/chat"]
+    first, second = found.models
+    assert first.value.value == pytest.approx((0.6 + 0.4) / 4 + 0.8 / 2, abs=1e-12)
+    assert second.value.value == pytest.approx((0.5 + 0.3) / 4 + 0.9 / 2, abs=1e-12)
+    shares = {"gsm8k": 0.25, "math-lvl-5": 0.25, "ifeval": 0.5}
+    errors = [sqrt(sum((share * (one.cells[key].number.stderr or 0.0)) ** 2 for key, share in shares.items()))
+              for one in (first, second)]  # fmt: skip
+    assert first.value.stderr == pytest.approx(errors[0], rel=1e-12)
+    p = 0.5 * (1.0 + erf(0.0 / sqrt(2.0)))  # both are 0.65
+    assert first.better_than_next == pytest.approx(p, abs=1e-9)
+    assert second.better_than_next is None
+    assert "GSM8K 60.0" in first.reason
+    assert "IFEval 80.0" in first.reason
+
+
+def test_what_cannot_be_judged_is_counted_and_not_ranked(sources: list[Source]) -> None:
+    """A model without a benchmark, a size or a licence is left out with the reason; one too large silently."""
+    found = only(sources, "maths", "instructions", max_params=8, licence="apache-2.0")
+    assert found.n_ranked == 2
+    assert found.excluded == {
+        "number of parameters not stated": 1,
+        "licence not stated": 1,
+        "not evaluated on every benchmark used": 1,
+    }
+
+
+def test_the_best_of_each_size_is_named(sources: list[Source]) -> None:
+    """Classes are from the smallest to the largest, then those whose size is not stated."""
+    found = only(sources, "instructions")
+    assert [(one.title, one.best.row.model, one.n_models) for one in found.by_size] == [
+        ("2 to 4 B", "b/chat", 1),
+        ("4 to 9 B", "e/part", 4),
+        ("45 to 70 B", "d/large", 1),
+        ("size not stated", "f/unknown", 1),
+    ]
+
+
+def test_nothing_is_recommended_without_evidence(sources: list[Source]) -> None:
+    """What no benchmark measures is reported with the command that would give evidence, alone or beside others."""
+    found = recommend(sources, Requested(("code",)))
+    assert found.rankings == ()
+    assert [one.demand.key for one in found.no_evidence] == ["code"]
+    assert found.no_evidence[0].command.endswith("--tasks humaneval")
+    both = recommend(sources, Requested(("code", "reading")))
+    assert [one.column for one in both.rankings[0].used] == ["boolq"]
+    assert [one.key for one in both.rankings[0].no_evidence] == ["code"]
+
+
+def test_a_benchmark_can_be_requested_by_its_name(sources: list[Source]) -> None:
+    """A column's title stands for itself, whatever its case."""
+    found = only(sources, "gsm8K")
+    assert [one.column for one in found.used] == ["gsm8k"]
+    assert found.models[0].row.model in {"e/part", "f/unknown", "g/open"}
+
+
+@pytest.mark.parametrize(
+    ("names", "error", "said"),
+    [
+        (("mathz",), UnknownName, "nearest: math"),
+        ((), UsageError, "expected one to 8"),
+        (tuple(f"x{n}" for n in range(9)), UsageError, "9 capabilities were requested"),
+    ],
+)
+def test_each_fault_is_one_line(
+    sources: list[Source], names: tuple[str, ...], error: type[Exception], said: str
+) -> None:
+    """An unknown name is answered with the nearest; none, or too many, with what is expected."""
+    with pytest.raises(error, match=said):
+        recommend(sources, Requested(names))
+
+
+def test_probabilities_follow_from_the_standard_errors() -> None:
+    """A gap of 1.96 standard errors of the difference is 0.975; without errors there is no probability."""
+    first, second = Number(0.5 + 1.959963984540054 * 0.05, stderr=0.03), Number(0.5, stderr=0.04)
+    assert probability_better(first, second) == pytest.approx(0.975, abs=1e-9)
+    assert probability_better(second, first) == pytest.approx(0.025, abs=1e-9)
+    assert probability_better(Number(0.9), second) is None
+
+
+def test_capabilities_follow_the_cards_domains() -> None:
+    """Every domain that the map names is that of some card, and every suggested task measures its capability."""
+    stated = {load_yaml(path.read_bytes()).get("domain") for path in LIBRARY.rglob("*.card.yaml")}
+    for one in capabilities().values():
+        assert set(one.domains) <= stated, one.key
+        assert not one.suggested or one.key in capabilities_of_task(one.suggested), one.key
+    assert capabilities_of_task("gsm8k_cot") == ("maths",)
+    assert capabilities_of_task("leaderboard_math_hard") == ("maths",)
+    assert capabilities_of_task("anything_else") == ()
+    found = find_capability("Common  Sense")
+    assert found is not None
+    assert found.key == "commonsense"
+    for task in load_yaml(FILE.read_bytes())["columns"].values():
+        assert capabilities_of_task(task), task
+
+
+def test_stored_runs_are_evidence(tmp_path: Path) -> None:
+    """Runs of several models are one table; a run with other shots has a column of its own."""
+    place = str(tmp_path / "store.sqlite")
+    for words in (["seed=1"], ["seed=2"], ["seed=1", "--num_fewshot", "2"]):
+        tasks = "demo_who,demo_facts" if len(words) == 1 else "demo_who"
+        assert main(["run", "--model", "fake", "--model_args", *words, "--tasks", tasks, "--limit", "40",
+                     "--store", place]) == 0  # fmt: skip
+    (source,) = sources_of(Site([], StoredRuns(Store.open_to_read(place))))
+    assert source.name == OWN_RUNS
+    assert [column.title for column in source.table.columns] == ["demo_who, 0-shot", "demo_who, 2-shot", "demo_facts"]
+    found = only([source], "knowledge")
+    runs = StoredRuns(Store.open_to_read(place)).runs()
+    values = {run.model: one.value for run in runs for one in run.estimates
+              if one.task == "demo_facts" and one.details.get("primary")}  # fmt: skip
+    assert {one.row.model: one.value.value for one in found.models} == values
+    assert len(values) == 2
+    assert "on some samples only" in found.models[0].reason
+    assert [one.column for one in only([source], "reasoning").used] == ["demo-who-0-shot"]
+
+
+def test_the_second_published_table_recommends_as_its_file_says(shared_dir: Path) -> None:
+    """The order and the number of models equal those computed from the CSV file by plain Python."""
+    file = shared_dir / "data" / "arena" / "openllm" / "open_llm_v2_2025-03-21.csv"
+    if not file.is_file():
+        pytest.skip(f"no {file}: published tables are not part of the repository")
+    sources = sources_of(Site([board_of_table(file)]))
+    found = only(sources, "maths", "instructions", max_params=8, licence="apache-2.0")
+    best: dict[str, tuple[str, float]] = {}
+    with file.open(newline="") as lines:
+        for row in csv.DictReader(lines):
+            size = float(row["metadata_params_billions"] or 0)
+            is_fit = 0 < size <= 8 and row["metadata_hub_license"] == "apache-2.0"
+            usable = row["features_is_flagged"] == "FALSE" and row["features_is_not_available_on_hub"] == "TRUE"
+            if is_fit and usable:
+                value = (float(row["evaluations_math_normalized_score"])
+                         + float(row["evaluations_ifeval_normalized_score"])) / 200  # fmt: skip
+                date = row["metadata_submission_date"][:10]
+                if date >= best.get(row["model_name"], ("", 0.0))[0]:
+                    best[row["model_name"]] = (date, value)
+    assert found.n_ranked == len(best)
+    several = {row.model for row in sources[0].table.rows}
+    assert len(several) < len(sources[0].table.rows)  # some models have several set-ups
+    for one in found.models:
+        if one.n_set_ups == 1:
+            assert one.value.value == pytest.approx(best[one.row.model][1], abs=1e-12)
+    values = [one.value.value for one in found.models]
+    assert values == sorted(values, reverse=True)
+    assert values[0] == pytest.approx(max(value for _, value in best.values()), abs=0.02)
