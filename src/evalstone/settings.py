@@ -62,7 +62,7 @@ def home_folder() -> Path:
     return user_data_path("evalstone", appauthor=False)
 
 
-def store_place(explicit: str | None = None) -> str:
+def store_location(explicit: str | None = None) -> str:
     """Return where the store is: the argument, else EVALSTONE_STORE, else a file in the home folder.
 
     A value with `://` is a database URL and returned unchanged. Anything else is a path, whatever characters it has,

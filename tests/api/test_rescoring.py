@@ -42,7 +42,7 @@ class Calculator(FakeModel):
 
     def _compute(self, request: Request, query: object, repeat: int, key: str) -> Output:
         assert isinstance(query, GenerateQuery)
-        assert self.n_asked <= 4
+        assert self.n_requested <= 4
         return Output(request.id, query.index, repeat, text=f"{request.prompt} is {request.target}", cache_key=key)
 
 

@@ -99,9 +99,9 @@ def test_the_cache_is_used() -> None:
         def find(self, keys: list[str]) -> dict[str, Output]:
             return {key: stored[key] for key in keys if key in stored}
 
-    n_before = model.n_asked
+    n_before = model.n_requested
     again = list(model.answer(requests(4), cache=Known()))  # type: ignore[arg-type]
-    assert model.n_asked == n_before + 4
+    assert model.n_requested == n_before + 4
     assert [replace(o, from_cache=False) for o in again[:12]] == list(stored.values())
 
 

@@ -120,7 +120,7 @@ def asked_of(folder: Path, store: Store) -> tuple[str, str, int, set[str]]:
     prepared = prepare(Catalog.open(lm_eval=False).select([str(folder / "sums.yaml")]), model, RunOptions())
     run_id = execute(prepared, model, store).run_id
     keys = {output.cache_key or "" for record in store.samples(run_id, "sums") for output in record.outputs}
-    return run_id, prepared.plan.key, model.n_asked, keys
+    return run_id, prepared.plan.key, model.n_requested, keys
 
 
 def test_an_edited_prompt_function_makes_a_new_run(tmp_path: Path) -> None:

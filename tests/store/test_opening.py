@@ -30,7 +30,7 @@ def test_the_default_store_is_in_the_home_folder(own_home: Path) -> None:
     """Without a URL the store is that of the settings."""
     assert not Store.exists()
     with Store.open() as store:
-        assert store.url == f"sqlite:///{settings.store_place()}"
+        assert store.url == f"sqlite:///{settings.store_location()}"
     assert (own_home / "store.sqlite").is_file()
     assert Store.exists()
 

@@ -15,8 +15,8 @@ from evalstone.audit.calibration import audit_calibration as calibration_of_run
 from evalstone.audit.contamination import ContaminationSettings, ContaminationTest, check_tests, settings_json
 from evalstone.audit.contamination import audit_contamination as contamination_of_tasks
 from evalstone.audit.likelihoods import Likelihoods
-from evalstone.audit.prompt_variants import forms_hash
-from evalstone.audit.prompts import PromptAudit, PromptVariant, askable_items
+from evalstone.audit.prompt_variants import variants_hash
+from evalstone.audit.prompts import PromptAudit, SystemPrompt, eligible_items
 from evalstone.audit.prompts import audit_prompts as prompts_of_task
 from evalstone.audit.stored import StoredAudit, audit_plan, stored_audit
 from evalstone.drafts import write_whole
@@ -101,7 +101,7 @@ def _contamination(
             settings,
             control=None if control is None else Likelihoods(control[0], opened(CONTROL, *control).answer),
             control_task=control_task,
-            told=announce,
+            notify=announce,
             keep=audit.part,
         )
     announce(stored_line(store, audit.run_id))
@@ -150,7 +150,7 @@ def audit_prompts(
     for number, model in enumerate(models):
         own: EvaluateOptions = options if number == 0 else {**options, "model_args": {}}
         opened, prepared = prepare_run(model, tasks, own)
-        plan = audit_plan(prepared.plan, PROMPTS, {"systems": list(chosen), "forms": forms_hash()})
+        plan = audit_plan(prepared.plan, PROMPTS, {"systems": list(chosen), "forms": variants_hash()})
         with stored_audit(_opener(store, announce, options, plan), opened, options.get("command")) as audit:
             found += _prompts_of(audit, opened, prepared, _Systems(chosen, tasks, own), announce)
         announce(stored_line(store, audit.run_id))
@@ -166,13 +166,13 @@ class _Systems:
     tasks: str | Sequence[str]
     options: EvaluateOptions
 
-    def variants(self, model: Model, position: int) -> list[PromptVariant]:
+    def variants(self, model: Model, position: int) -> list[SystemPrompt]:
         """Return the task at a position of the selection under each system prompt."""
         render = render_of(model) if self.options.get("apply_chat_template") else None
         found = []
         for text in self.texts:
             _, prepared = prepare_run(model, self.tasks, {**self.options, "system_instruction": text or None})
-            found.append(PromptVariant(text or "none", prepared.bound[position], render))
+            found.append(SystemPrompt(text or "none", prepared.bound[position], render))
         return found
 
 
@@ -182,12 +182,12 @@ def _prompts_of(
     """Return one model's audits of its tasks; raise DataError for an unsuitable task before any is evaluated."""
     for bound in prepared.bound:
         if not audit.has(bound.plan.name):
-            askable_items(bound)
+            eligible_items(bound)
     likelihoods = Likelihoods(model, audit.answer)
 
     def make(position: int) -> PromptAudit:
         variants = systems.variants(model, position)
-        return prompts_of_task(likelihoods, prepared.bound[position], variants, told=announce)
+        return prompts_of_task(likelihoods, prepared.bound[position], variants, notify=announce)
 
     return [
         audit.part(bound.plan.name, PromptAudit, partial(make, position))

@@ -8,7 +8,7 @@ from evalstone.api.run import location_of
 from evalstone.api.stored import existing_store
 from evalstone.audit.contamination import ContaminationTest, corrected
 from evalstone.audit.prompts import PromptAudit
-from evalstone.audit.stored import kept_parts
+from evalstone.audit.stored import stored_parts
 from evalstone.records import JsonValue
 from evalstone.store import RunRow, Store
 
@@ -61,9 +61,9 @@ def _results(row: RunRow) -> "tuple[JsonValue, RenderableType]":
     from evalstone.audit.prompt_tables import prompts_table
 
     if row.plan.audit == PROMPTS:
-        audits: list[PromptAudit] = kept_parts(row, PromptAudit)
+        audits: list[PromptAudit] = stored_parts(row, PromptAudit)
         return {"audits": [asdict(one) for one in audits], "ranks": []}, prompts_table(audits)
-    parts: list[tuple[ContaminationTest, ...]] = kept_parts(row, tuple[ContaminationTest, ...])
+    parts: list[tuple[ContaminationTest, ...]] = stored_parts(row, tuple[ContaminationTest, ...])
     tests = corrected([test for part in parts for test in part])
     return contamination_json(tests), contamination_table(tests)
 

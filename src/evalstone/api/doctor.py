@@ -31,7 +31,7 @@ def examine(model_args: str = "") -> dict[str, dict[str, JsonValue]]:
         "Extras": {extra: _extra(extra, names) for extra, names in EXTRAS.items()},
         "Device": _devices(),
         "Tools": {"bwrap": shutil.which("bwrap") or "not found (sandbox for tasks that run code)"},
-        "Places": {"store": settings.store_place(), "cache": str(settings.cache_folder())},
+        "Places": {"store": settings.store_location(), "cache": str(settings.cache_folder())},
         "Settings": {name: value or "-" for name, value in settings.current().items()},
     }
     if model_args:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalstone.api.run import Run
 from evalstone.errors import EvalstoneError, UsageError
-from evalstone.models.checkpoint.identity import places_of
+from evalstone.models.checkpoint.identity import arguments_of_name
 from evalstone.models.create import create_model
 from evalstone.models.model import Model
 from evalstone.records import JsonValue, LoglikelihoodQuery, Request
@@ -79,7 +79,7 @@ def _tokenizer_of(run: Run) -> Model | None:
         return None
     arguments = dict(identity.options)
     if identity.kind != "fake":
-        arguments |= places_of(identity.name)
+        arguments |= arguments_of_name(identity.name)
     try:
         model = create_model(identity.kind, arguments)
         model.split_tokens("a", " b")

@@ -119,11 +119,11 @@ def rescore_run(run: Run, options: RescoreOptions) -> Rescored:
 
 def _changed(task: Task, row: RunRow, options: RescoreOptions) -> Task:
     """Return the task with the wanted filters and metrics, after checking that its questions are those of the run."""
-    from evalstone.report.evidence.rescoring import asked_otherwise
+    from evalstone.report.evidence.rescoring import changed_prompt_keys
 
     plan = next(one for one in row.plan.tasks if one.name == task.name)
     stored = row.extra["tasks"][task.name]["spec"]
-    if task.spec_hash != plan.spec_hash and (keys := asked_otherwise(stored, task, plan.num_fewshot)):
+    if task.spec_hash != plan.spec_hash and (keys := changed_prompt_keys(stored, task, plan.num_fewshot)):
         raise PlanError(
             f"task {task.name}: {task.source} has another {', '.join(keys)} than run {row.short_id} was evaluated "
             "with, so the stored outputs belong to other questions; run the task again, or give a file that differs "

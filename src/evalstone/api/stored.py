@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from evalstone.api.run import Run
 from evalstone.errors import RunBusy, UsageError
-from evalstone.settings import store_place
+from evalstone.settings import store_location
 from evalstone.store import Problem, RemovedCounts, RunRow, Store
 
 
@@ -14,7 +14,7 @@ def existing_store(store: str | None) -> Store:
     Raises: UsageError if it does not exist.
     """
     if not Store.exists(store):
-        where = store_place(store).removeprefix("sqlite:///")
+        where = store_location(store).removeprefix("sqlite:///")
         raise UsageError(f"there is no store at {where}; create it with `evalstone run`, or give another with --store")
     return Store.open_to_read(store)
 

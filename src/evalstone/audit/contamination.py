@@ -84,7 +84,7 @@ class ContaminationTest:
 
 
 _Found = tuple[ContaminationTest, ...]
-Told = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class _Audit:
     settings: ContaminationSettings
     control: Likelihoods | None
     control_items: Sequence[Item]
-    told: Told
+    notify: Notify
 
 
 def audit_contamination(
@@ -105,7 +105,7 @@ def audit_contamination(
     *,
     control: Likelihoods | None = None,
     control_task: BoundTask | None = None,
-    told: Told = lambda _: None,
+    notify: Notify = lambda _: None,
     keep: Keep = compute_only,
 ) -> list[ContaminationTest]:
     """Run the tests on every task and correct each test's p over the tasks.
@@ -116,14 +116,14 @@ def audit_contamination(
         settings: which tests to run, and their sizes.
         control: a model that cannot have seen the tasks; the number test then tests the difference from it.
         control_task: samples of the same kind that cannot have been seen; Min-K is then compared with them.
-        told: called with a line before each test.
+        notify: called with a line before each test.
         keep: returns a test's stored results, or computes and stores them.
 
     Raises: as `check_tests`.
     """
     check_tests(settings, likelihoods.model)
     control_items = items_of(control_task) if control_task is not None else []
-    audit = _Audit(likelihoods, settings, control, control_items, told)
+    audit = _Audit(likelihoods, settings, control, control_items, notify)
     return corrected([test for bound in tasks for test in _tests_of(audit, bound, keep)])
 
 
@@ -171,7 +171,7 @@ def check_tests(settings: ContaminationSettings, model: Model) -> None:
 
 
 def _one_test(audit: _Audit, task: str, test: str, items: Callable[[], Sequence[Item]]) -> _Found:
-    audit.told(f"{task}: {test}")
+    audit.notify(f"{task}: {test}")
     run = {"order": _order, "options": _options, "numbers": _numbers, "overlap": _overlap, "min-k": _min_k}[test]
     try:
         return tuple(run(audit, task, items()))

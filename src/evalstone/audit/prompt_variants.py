@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass
 
 from evalstone.records import content_hash
 
-__all__ = ["VARIANTS", "Variant", "apply_variant", "forms_hash"]
+__all__ = ["VARIANTS", "Variant", "apply_variant", "variants_hash"]
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
     """One wording. `{q}` is replaced by the question and `{o}` by the listed options; an option line has `{m}`, `{o}`.
 
-    Field names and values are hashed (`forms_hash`): changing one makes stored audits different audits.
+    Field names and values are hashed (`variants_hash`): changing one makes stored audits different audits.
     """
 
     name: str
@@ -57,7 +57,7 @@ VARIANTS: tuple[Variant, ...] = (
 )
 
 
-def forms_hash() -> str:
+def variants_hash() -> str:
     """Return the hash of all variants' wording: other variants make another audit."""
     return content_hash([asdict(variant) for variant in VARIANTS])
 

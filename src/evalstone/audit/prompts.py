@@ -23,8 +23,15 @@ from evalstone.statistics.intervals import wilson
 from evalstone.statistics.prompt_spread import PromptSpread, RankAgreement, prompt_spread, rank_agreement
 from evalstone.tasks.bound import BoundTask
 
-__all__ = ["PromptAudit", "PromptVariant", "RankChange", "VariantScore", "askable_items", "audit_prompts",
-           "rank_changes"]  # fmt: skip
+__all__ = [
+    "PromptAudit",
+    "RankChange",
+    "SystemPrompt",
+    "VariantScore",
+    "audit_prompts",
+    "eligible_items",
+    "rank_changes",
+]  # fmt: skip
 
 OWN = "as the task has it"
 ORDERS = "option orders"
@@ -35,7 +42,7 @@ KNOWN_BY_TEXTS = accuracies_over_choices(without=("unconditional", "token counts
 
 
 @dataclass(frozen=True, slots=True)
-class PromptVariant:
+class SystemPrompt:
     """The task bound with another system prompt."""
 
     name: str
@@ -84,9 +91,9 @@ class RankChange:
 def audit_prompts(
     likelihoods: Likelihoods,
     bound: BoundTask,
-    systems: Sequence[PromptVariant] = (),
+    systems: Sequence[SystemPrompt] = (),
     *,
-    told: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> PromptAudit:
     """Evaluate a multiple-choice task under every prompt variant, system prompt and cyclic option order.
 
@@ -94,15 +101,15 @@ def audit_prompts(
         likelihoods: the model, queried for log-likelihoods only.
         bound: the task, with the shots that every variant words in its own way.
         systems: the same task under system prompts, in its own wording; at least two to be compared.
-        told: called with a line before each variant.
+        notify: called with a line before each variant.
 
     Raises: DataError if the task has no choices, or its questions cannot be separated from its prompts; PlanError for
         shots that are not known.
     """
-    items, usable = askable_items(bound)
+    items, usable = eligible_items(bound)
     own = {each.name for each in bound.metrics}
     metric = next((name for name in KNOWN_BY_TEXTS if name in own), "acc")
-    evaluator = _Evaluator(likelihoods, usable, metric, told)
+    evaluator = _Evaluator(likelihoods, usable, metric, notify)
     columns = {OWN: evaluator.own({item.index: item.request for item in usable})}
     columns |= {variant.name: column for variant in VARIANTS if (column := evaluator.variant(variant)) is not None}
     by_system = {one.name: evaluator.own(_requests(one, usable), f"system prompt: {one.name}") for one in systems}
@@ -136,7 +143,7 @@ def _of_systems(columns: Mapping[str, Mapping[int, float]], metric: str, task: s
     return {"systems": _scores(names, table, metric), "system_spread": spread}
 
 
-def askable_items(bound: BoundTask) -> tuple[list[Item], list[Item]]:
+def eligible_items(bound: BoundTask) -> tuple[list[Item], list[Item]]:
     """Return a task's items, and those that every prompt variant can word; without a query to the model.
 
     Raises: DataError if there are too few; PlanError for shots that are not known.
@@ -155,13 +162,13 @@ class _Evaluator:
     """Evaluates one model on the same items under several prompts; each method returns item index -> credit."""
 
     def __init__(
-        self, likelihoods: Likelihoods, items: Sequence[Item], metric: str, told: Callable[[str], None]
+        self, likelihoods: Likelihoods, items: Sequence[Item], metric: str, notify: Callable[[str], None]
     ) -> None:
-        self.likelihoods, self.items, self.metric, self.told = likelihoods, items, metric, told
+        self.likelihoods, self.items, self.metric, self.notify = likelihoods, items, metric, notify
 
     def own(self, requests: Mapping[int, Request], line: str = OWN) -> dict[int, float]:
         """Return credits under the task's own wording; `line` is reported before the model is queried."""
-        self.told(line)
+        self.notify(line)
         nats = self.likelihoods.of_choices(list(requests.values()))
         by_index = {item.index: item for item in self.items}
         found = {}
@@ -180,7 +187,7 @@ class _Evaluator:
         whole = {index: request for index, request in made.items() if request is not None}
         if len(whole) < len(made) or all(_is_same(whole[item.index], item.request) for item in self.items):
             return None
-        self.told(variant.name)
+        self.notify(variant.name)
         nats = self.likelihoods.of_choices(list(whole.values()))
         metric = "acc" if variant.is_lettered else self.metric
         return {
@@ -191,7 +198,7 @@ class _Evaluator:
 
     def orders(self) -> OptionOrders | None:
         """Return the results with the options listed by letter in every cyclic order."""
-        self.told(ORDERS)
+        self.notify(ORDERS)
         requests: list[Request] = []
         ids: dict[int, list[str]] = {}
         for item in self.items:
@@ -211,7 +218,7 @@ class _Evaluator:
         return option_orders(picks, golds) if picks else None
 
 
-def _requests(variant: PromptVariant, items: Sequence[Item]) -> dict[int, Request]:
+def _requests(variant: SystemPrompt, items: Sequence[Item]) -> dict[int, Request]:
     """Return the items' requests under a system prompt, named after it to distinguish them from the audit's others."""
     wanted = {item.index for item in items}
     name = f"{variant.bound.plan.name}: system prompt {variant.name}"

@@ -17,7 +17,7 @@ from evalstone.runner.opening import RunOpener
 from evalstone.settings import environment
 from evalstone.store import OpenRun, RunRow
 
-__all__ = ["Keep", "StoredAudit", "audit_plan", "compute_only", "kept_parts", "plain", "restored", "stored_audit"]
+__all__ = ["Keep", "StoredAudit", "audit_plan", "compute_only", "plain", "restored", "stored_audit", "stored_parts"]
 
 AUDIT_VERSION = 1  # raise it when the same plan would send other requests
 PARTS = "parts"
@@ -94,7 +94,7 @@ def stored_audit(opener: RunOpener, model: Model, command: str | None = None) ->
         yield StoredAudit(attempt, opened)
 
 
-def kept_parts(row: RunRow, kind: Any) -> list[Any]:
+def stored_parts(row: RunRow, kind: Any) -> list[Any]:
     """Return the stored results of an audit so far, each of the type `kind`."""
     return [restored(kind, part) for part in _parts_of(row).values()]
 

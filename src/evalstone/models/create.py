@@ -6,7 +6,7 @@ from typing import Any
 
 from evalstone.errors import UnknownName, UsageError
 from evalstone.models.checkpoint.arguments import local_arguments, parse_arguments
-from evalstone.models.checkpoint.identity import places_of
+from evalstone.models.checkpoint.identity import arguments_of_name
 from evalstone.models.model import Model
 from evalstone.models.server.arguments import KINDS, openai_arguments
 from evalstone.records import JsonValue, ModelIdentity
@@ -128,7 +128,7 @@ def arguments_of(identity: ModelIdentity) -> dict[str, JsonValue]:
         return arguments
     if identity.kind in KINDS:
         return arguments | {"max_length": identity.max_length}
-    arguments |= {"numerics": identity.numerics, **places_of(identity.name), "dtype": identity.dtype}
+    arguments |= {"numerics": identity.numerics, **arguments_of_name(identity.name), "dtype": identity.dtype}
     arguments |= {"max_length": identity.max_length}
     return arguments | ({"revision": identity.revision} if identity.revision else {})
 

@@ -87,7 +87,7 @@ class FakeModel:
 
     def __init__(self, arguments: FakeArguments | None = None, **options: Any) -> None:
         self.arguments = arguments or FakeArguments(**options)
-        self.n_asked = 0  # queries computed, for tests of caching and resuming
+        self.n_requested = 0  # queries computed, for tests of caching and resuming
 
     @property
     def identity(self) -> ModelIdentity:
@@ -146,7 +146,7 @@ class FakeModel:
                 values.update(request_id=request.id, ask_index=query.index, repeat=repeat, from_cache=True)
                 yield Output(**values)
             else:
-                self.n_asked += 1
+                self.n_requested += 1
                 yield self._compute(request, query, repeat, key)
 
     def _compute(self, request: Request, query: Query, repeat: int, key: str) -> Output:

@@ -110,7 +110,7 @@ class Prompter:
             fewshot_delimiter=layout.fewshot_delimiter,
         )
 
-    def words_asked(self, row: Row) -> tuple[str, ...] | None:
+    def question_words(self, row: Row) -> tuple[str, ...] | None:
         """Return the words of a row's question and choices in alphabetical order; None if there are none.
 
         The result is equal for rows that differ only in case, punctuation, order of the options or unused columns.

@@ -27,19 +27,19 @@ class Store(StoredResults):
 
     @classmethod
     def open(cls, url: str | None = None, *, read_only: bool = False) -> Self:
-        """Open the store at `settings.store_place(url)`; create its folder and tables if there are none.
+        """Open the store at `settings.store_location(url)`; create its folder and tables if there are none.
 
         A store of an earlier version is migrated. With `read_only` nothing is created or migrated.
 
         Raises: SchemaTooNew; StoreError if it is missing (read-only), unreadable, locked, corrupt or another
         program's; MissingExtra if the driver for the server is not installed.
         """
-        return cls(Database.open(settings.store_place(url), read_only=read_only))
+        return cls(Database.open(settings.store_location(url), read_only=read_only))
 
     @staticmethod
     def exists(url: str | None = None) -> bool:
         """Return whether the store exists; for a server: whether it responds and has a store."""
-        return Database.exists(settings.store_place(url))
+        return Database.exists(settings.store_location(url))
 
     @classmethod
     def open_to_read(cls, url: str | None = None) -> Self:
@@ -47,7 +47,7 @@ class Store(StoredResults):
 
         Raises: as `open`.
         """
-        return cls.open(url, read_only=not Database.is_writable(settings.store_place(url)))
+        return cls.open(url, read_only=not Database.is_writable(settings.store_location(url)))
 
     @property
     def url(self) -> str:

@@ -145,7 +145,7 @@ class BoundYamlTask:
             drawn = draw_with_class(sampler, self._samples, pool, self._rules)
             self.__dict__["_pool"] = pool
             return drawn
-        return draw_shots(self._samples, self.n_original, self._pool, self._rules, self._prompter.words_asked)
+        return draw_shots(self._samples, self.n_original, self._pool, self._rules, self._prompter.question_words)
 
     @cached_property
     def _leaks(self) -> LeakGuard:
@@ -155,7 +155,7 @@ class BoundYamlTask:
         """
         prompt = self.task.fewshot.prompt
         is_computed = isinstance(prompt.text, FunctionRef) or isinstance(prompt.choice, FunctionRef)
-        return LeakGuard(self._pool, None if is_computed else self._prompter.words_asked)
+        return LeakGuard(self._pool, None if is_computed else self._prompter.question_words)
 
     def samples(self) -> Sequence[Sample]:
         """Return the samples of the run, in the order in which their shots are drawn."""

@@ -156,9 +156,9 @@ def test_shots_are_encoded_once(name: str) -> None:
 
     encoder._encode_batch = counting  # type: ignore[method-assign]
     encoder.encode_pairs(pairs)
-    n_asked = sum(len("".join(pair.segments)) * 2 for pair in pairs)
+    n_requested = sum(len("".join(pair.segments)) * 2 for pair in pairs)
     proof = 32 * len("".join(pairs[0].segments)) * 1.2  # contexts that are encoded whole to check the proof
-    assert n_characters - proof < n_asked / 20
+    assert n_characters - proof < n_requested / 20
 
 
 def test_a_wrong_proof_is_detected() -> None:

@@ -49,11 +49,11 @@ def find_folders(arguments: LocalArguments) -> ModelFolders:
 
 
 def name_with_adapter(model: str, adapter: str | None) -> str:
-    """Return the name of a model, followed by a plus sign and its adapter; `places_of` splits it again."""
+    """Return the name of a model, followed by a plus sign and its adapter; `arguments_of_name` splits it again."""
     return f"{model}+{adapter}" if adapter else model
 
 
-def places_of(name: str) -> dict[str, str]:
+def arguments_of_name(name: str) -> dict[str, str]:
     """Return the model arguments `pretrained` and, for a run with an adapter, `peft` from a model's name.
 
     A plus sign in the name of an existing folder is not a separator.

@@ -13,12 +13,12 @@ from evalstone.report.evidence.task_facts import metric_fact, plain_spec, tasks_
 from evalstone.tasks.rescoring import SCORING_KEYS
 from evalstone.tasks.task import Task
 
-__all__ = ["add_rescored", "asked_otherwise", "rescored_entry", "rescored_lines", "scoring_of", "with_rescored"]
+__all__ = ["add_rescored", "changed_prompt_keys", "rescored_entry", "rescored_lines", "scoring_of", "with_rescored"]
 
 _NOT_IN_PROMPTS = SCORING_KEYS | {"task_alias", "tag", "group", "metadata", "unsafe_code", "should_decontaminate"}
 
 
-def asked_otherwise(stored_spec: Mapping[str, Any], task: Task, n_shots: int) -> list[str]:
+def changed_prompt_keys(stored_spec: Mapping[str, Any], task: Task, n_shots: int) -> list[str]:
     """Return the keys of a task file that affect prompts and have changed since the run."""
     now = json.loads(canonical_json(plain_spec(task.spec)))
     ignored = _NOT_IN_PROMPTS if n_shots == 0 else _NOT_IN_PROMPTS - {"doc_to_target"}  # a shot contains its answer
