@@ -11,6 +11,8 @@ from evalstone.models.fake import FakeModel
 from evalstone.scoring.run_code import find_sandbox
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow  # every suite is evaluated whole
+
 BOARDS = {  # suite -> columns, tasks
     "agieval": (8, 8),
     "bbh": (23, 27),

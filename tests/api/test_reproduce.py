@@ -47,6 +47,7 @@ def test_different_outputs_are_counted(tmp_path: Path) -> None:
     assert found.verdict.startswith("not reproduced")
 
 
+@pytest.mark.slow
 def test_noise_is_distinguished_from_differences(tmp_path: Path) -> None:
     """A difference of 5e-5 nats is noise, one of 1e-2 is not, and both are reported."""
     run = made(tmp_path)
@@ -75,6 +76,7 @@ def test_different_prompts_are_counted(tmp_path: Path) -> None:
     assert "system_instruction: None before, Be brief. now" in found.plan
 
 
+@pytest.mark.slow
 def test_a_chat_run_with_shots_is_reproduced(tmp_path: Path) -> None:
     """Shots, template, turns, instruction and limit lead to the same plan again."""
     run = made(tmp_path, apply_chat_template=True, system_instruction="Be brief.", num_fewshot=2, seed=7)
@@ -83,6 +85,7 @@ def test_a_chat_run_with_shots_is_reproduced(tmp_path: Path) -> None:
     assert found.is_reproduced
 
 
+@pytest.mark.slow
 def test_tasks_from_files_are_found_again(tmp_path: Path) -> None:
     """A run on a CSV and a YAML file is reproduced from them; once they are moved, the error asks for their paths."""
     csv = tmp_path / "q.csv"
@@ -139,6 +142,7 @@ def _printed(words: list[str], out: Path) -> str:
     return out.read_text()
 
 
+@pytest.mark.slow
 def test_an_adapters_run_is_reproduced_and_named_after_both(tmp_path: Path) -> None:
     """A LoRA adapter on a base is loaded again from the stored name, and tables show base + adapter."""
     peft = pytest.importorskip("peft")

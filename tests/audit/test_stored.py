@@ -80,6 +80,7 @@ def test_a_repeated_audit_requests_nothing(kind: str, task: str, tmp_path: Path)
     assert again.requests == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["prompts", "contamination"])
 def test_an_interrupted_audit_is_resumed(kind: str, task: str, tmp_path: Path) -> None:
     """After an interruption nothing is requested twice, and the numbers equal those of an uninterrupted audit."""
@@ -107,6 +108,7 @@ def test_a_control_models_answers_are_stored_too(task: str, tmp_path: Path) -> N
         assert {row.plan.audit for row in opened.audits()} == {"contamination", "contamination, control"}
 
 
+@pytest.mark.slow
 def test_audits_are_listed_and_shown_separately_from_runs(
     task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

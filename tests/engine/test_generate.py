@@ -114,6 +114,7 @@ def assert_as_alone(model: Any, prompts: Sequence[GenerationPrompt], results: Se
     return n_ties
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "longest", "new"), [("stories260K", 150, 40), ("bitllama-1.2m", 90, 20), ("craftgpt-5m", 40, 24)]
 )
@@ -134,6 +135,7 @@ def test_plain_path_equals_generate() -> None:
     assert assert_as_alone(reference_of("rwkv4-660k"), prompts, list(engine.generate(prompts))) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
@@ -175,6 +177,7 @@ def test_trunks_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chains == {(0,): (0,), (3,): (0,), (1,): (0, 1), (2,): (0, 1)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sampling", [None, Sampling(0.9), Sampling(1.2, top_k=20, top_p=0.9), Sampling(1.0, min_p=0.1)]
 )

@@ -15,7 +15,7 @@ from tests.parity.oracle import lm_evals_answers
 
 pytest.importorskip("lm_eval")
 pytest.importorskip("torch")
-pytestmark = pytest.mark.oracle
+pytestmark = [pytest.mark.oracle, pytest.mark.slow]  # lm-eval itself evaluates five models beside ours
 
 MODELS = ("stories260K", "bitllama-1.2m", "craftgpt-5m", "rwkv4-660k")
 CASES = (  # task, shots, samples

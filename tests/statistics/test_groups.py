@@ -53,6 +53,7 @@ def test_equal_tasks_make_all_formulas_agree() -> None:
     assert pooled_stderr([0.1] * 4, [50] * 4) == pytest.approx(macro_stderr([0.1] * 4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.6, 0.95, 0.99])
 def test_group_intervals_cover_the_truth(share: float) -> None:
     """The micro and macro intervals of 57 small tasks cover the true averages at their confidence."""

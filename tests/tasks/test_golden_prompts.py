@@ -17,6 +17,8 @@ from evalstone.tasks.catalog import Catalog
 from evalstone.tasks.task import Task
 from tests.tasks import golden
 
+pytestmark = pytest.mark.slow  # some thousand prompts of real data
+
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "data"
 FILES = sorted(golden.FOLDER.glob("*.json"))
 

@@ -12,6 +12,8 @@ from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
 from tests.tasks import oracle
 
+pytestmark = pytest.mark.slow  # lm-eval itself scores real rows beside ours
+
 pytest.importorskip("lm_eval")
 
 TASKS = (

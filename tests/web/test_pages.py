@@ -69,6 +69,7 @@ def test_a_run_on_some_samples_ranks_apart(client: httpx.Client) -> None:
     assert sorted(rank for name, rank in ranks if "first 10" not in name) in ([1, 2], [1, 1])
 
 
+@pytest.mark.slow
 def test_every_link_of_every_page_leads_somewhere(client: httpx.Client) -> None:
     """Following all links from the front page finds no page that fails; texts of data sets do not make links."""
     seen: set[str] = set()

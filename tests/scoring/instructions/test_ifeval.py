@@ -121,6 +121,7 @@ TELLING = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.oracle
 def test_all_checks_but_sentences_equal_the_reference(shared_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On every second row, for random answers of relevant lines, every check agrees with the reference.
