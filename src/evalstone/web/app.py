@@ -1,6 +1,7 @@
 """The application's routes: which page answers which path. What a page shows is made in `pages`."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -9,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 
 from evalstone.errors import EvalstoneError, UnknownName, UsageError
+from evalstone.leaderboard.evidence import sources_of
 from evalstone.leaderboard.exports import rows_csv, rows_jsonl, rows_parquet
 from evalstone.leaderboard.shown import all_rows
 from evalstone.leaderboard.site import Site
@@ -148,6 +150,8 @@ def _add_runs(app: FastAPI, site: Site) -> None:
 
 
 def _add_rest(app: FastAPI, site: Site) -> None:
+    cache = PageCache()
+
     @app.get("/model/{path:path}")
     def model(request: Request, path: str) -> Response:
         path, as_json = _named(path)
@@ -161,7 +165,12 @@ def _add_rest(app: FastAPI, site: Site) -> None:
     @app.get("/recommend")
     @app.get("/recommend.json")
     def recommend(request: Request) -> Response:
-        return respond(request, "recommend.html", recommend_page(site, _pairs(request)), as_json=_wants_json(request))
+        sources = sources_of(site)
+        version = " ".join(source.table.version for source in sources)
+        page = partial(recommend_page, sources, _pairs(request))
+        return cache.respond(
+            request, version, lambda: respond(request, "recommend.html", page(), as_json=_wants_json(request))
+        )
 
     @app.get("/theme")
     def theme(to: str = "auto", back: str = "/") -> Response:

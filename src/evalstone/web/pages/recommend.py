@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from evalstone.errors import UnknownName, UsageError
 from evalstone.leaderboard.capabilities import Capability, capabilities
-from evalstone.leaderboard.evidence import sources_of
+from evalstone.leaderboard.evidence import Source
 from evalstone.leaderboard.recommend import Ranking, Recommendation, Requested, recommend
 from evalstone.leaderboard.recommend_views import (
     conditions_of,
@@ -15,7 +15,6 @@ from evalstone.leaderboard.recommend_views import (
     remarks,
     shown_probability,
 )
-from evalstone.leaderboard.site import Site
 from evalstone.records import JsonValue
 
 __all__ = ["RecommendPage", "recommend_page"]
@@ -59,14 +58,14 @@ class RecommendPage:
         return shown_probability(p)
 
 
-def recommend_page(site: Site, given: Sequence[tuple[str, str]]) -> RecommendPage:
+def recommend_page(sources: Sequence[Source], given: Sequence[tuple[str, str]]) -> RecommendPage:
     """Return the answer to the request in an address: `for`, `max_params`, `license`, `where` and `top`."""
     names = [part.strip() for key, value in given if key == "for" for part in value.split(",") if part.strip()]
     problem, found, requested = "", None, Requested(tuple(dict.fromkeys(names)))
     try:
         requested = _requested(names, dict(given))
         if names:
-            found = recommend(sources_of(site), requested)
+            found = recommend(sources, requested)
     except (UnknownName, UsageError) as error:
         problem = str(error)
     chosen = set(names) if found is None else {one.key for one in found.demands}
