@@ -81,7 +81,7 @@ def test_what_was_not_measured_is_named(store: Store) -> None:
 
 def test_a_run_on_some_samples_counts_only_where_there_is_no_other(place: str, tmp_path: Path) -> None:
     """The whole task replaces its first samples, whichever is later; without the whole the card says so."""
-    place = shutil.copy(place, tmp_path / "store.sqlite")
+    place = shutil.copy(place, str(tmp_path / "store.sqlite"))
     words = ["--limit", "20", "--tasks", "demo_who,demo_yesno", "--store", str(place)]
     assert main(["run", "--model", "fake", "--model_args", "seed=1", *words]) == 0
     text = model_card(Store.open_to_read(str(place)), "fake-random-1")
