@@ -24,7 +24,7 @@ def test_each_style_and_number_of_shots_is_a_run() -> None:
     assert len(hashes) == 1
     assert [one.run.row.plan.prompt_style for one in done.runs[::2]] == ["letter", "text", "cot"]
     assert [one.run.row.plan.tasks[0].num_fewshot for one in done.runs] == [0, 2] * 3
-    assert "put as cot" in str(done.runs[4].run)
+    assert "prompt style cot" in str(done.runs[4].run)
 
 
 def test_the_table_has_intervals_unparsed_answers_and_differences() -> None:

@@ -89,5 +89,5 @@ def test_bad_input_is_refused() -> None:
         krippendorff_alpha([[1, 2], [1]])
     with pytest.raises(DataError, match="two ratings"):
         krippendorff_alpha([[1, None], [None, 2]])
-    with pytest.raises(DataError, match="as many"):
+    with pytest.raises(DataError, match="equal numbers"):
         cohen_kappa([1], [])

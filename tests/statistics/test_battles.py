@@ -63,7 +63,7 @@ def test_battles_among_some_models_are_renumbered() -> None:
 
 def test_invalid_battles_are_refused() -> None:
     """A model against itself, an outcome of 0.3, no votes, and unequal lengths are errors."""
-    with pytest.raises(DataError, match="against itself"):
+    with pytest.raises(DataError, match="with itself"):
         battles((1, 1, 0.5))
     with pytest.raises(DataError, match="other values"):
         battles((0, 1, 0.3))

@@ -49,7 +49,7 @@ def test_a_difference_of_1e_9_is_not_a_full_win_with_a_tolerance() -> None:
 
 def test_trap_12_missing_values_are_refused() -> None:
     """Trap 12: a missing value is an error, not a comparison over different columns."""
-    with pytest.raises(DataError, match="1 holes"):
+    with pytest.raises(DataError, match="1 missing"):
         mean_win_rate([[1.0, np.nan], [2.0, 1.0]])
     with pytest.raises(DataError, match="refused"):
         resample_composite([np.array([[1.0, np.nan]])], mean_of_tasks)

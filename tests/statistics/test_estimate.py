@@ -54,7 +54,7 @@ def test_trap_22_partial_credit_is_not_rounded_to_0_or_1() -> None:
 
 def test_trap_13_nan_and_nothing_are_refused() -> None:
     """Trap 13: NaN never becomes 0, and no samples have no mean."""
-    with pytest.raises(DataError, match="1 values that are no finite number"):
+    with pytest.raises(DataError, match="1 values that are not finite"):
         estimate_mean([1.0, math.nan])
     with pytest.raises(DataError, match="at least one"):
         estimate_mean([])

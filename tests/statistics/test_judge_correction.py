@@ -19,7 +19,7 @@ def test_rogan_and_gladens_formula_by_hand() -> None:
 def test_it_is_clipped_to_shares_and_refuses_a_judge_at_chance() -> None:
     """A rate below the judge's false alarms is 0, and a judge no better than chance is an error."""
     assert rogan_gladen(20, 1000, (90, 100), (80, 100)).value == 0.0
-    with pytest.raises(DataError, match="tells nothing"):
+    with pytest.raises(DataError, match="no better than chance"):
         rogan_gladen(500, 1000, (50, 100), (50, 100))
 
 

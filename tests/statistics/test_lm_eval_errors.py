@@ -123,5 +123,5 @@ def test_a_group_with_a_task_without_error_has_none() -> None:
     """One "N/A" among the tasks makes the group's error undefined; lists that do not match are refused."""
     assert group_stderr([0.1, None], [10, 10], weight_by_size=True) is None
     assert group_stderr([0.3, 0.4], [10, 10], weight_by_size=False) == pytest.approx(0.25)
-    with pytest.raises(DataError, match="as many"):
+    with pytest.raises(DataError, match="equal numbers"):
         pooled_stderr([0.1], [1, 2])

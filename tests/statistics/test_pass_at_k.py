@@ -111,5 +111,5 @@ def test_impossible_counts_are_refused() -> None:
         g_pass_at_k(4, 2, 2, 50)
     with pytest.raises(DataError, match="at least 2 answers"):
         split_variance([[1.0], [0.0]])
-    with pytest.raises(DataError, match="as many"):
+    with pytest.raises(DataError, match="equal numbers"):
         estimate_pass_at_k([1], [2, 2], 1)
