@@ -22,6 +22,7 @@ from evalstone.web.pages.model import model_page
 from evalstone.web.pages.recommend import recommend_page
 from evalstone.web.pages.run import run_page, samples_page
 from evalstone.web.pages.sample import sample_page
+from evalstone.web.pages.series import series_page
 from evalstone.web.pages.task import task_page
 from evalstone.web.render import respond
 from evalstone.web.security import LOOPBACK, Guard, safe_path
@@ -161,6 +162,11 @@ def _add_rest(app: FastAPI, site: Site) -> None:
     def task(request: Request, name: str) -> Response:
         name, as_json = _named(name)
         return respond(request, "task.html", task_page(site, name), as_json=as_json)
+
+    @app.get("/series/{name:path}")
+    def series(request: Request, name: str) -> Response:
+        name, as_json = _named(name)
+        return respond(request, "series.html", series_page(site, name), as_json=as_json)
 
     @app.get("/recommend")
     @app.get("/recommend.json")

@@ -22,10 +22,12 @@ __all__ = [
     "NOT_SIGNIFICANT",
     "DifferencePoint",
     "IntervalPoint",
+    "SeriesPoint",
     "calibration_chart",
     "can_draw",
     "difference_charts",
     "interval_charts",
+    "series_chart",
     "to_svg",
 ]
 
@@ -68,6 +70,16 @@ class DifferencePoint:
     low: float
     high: float
     verdict: str  # one of VERDICTS
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPoint:
+    """One value of a benchmark at one step of a training."""
+
+    step: int
+    value: float
+    low: float | None
+    high: float | None
 
 
 Point = TypeVar("Point", IntervalPoint, DifferencePoint)
@@ -179,6 +191,27 @@ def calibration_chart(curves: Sequence[tuple[str, CalibrationError]]) -> Spec:
         base.mark_point(filled=True, size=55, opacity=1).encode(y=y, shape=shape),
     ]
     return _finished(alt.layer(*layers), 320, width=320)
+
+
+def series_chart(points: Sequence[SeriesPoint], *, is_share: bool) -> Spec:
+    """Return a chart of a benchmark's values against the step, with their intervals as a band.
+
+    Raises: MissingExtra without the extra `charts`.
+    """
+    alt = _altair()
+    rows = [{"step": one.step, "value": one.value, "low": one.low, "high": one.high} for one in points]
+    x = alt.X("step:Q", title="step", axis=alt.Axis(tickCount=6), scale=alt.Scale(zero=False, nice=False))
+    y = alt.Y("value:Q", title=None, scale=alt.Scale(zero=False),
+              axis=alt.Axis(tickCount=5, **({"format": ".0%"} if is_share else {})))  # fmt: skip
+    known = [row for row in rows if row["low"] is not None and row["high"] is not None]
+    band = alt.Chart(alt.Data(values=known)).mark_area(color=COLOURS[0], opacity=0.2)
+    base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y)
+    layers = [
+        band.encode(x=x, y=alt.Y("low:Q", title=None), y2="high:Q"),
+        base.mark_line(color=COLOURS[0], strokeWidth=1.5),
+        base.mark_point(color=COLOURS[0], filled=True, size=45, opacity=1),
+    ]
+    return _finished(alt.layer(*layers), 200, width=420)
 
 
 def to_svg(spec: Spec, description: str, *, ink: str | None = None) -> str:

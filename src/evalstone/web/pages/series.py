@@ -1,0 +1,57 @@
+"""Checkpoints of one training: each benchmark against the step, and the paired differences to the first checkpoint."""
+
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from evalstone.leaderboard.series import Series, SeriesLine, find_series
+from evalstone.leaderboard.site import Site
+from evalstone.records import JsonValue
+from evalstone.report.documents.charts import SeriesPoint, can_draw, series_chart, to_svg
+from evalstone.web.render import plain
+
+__all__ = ["SeriesPage", "series_page"]
+
+MOST_CHARTS = 24
+
+
+@dataclass(frozen=True)
+class SeriesPage:
+    """One series."""
+
+    series: Series
+    charts: tuple[Markup, ...]  # SVG, one per benchmark
+    can_draw: bool  # the extra `charts` is installed
+    values: tuple[tuple[SeriesLine, dict[int, object]], ...]  # each line with its values by step
+
+    def to_json(self) -> JsonValue:
+        """Return what the page shows."""
+        return {
+            "series": self.series.name,
+            "checkpoints": [
+                {"step": one.step, "model": one.model, "runs": [run.run_id for run in one.runs],
+                 "difference_to_first": None if one.against_first is None else plain(one.against_first.overall),
+                 "differences": [] if one.against_first is None else plain(one.against_first.tasks)}
+                for one in self.series.checkpoints
+            ],
+            "benchmarks": [
+                {"column": line.column.key, "title": line.column.title, "is_share": line.column.is_share,
+                 "points": [{"step": step, **plain(number)} for step, number in line.points]}
+                for line in self.series.lines
+            ],
+        }  # fmt: skip
+
+
+def series_page(site: Site, name: str) -> SeriesPage:
+    """Return the page of a series. Raises: UnknownName."""
+    series = find_series(site, name)
+    lines = series.lines[:MOST_CHARTS]
+    charts = tuple(_drawn(line) for line in lines) if can_draw() else ()
+    return SeriesPage(series, charts, can_draw(), tuple((line, dict(line.points)) for line in series.lines))
+
+
+def _drawn(line: SeriesLine) -> Markup:
+    points = [SeriesPoint(step, number.value, number.low, number.high) for step, number in line.points]
+    spec = series_chart(points, is_share=line.column.is_share)
+    # made by us of numbers and of a title that `to_svg` escapes
+    return Markup(to_svg(spec, f"{line.column.title} against the step, with 95% intervals"))  # noqa: S704
