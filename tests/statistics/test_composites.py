@@ -51,7 +51,7 @@ def test_trap_12_missing_values_are_refused() -> None:
     """Trap 12: a missing value is an error, not a comparison over different columns."""
     with pytest.raises(DataError, match="1 missing"):
         mean_win_rate([[1.0, np.nan], [2.0, 1.0]])
-    with pytest.raises(DataError, match="refused"):
+    with pytest.raises(DataError, match="1 scores are missing"):
         resample_composite([np.array([[1.0, np.nan]])], mean_of_tasks)
     with pytest.raises(DataError, match="same models"):
         resample_composite([np.ones((3, 2)), np.ones((3, 1))], mean_of_tasks)
