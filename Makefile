@@ -10,7 +10,7 @@ SLOW_STAMP := $(VENV)/.evalstone-slow
 JOBS ?= 2
 PYTEST = EVALSTONE_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
 
-.PHONY: help demo test test-slow lint format bench bench-gpu docs clean
+.PHONY: help demo test test-slow lint format bench bench-gpu bench-web docs clean
 
 help:
 	@echo "make demo    set up .venv, then evaluate two small models that come with the package"
@@ -19,6 +19,7 @@ help:
 	@echo "make lint    style and types"
 	@echo "make bench   speed beside lm-evaluation-harness (QUICK=1: under ten minutes)"
 	@echo "make bench-gpu   the same on a GPU, for a model of 1.2 billion parameters"
+	@echo "make bench-web   time of the leaderboard's pages, filters and rank sets (QUICK=1: 10,000 simulated rows)"
 	@echo "make docs    write docs/cli.md and build the documentation in docs/_build/html"
 
 $(BIN)/python:
@@ -70,6 +71,9 @@ bench: $(DEV_STAMP)
 
 bench-gpu: $(DEV_STAMP)
 	$(BIN)/python benchmarks/gpu.py $(if $(QUICK),--quick)
+
+bench-web: $(DEV_STAMP)
+	$(BIN)/python benchmarks/web_speed.py $(if $(QUICK),--rows 10000)
 
 # warnings are errors; links to other sites are not followed
 docs: $(DEV_STAMP)

@@ -1,4 +1,4 @@
-"""A board as a static site: every link leads somewhere, later exports change only what changed, and nothing else is touched."""
+"""A board as a static site: every link leads somewhere, later exports change only what changed, nothing else is touched."""
 
 import functools
 import http.server
@@ -254,7 +254,8 @@ def test_an_export_that_is_killed_leaves_the_earlier_one_complete(exported: Path
     process = subprocess.Popen([sys.executable, "-m", "evalstone", *words], stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while not [path for path in site.glob(".evalstone-draft-*/**/*") if path.is_file()]:
-        assert time.monotonic() < deadline and process.poll() is None
+        assert time.monotonic() < deadline
+        assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     assert process.wait(10) == -signal.SIGKILL
@@ -309,7 +310,8 @@ def test_a_manifest_that_names_files_elsewhere_is_refused(
     (site / MANIFEST).write_text(json.dumps({"format": 1, "files": {path: "0"}}))
     assert export(exported, site) == 2
     assert MANIFEST in capsys.readouterr().err
-    assert (tmp_path / "victim.txt").exists() and (outside / "victim.txt").exists()
+    assert (tmp_path / "victim.txt").exists()
+    assert (outside / "victim.txt").exists()
 
 
 def test_names_that_a_file_system_cannot_hold_are_hashed() -> None:

@@ -6,6 +6,7 @@ Shares and other values have six significant digits; texts of facts are codes in
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from evalstone.leaderboard.board import Board
 from evalstone.leaderboard.columns import FACTS, MODEL_TYPES, FactColumn
@@ -25,6 +26,8 @@ def compact_rows(board: Board, table: Table, file_of: Link, model_address: Calla
     """Return the JSON of a board's rows, in the order of its default view.
 
     Args:
+        board: names the columns that are shown at first.
+        table: its rows.
         file_of: the file of an address, relative to the site; None where the site has none.
         model_address: the address of a model's page.
     """
@@ -75,8 +78,6 @@ def _cell_file(row: ShownRow, key: str, file_of: Link) -> str | None:
     cell = row.cells.get(key)
     if cell is None or cell.run_id is None:
         return None
-    from urllib.parse import quote
-
     run = f"/run/{quote(cell.run_id, safe='')}"
     return (file_of(f"{run}/samples/{quote(cell.task, safe='')}") if cell.task else None) or file_of(run)
 
