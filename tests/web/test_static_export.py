@@ -1,4 +1,4 @@
-"""A board as a static site: every link leads somewhere, later exports change only what changed, nothing else is touched."""
+"""A board as a static site: every link leads somewhere, and later exports write only what changed."""
 
 import functools
 import http.server
