@@ -37,6 +37,7 @@ def compact_rows(board: Board, table: Table, file_of: Link, model_address: Calla
     found = {
         "columns": [[column.key, printable(column.title), column.is_share, column.higher_is_better]
                     for column in table.columns],
+        "keys": [[fact.key, fact.kind, [fact.key, *fact.aliases]] for fact in FACTS],  # of searches
         "shown": list(board.shown),
         "n_averaged": table.n_averaged,
         "types": [[one.key, one.title, list(one.aliases)] for one in MODEL_TYPES],
@@ -97,7 +98,7 @@ def _badges(rows: Sequence[ShownRow]) -> dict[str, list[str]]:
 def _fact(fact: FactColumn, rows: Sequence[ShownRow]) -> dict[str, Any]:
     """Return a column of facts: numbers and flags as they are, texts as codes, -1 where nothing is known."""
     values = [row.row.facts.get(fact.key) for row in rows]
-    head = {"title": fact.title, "kind": fact.kind, "names": [fact.key, *fact.aliases]}
+    head = {"title": fact.title, "kind": fact.kind}
     if fact.kind in {"number", "flag"}:
         return {**head, "values": [None if one is None else int(one) if isinstance(one, bool) else one
                                    for one in values]}  # fmt: skip

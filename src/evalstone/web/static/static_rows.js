@@ -19,7 +19,7 @@
     for (const [key] of data.columns) keys.set(key.toLowerCase(), [key, "score"]);
     for (const [key, title] of data.columns) if (!keys.has(slug(title))) keys.set(slug(title), [key, "score"]);
     keys.set("avg", ["average", "score"]).set("model", ["model", "text"]).set("name", ["model", "text"]);
-    for (const [key, fact] of Object.entries(data.facts)) for (const name of fact.names) keys.set(name, [key, fact.kind]);
+    for (const [key, kind, names] of data.keys) for (const name of names) keys.set(name, [key, kind]);
     return keys;
   }
 
