@@ -1,6 +1,6 @@
 """All rows of a board as one compact JSON, column by column: what filters of a static site read.
 
-Shares and other values have six significant digits; texts of facts are codes into their distinct values.
+Ends of intervals have six significant digits; texts of facts are codes into their distinct values.
 """
 
 import json
@@ -72,7 +72,7 @@ def _number(number: Number | None) -> list[float] | None:
     if number is None:
         return None
     ends = [] if number.low is None or number.high is None else [number.low, number.high]
-    return [float(f"{one:.6g}") for one in (number.value, *ends)]
+    return [number.value, *(float(f"{one:.6g}") for one in ends)]  # rounded values would tie in another order
 
 
 def _cell_file(row: ShownRow, key: str, file_of: Link) -> str | None:
