@@ -18,8 +18,8 @@ help:
 	@echo "make test-slow   the tests that take longest or need PostgreSQL, Ray or a browser"
 	@echo "make lint    style and types"
 	@echo "make bench   speed beside lm-evaluation-harness (QUICK=1: under ten minutes)"
-	@echo "make bench-web   time of the leaderboard's filters and pages"
 	@echo "make bench-gpu   the same on a GPU, for a model of 1.2 billion parameters"
+	@echo "make bench-web   time of the leaderboard's pages, filters and rank sets (QUICK=1: 10,000 simulated rows)"
 	@echo "make docs    write docs/cli.md and build the documentation in docs/_build/html"
 
 $(BIN)/python:
@@ -69,11 +69,11 @@ bench: $(DEV_STAMP)
 	$(BIN)/python benchmarks/generate_speed.py --load bbh --samples $(if $(QUICK),16,64)
 	$(if $(QUICK),,$(BIN)/python benchmarks/growth.py)
 
-bench-web: $(DEV_STAMP)
-	$(BIN)/python benchmarks/web_speed.py
-
 bench-gpu: $(DEV_STAMP)
 	$(BIN)/python benchmarks/gpu.py $(if $(QUICK),--quick)
+
+bench-web: $(DEV_STAMP)
+	$(BIN)/python benchmarks/web_speed.py $(if $(QUICK),--rows 10000)
 
 # warnings are errors; links to other sites are not followed
 docs: $(DEV_STAMP)

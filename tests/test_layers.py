@@ -147,6 +147,7 @@ MAY_IMPORT["audit"] = set(MAY_IMPORT) - {"interop", "arena", "leaderboard", "wor
 MAY_IMPORT["api"] = set(MAY_IMPORT) - {"worker"}
 # faces
 MAY_IMPORT["web"] = {
+    "drafts",
     "errors",
     "settings",
     "records",

@@ -1,4 +1,4 @@
-"""`evalstone board init|check|query`: a leaderboard's file, and its rows in the terminal."""
+"""`evalstone board init|check|query|export`: a leaderboard's file, its rows in the terminal, its static site."""
 
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,28 @@ def query(path: str, words: tuple[str, ...], store: str | None, as_json: bool, *
     else:
         print_rich(rows_table(columns, rows[: given["limit"]]))
         echo(f"{len(rows):,} of {n_models:,} rows", err=True)
+
+
+@board.command()
+@click.argument("boards", nargs=-1, required=True, metavar="BOARD.yaml ...")
+@click.option("--output", "-o", required=True, metavar="FOLDER", help="New, empty, or with an earlier export.")
+@store_option
+def export(boards: tuple[str, ...], output: str, store: str | None) -> None:
+    """Write boards as a static site, for any web host: `evalstone board export board.yaml -o site/`.
+
+    A later export into the same folder writes what changed and deletes what is no longer shown.
+    """
+    from evalstone.cli.serve import need_extra, read_boards
+    from evalstone.store import Store
+
+    need_extra("evalstone board export")
+    from evalstone.web.static_export import export_site
+
+    read = read_boards(boards)
+    is_needed = store is not None or Store.exists(None)
+    done = export_site(read, Store.open_to_read(store) if is_needed else None, Path(output))
+    echo(f"{output}: {done.n_files:,} files, {done.n_bytes / 1e6:,.1f} MB; {done.n_written:,} written, "
+         f"{done.n_deleted:,} deleted")  # fmt: skip
 
 
 def _site(path: str, store: str | None) -> Any:

@@ -27,7 +27,7 @@ def serve(boards: tuple[str, ...], host: str, port: int, allow_host: tuple[str, 
 
     Without --host, only this machine can connect.
     """
-    _need_extra()
+    need_extra("evalstone serve")
     from evalstone.web.app import create_app
     from evalstone.web.serve import hosts_for, listen
     from evalstone.web.serve import serve as serve_app
@@ -39,11 +39,12 @@ def serve(boards: tuple[str, ...], host: str, port: int, allow_host: tuple[str, 
         serve_app(app, listening, lambda url: echo(f"{_shown(site)} at {url}  (stop with Ctrl-C)"))
 
 
-def _need_extra() -> None:
+def need_extra(command: str) -> None:
+    """Raise MissingExtra where what pages need is not installed."""
     from importlib.util import find_spec
 
     if any(find_spec(name) is None for name in EXTRA):
-        raise MissingExtra("evalstone serve", "web")
+        raise MissingExtra(command, "web")
 
 
 def open_site(boards: tuple[str, ...], store: str | None) -> Any:
@@ -51,20 +52,27 @@ def open_site(boards: tuple[str, ...], store: str | None) -> Any:
 
     Raises: DataError or UsageError for a leaderboard's file; StoreError for a store that cannot be read.
     """
-    from evalstone.leaderboard.board_files import read_board
     from evalstone.leaderboard.site import Site
     from evalstone.leaderboard.stored import StoredRuns
     from evalstone.store import Store
 
-    read = [read_board(path) for path in boards]
+    read = read_boards(boards)
+    if boards and store is None and not Store.exists(None):
+        return Site(read)
+    return Site(read, StoredRuns(Store.open_to_read(store)))
+
+
+def read_boards(paths: tuple[str, ...]) -> list[Any]:
+    """Return the boards of files. Raises: DataError or UsageError for a file; UsageError for two of one name."""
+    from evalstone.leaderboard.board_files import read_board
+
+    read = [read_board(path) for path in paths]
     names = [board.name for board in read]
     if twice := next((name for name in names if names.count(name) > 1), None):
         from evalstone.errors import UsageError
 
-        raise UsageError(f"two leaderboards are named '{twice}'; give one of them another `name:`")
-    if boards and store is None and not Store.exists(None):
-        return Site(read)
-    return Site(read, StoredRuns(Store.open_to_read(store)))
+        raise UsageError(f"two boards are called '{twice}'; give one of them another `name:`")
+    return read
 
 
 def _shown(site: Any) -> str:

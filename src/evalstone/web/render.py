@@ -51,6 +51,7 @@ def respond(request: Request, template: str, page: Any, *, as_json: bool = False
             here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
             path=request.url.path,
             version=VERSION,
+            **getattr(request.state, "context", {"live": True}),  # of an exported page
         )
     )
     return Response(text.encode("utf-8", "backslashreplace"), status, media_type="text/html; charset=utf-8")

@@ -1,0 +1,137 @@
+"""Addresses of the server as files of a static site, and pages with their links rewritten to these files.
+
+Links are relative, so that a site works at any address and from a disk. A link to a page that a static site does not
+have (a comparison, a theme, a JSON twin) loses its tag and keeps its text; in the header and the footer it is removed.
+"""
+
+import re
+from collections.abc import Callable
+from hashlib import sha256
+from html import escape, unescape
+from posixpath import dirname, relpath
+from urllib.parse import quote, unquote, urlsplit
+
+__all__ = ["Paths", "rewritten"]
+
+_TAG = re.compile(r"""<(?P<end>/?)(?P<name>[a-zA-Z][\w-]*)(?P<rest>(?:[^"'<>]|"[^"]*"|'[^']*')*)>""")
+_ATTRIBUTE = re.compile(r"""\s([\w:-]+)(?:=(?:"([^"]*)"|'([^']*)'|([^\s"'>]+)))?""")
+_PLAIN = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}", re.ASCII)
+_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?|.*\.")  # names that Windows does not allow
+ADDRESSES = {"href", "src", "action"}
+
+
+class Paths:
+    """Which file each address of the server has. Addresses that were not added are not part of the site."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def add(self, address: str, suffix: str = ".html", *, file: str | None = None) -> str:
+        """Return the file of an address; the first call decides.
+
+        Names that a file system may not hold, or holds already in another case, are replaced by hashes.
+        """
+        known = self._files.get(address)
+        if known is not None:
+            return known
+        found = file or _file_name(address) + suffix
+        if found.lower() in self._taken:
+            found = f"{found.removesuffix(suffix)}~{_hash(address)}{suffix}"
+        self._taken.add(found.lower())
+        self._files[address] = found
+        return found
+
+    def alias(self, address: str, file: str) -> None:
+        """Let one more address lead to a file."""
+        self._files.setdefault(address, file)
+
+    def link(self, page: str, target: str) -> str | None:
+        """Return a link from a page (a file) to an address of the server; None where the site does not have it."""
+        if not target.startswith("/") or target.startswith("//"):
+            return target  # elsewhere, or within the page
+        parts = urlsplit(target)
+        whole = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        query = ""
+        found = self._files.get(whole)
+        if found is None:
+            found = self._files.get(parts.path)
+            is_board = parts.path.startswith("/board/")
+            query = f"?{parts.query}" if parts.query and is_board else ""  # the script of boards reads it
+        if found is None:
+            return None
+        file, _, anchor = found.partition("#")
+        anchor = parts.fragment or anchor
+        return f"{relative(page, file)}{query}{f'#{anchor}' if anchor else ''}"
+
+
+def relative(page: str, file: str) -> str:
+    """Return a link from one file of the site to another."""
+    return quote(relpath(file, dirname(page) or "."), safe="/.~+-_")
+
+
+def _file_name(address: str) -> str:
+    parts = [unquote(part) for part in address.strip("/").split("/")]
+    kept = [
+        part
+        if _PLAIN.fullmatch(part) and not _RESERVED.fullmatch(part) and not part.lower().endswith(".html")
+        else f"~{_hash(part)}"
+        for part in parts
+    ]
+    return "/".join(kept)
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def rewritten(html: str, link: Callable[[str], str | None]) -> str:
+    """Return a page with its links as `link` gives them. Text between tags stays as it is, byte for byte."""
+    found: list[str] = []
+    at = 0
+    frame = 0  # depth of header and footer
+    lost: list[bool] = []  # of the open links: whether their tag was removed
+    silent = False  # inside a removed link of the frame
+    for tag in _TAG.finditer(html):
+        name, is_end = tag["name"].lower(), bool(tag["end"])
+        if not silent:
+            found.append(html[at : tag.start()])
+        at = tag.end()
+        if name in {"header", "footer"}:
+            frame += -1 if is_end else 1
+        if name == "a":
+            if is_end:
+                dropped = lost.pop() if lost else False
+                found.append("" if dropped else tag[0])
+                silent = False
+                continue
+            new = _tag(tag, link)
+            lost.append(new is None)
+            silent = new is None and frame > 0
+            found.append(new or "")
+            continue
+        if not silent:
+            found.append(tag[0] if is_end else (_tag(tag, link) or ""))
+    return "".join([*found, html[at:]])
+
+
+def _tag(tag: "re.Match[str]", link: Callable[[str], str | None]) -> str | None:
+    """Return a start tag with its address rewritten and without htmx's attributes; None for one that leads nowhere."""
+    kept: list[str] = []
+    has_live = "hx-" in tag["rest"]
+    for one in _ATTRIBUTE.finditer(tag["rest"]):
+        name = one[1].lower()
+        if name.startswith("hx-"):
+            continue
+        if name not in ADDRESSES:
+            kept.append(one[0])
+            continue
+        value = unescape(one[2] or one[3] or one[4] or "")
+        new = link(value)
+        if new is None:
+            return None
+        kept.append(one[0] if new == value else f' {name}="{escape(new)}"')
+        has_live = has_live or new != value
+    if not has_live:
+        return tag[0]
+    return f"<{tag['name']}{''.join(kept)}>"
