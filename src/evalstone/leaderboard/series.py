@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from evalstone.errors import UnknownName, UsageError
 from evalstone.leaderboard.evidence import own_board
 from evalstone.leaderboard.own_rows import rows_of_runs
+from evalstone.leaderboard.rows import Number, ScoreColumn
 from evalstone.leaderboard.site import Site
 from evalstone.leaderboard.stored import StoredRun
-from evalstone.leaderboard.rows import Number, ScoreColumn
 from evalstone.registry import nearest
 from evalstone.report.comparison.records import PairComparison
 

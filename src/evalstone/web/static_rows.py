@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 from evalstone.leaderboard.board import Board
 from evalstone.leaderboard.columns import FACTS, MODEL_TYPES, FactColumn
+from evalstone.leaderboard.rows import Number
 from evalstone.leaderboard.shown import ShownRow, all_rows
-from evalstone.leaderboard.table import Number, Table
+from evalstone.leaderboard.table import Table
 from evalstone.leaderboard.view import View
 from evalstone.report.plain_text import printable
 from evalstone.web.render import shown_fact
