@@ -46,9 +46,13 @@ def mean_number(numbers: Sequence[Number], weights: Sequence[float] | None = Non
 
 
 def with_interval(value: float, stderr: float, method: str) -> Number:
-    """Return a number with the normal interval of its standard error."""
+    """Return a mean of shares with the normal interval of its standard error, which ends at 0 and 1.
+
+    (A normalised share may be negative, below chance: then the interval ends at the value itself.)
+    """
     reach = two_sided_z(CONFIDENCE) * stderr
-    return Number(value, value - reach, value + reach, stderr, method)
+    low, high = max(value - reach, min(0.0, value)), min(value + reach, max(1.0, value))
+    return Number(value, low, high, stderr, method)
 
 
 def _geometric(numbers: Sequence[Number], n_columns: int) -> Average | None:

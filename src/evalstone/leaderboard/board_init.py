@@ -39,6 +39,7 @@ _OF_RUNS = """
 #     scores: {COLUMN: 90.0}
 # runs: {only: [], exclude: []}                   # words that a run must hold; ids that are left out
 """
+_FILES = {".csv", ".jsonl", ".tsv", ".parquet", ".json", ".yaml", ".yml"}
 
 
 def write_board(
@@ -77,8 +78,11 @@ def _tasks(path: Path, names: Sequence[str], title: str | None) -> str:
     for name in names:
         place = Path(name).expanduser()
         is_file = place.is_file()
-        if not is_file and ("/" in name or place.suffix in {".csv", ".jsonl", ".tsv", ".parquet", ".json"}):
-            raise UsageError(f"there is no file {name}; expected a file of questions, or a task's name")
+        if not is_file and ("/" in name or place.suffix in _FILES):
+            raise UsageError(
+                f"there is no file {name}; expected a file of questions or a task's name (the leaderboard's own file "
+                "is named before --tasks)"
+            )
         key = "file" if is_file else "task"
         shown = relpath(place, path.parent) if is_file else name
         column = place.name.split(".")[0] if is_file else name

@@ -200,7 +200,9 @@ def _cells(suite: Suite, columns: Sequence[ScoreColumn], found: Sequence[Found |
         of_column = [one for member, one in zip(suite.members, found, strict=True)
                      if member.column == title and one is not None]  # fmt: skip
         estimates = [estimate for one in of_column for estimate in one.estimates]
-        tasks = list(dict.fromkeys(estimate.task for estimate in estimates))
+        # a group has no samples of its own: its number leads to the run
+        tasks = list(dict.fromkeys(one.task for one in estimates if one.details.get("kind", "task") == "task"))
+        has_group = any(one.details.get("kind", "task") != "task" for one in estimates)
         key = slug(title)
         is_one = len(estimates) == 1 and suite.normalise == "none"
         cells[key] = Cell(
@@ -209,7 +211,7 @@ def _cells(suite: Suite, columns: Sequence[ScoreColumn], found: Sequence[Found |
             n=sum({estimate.task: estimate.n for estimate in estimates}.values()) or None,  # 0: not stated
             n_failed=sum({estimate.task: estimate.n_failed for estimate in estimates}.values()),
             run_id=None if of_column[0].run.source else of_column[0].run.run_id,
-            task=tasks[0] if len(tasks) == 1 else None,
+            task=tasks[0] if len(tasks) == 1 and not has_group else None,
             is_share=all(one.is_share for one in of_column),
             higher_is_better=all(estimate.higher_is_better for estimate in estimates),
         )

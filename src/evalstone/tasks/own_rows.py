@@ -60,7 +60,8 @@ def task_from_rows(path: Path) -> tuple[Task, list[str]]:
         **shape,
     }
     notes = [f"{path.name}: {guess}"]
-    if ignored := [name for name in rows.column_names if name not in used]:
+    shown = {"category", "subject", "topic"}  # they group the samples on their page
+    if ignored := [name for name in rows.column_names if name not in used and name.strip().lower() not in shown]:
         notes[0] += f"; ignored columns: {', '.join(ignored)}"
     return task_from_spec(spec, path, "user"), notes
 

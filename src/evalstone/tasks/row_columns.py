@@ -118,7 +118,7 @@ def answer_kind(answers: Sequence[Any], n_options: int) -> str:
     letters = [text for text in texts if text.upper() in LETTERS[:n_options] and len(text) == 1]
     if len(numbers) * 2 > len(texts):
         return "number from 1" if 0 not in numbers and n_options in numbers else "number from 0"
-    return "letter" if len(letters) * 2 > len(texts) else "text"
+    return "letter" if len(letters) * 2 >= len(texts) > 0 else "text"
 
 
 def _row_faults(rows: Sequence[tuple[str, Mapping[str, Any]]], columns: QuestionColumns) -> list[str]:

@@ -245,7 +245,9 @@ def _refuse(values: dict[str, Any]) -> None:
             f"backend={values['backend']} is not supported; expected a decoder-only model (backend=causal)"
         )
     if values.get("pretrained") is None:
-        raise UsageError("no model was given; expected model_args pretrained=<folder or Hub id>")
+        close = get_close_matches("pretrained", list(values), 1, MISTYPED)
+        hint = f" (was {close[0]}= meant as pretrained=?)" if close else ""
+        raise UsageError(f"no model was given; expected model_args pretrained=<folder or Hub id>{hint}")
 
 
 def _check_types(values: Mapping[str, Any]) -> None:
