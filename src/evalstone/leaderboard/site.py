@@ -80,7 +80,7 @@ def _state(board: Board, runs: Sequence[StoredRun]) -> str:
         status = board.table.file.stat()
         return f"{status.st_mtime_ns} {status.st_size}"
     files = [[str(path), path.stat().st_mtime_ns] for path in board.results]
-    return content_hash([files, *([run.run_id, run.row.updated_at, run.row.status, run.row.n_scores] for run in runs)])
+    return content_hash([files, *([run.run_id, run.state] for run in runs)])
 
 
 def _make_table(board: Board, runs: Sequence[StoredRun]) -> Table:
