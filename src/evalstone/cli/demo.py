@@ -1,5 +1,6 @@
 """`evalstone demo`: evaluate the demo models on the demo tasks."""
 
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -8,6 +9,9 @@ import click
 
 from evalstone.cli.output import echo, print_rich, store_option
 from evalstone.cli.progress import ProgressLine
+from evalstone.cli.serve import has_extra
+
+LINE = 52  # characters before a comment
 
 
 def shown_command() -> str:
@@ -16,6 +20,14 @@ def shown_command() -> str:
         return "evalstone"
     path = Path(sys.argv[0])
     return str(path.relative_to(Path.cwd()) if path.is_absolute() and path.is_relative_to(Path.cwd()) else path)
+
+
+def _serve_line(command: str, store: str | None) -> str:
+    """Return how to see the runs in the browser; the pip command where the extra is not installed."""
+    named = "" if store is None else f" --store {shlex.quote(store)}"
+    if has_extra():
+        return f"{command} serve{named}".ljust(LINE) + "  # leaderboard in the browser"
+    return "pip install 'evalstone[web]'".ljust(LINE) + f"  # then: {command} serve{named}"
 
 
 @click.command()
@@ -47,5 +59,6 @@ def demo(store: str | None, quiet: bool) -> None:
         f"  {command} compare {small.short_id} {large.short_id} --flips       # which answers changed\n"
         f"  {command} explain demo_letters                        # prompt and scores of a task\n"
         f"  {command} run --model_args pretrained=DIR --tasks demo           # your own model\n"
+        f"  {_serve_line(command, store)}\n"
         f"\nThe models are in {demo_model('small').parent}"
     )

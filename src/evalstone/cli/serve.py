@@ -1,5 +1,6 @@
 """`evalstone serve [BOARD.yaml ...]`: show leaderboards of stored runs in the browser."""
 
+import threading
 from typing import Any
 
 import click
@@ -36,14 +37,42 @@ def serve(boards: tuple[str, ...], host: str, port: int, allow_host: tuple[str, 
     site = open_site(boards, store)
     app = create_app(site, hosts)
     with listen(host, port) as listening:
+        if site.runs is not None:
+            fill_facts_beside(store)
         serve_app(app, listening, lambda url: echo(f"{_shown(site)} at {url}  (stop with Ctrl-C)"))
+
+
+def fill_facts_beside(store: str | None) -> threading.Thread:
+    """Store what lists of samples show for runs that lack it, in a thread of its own; return the thread.
+
+    Pages are shown meanwhile and without it, only slower; so a failure, such as a store that may not be written,
+    prints one line.
+    """
+    from evalstone.errors import EvalstoneError
+    from evalstone.store import Store
+
+    def fill() -> None:
+        try:
+            with Store.open_to_read(store) as opened:
+                opened.fill_facts()
+        except EvalstoneError as error:
+            echo(f"sample lists of older runs stay slow: {error}", err=True)
+
+    thread = threading.Thread(target=fill, name="fill-facts", daemon=True)
+    thread.start()
+    return thread
+
+
+def has_extra() -> bool:
+    """Return whether the extra `web` is installed."""
+    from importlib.util import find_spec
+
+    return all(find_spec(name) is not None for name in EXTRA)
 
 
 def need_extra(command: str) -> None:
     """Raise MissingExtra where what pages need is not installed."""
-    from importlib.util import find_spec
-
-    if any(find_spec(name) is None for name in EXTRA):
+    if not has_extra():
         raise MissingExtra(command, "web")
 
 

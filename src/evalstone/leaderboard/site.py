@@ -37,13 +37,25 @@ class Site:
         self._given = tuple(boards)
         self.runs = runs
         self._made: dict[str, _Made] = {}
+        self._boards: tuple[tuple[tuple[str, str], ...], tuple[Board, ...]] | None = None
         self._lock = Lock()
 
     @property
     def boards(self) -> Mapping[str, Board]:
         """The boards by name: those given, else one per suite that has runs in the store."""
-        found = self._given or tuple(boards_of_store(self.stored_runs()))
-        return {board.name: board for board in found}
+        return {board.name: board for board in self._given or self._boards_of_store()}
+
+    def _boards_of_store(self) -> tuple[Board, ...]:
+        """Return the boards of the store's runs, made again when runs change."""
+        runs = self.stored_runs()
+        state = tuple((run.run_id, run.state) for run in runs)
+        with self._lock:
+            made = self._boards
+        if made is None or made[0] != state:
+            made = (state, tuple(boards_of_store(runs)))
+            with self._lock:
+                self._boards = made
+        return made[1]
 
     def board(self, name: str) -> Board:
         """Return one board.
@@ -80,7 +92,7 @@ def _state(board: Board, runs: Sequence[StoredRun]) -> str:
         status = board.table.file.stat()
         return f"{status.st_mtime_ns} {status.st_size}"
     files = [[str(path), path.stat().st_mtime_ns] for path in board.results]
-    return content_hash([files, *([run.run_id, run.row.updated_at, run.row.status, run.row.n_scores] for run in runs)])
+    return content_hash([files, *([run.run_id, run.state] for run in runs)])
 
 
 def _make_table(board: Board, runs: Sequence[StoredRun]) -> Table:

@@ -1,28 +1,33 @@
 """Reading the store: the one place of this part that does.
 
-Estimates are read once for each state of a run and cached; samples are read when a page shows them. No audits.
+What pages list is read from columns: which runs there are and whether they changed, samples, and their categories.
+Plans and whole estimates (their details have groups, composites and baselines) are read once for each state of a run
+and cached; a single sample is read when its page is shown. No audits.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from threading import Lock
-from typing import Any
 
 from evalstone.errors import UnknownName
-from evalstone.records import Estimate, JsonValue, RunPlan
+from evalstone.records import Estimate, RunPlan, content_hash
 from evalstone.report.comparison.compare import compare_runs
 from evalstone.report.comparison.records import Comparison
 from evalstone.report.evidence.from_store import run_evidence
 from evalstone.report.evidence.stored_samples import deciding_score, is_wrong
-from evalstone.store import AttemptRow, RunRow, SampleRecord, Store
+from evalstone.store import AttemptRow, RunFacts, RunRow, SampleFacts, SampleRecord, Store
+from evalstone.store.rows import EstimateRow
+from evalstone.store.sample_facts import category_of, question_of, snippet_of
 
 __all__ = ["SampleLine", "SamplePage", "StoredRun", "StoredRuns", "model_label"]
 
-SNIPPET = 200  # characters
-KEPT_LISTS = 8  # tasks whose samples' facts are cached
-CATEGORIES = ("category", "subject", "topic", "domain", "type", "level")  # columns that sort a task's samples
-_SPACE = re.compile(r"\s+")
+KEPT_LISTS = 8  # tasks whose numbers of samples, and comparisons, that are cached
+MOST_SINGLE = 3  # runs that are read one by one; more are read together
+UNSETTLED = timedelta(hours=1)  # after a run ended, while its estimates may still be saved without changing its row
+LISTED = 50  # samples that are searched for one that is found by its number too
+LONGEST_NUMBER = 9  # digits of a sample's number
 
 
 def model_label(name: str) -> str:
@@ -42,6 +47,7 @@ class StoredRun:
     row: RunRow
     estimates: tuple[Estimate, ...]
     source: str = ""  # the file it was read from; empty for a run of the store
+    state: str = ""  # changes when the run or its estimates do
 
     @property
     def model(self) -> str:
@@ -65,8 +71,8 @@ class SampleLine:
 
     index: int
     turn: int
-    snippet: str  # the end of its prompt, in one line
-    category: str
+    snippet: str  # the beginning of its question, in one line
+    category: str  # empty: none
     metric: str | None
     score: float | None
     status: str | None  # scored, unparsed or failed; None: not scored
@@ -85,14 +91,31 @@ class SamplePage:
     categories: tuple[tuple[str, int], ...]  # with their number of samples
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A run that was read, and the columns that show whether it changed since."""
+
+    run: StoredRun
+    columns: tuple[EstimateRow, ...] | None  # None: read when nothing could change without its row
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Numbers of a task's samples."""
+
+    n_total: int
+    n_wrong: int
+    categories: tuple[tuple[str, int], ...]
+
+
 class StoredRuns:
     """A store's runs, as pages need them. May be used by several threads."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = Lock()
-        self._estimates: dict[str, tuple[str, tuple[Estimate, ...]]] = {}
-        self._lists: dict[tuple[str, str, str], list[SampleLine]] = {}
+        self._known: dict[str, _Known] = {}
+        self._counts: dict[tuple[str, str, str], _Counts] = {}
         self._compared: dict[tuple[str, ...], Comparison] = {}
 
     @property
@@ -101,8 +124,34 @@ class StoredRuns:
         return self._store.url
 
     def runs(self) -> list[StoredRun]:
-        """Return every run, the latest first."""
-        return [self._with_estimates(row) for row in self._store.runs()]
+        """Return every run, the latest first. Only runs that changed since the last call are read whole."""
+        listed = [one.run for one in self._store.estimates_of_runs(tasks=())]
+        recent = [facts.run_id for facts in listed if _is_unsettled(facts)]
+        columns = {one.run.run_id: one.estimates for one in self._store.estimates_of_runs()
+                   if one.run.run_id in recent} if recent else {}  # fmt: skip
+        with self._lock:
+            known = dict(self._known)
+        changed = [facts.run_id for facts in listed
+                   if not _is_same(known.get(facts.run_id), facts, columns.get(facts.run_id))]  # fmt: skip
+        for row in self._rows(changed):
+            known[row.run_id] = _Known(self._with_estimates(row), columns.get(row.run_id))
+        found = {facts.run_id: known[facts.run_id] for facts in listed if facts.run_id in known}
+        with self._lock:
+            self._known = found
+        return [one.run for one in found.values()]
+
+    def _rows(self, run_ids: Sequence[str]) -> list[RunRow]:
+        """Return the rows of runs; one that was removed meanwhile is omitted."""
+        if len(run_ids) > MOST_SINGLE:
+            wanted = set(run_ids)
+            return [row for row in self._store.runs() if row.run_id in wanted]
+        found = []
+        for run_id in run_ids:
+            try:
+                found.append(self._store.run(run_id))
+            except UnknownName:
+                continue
+        return found
 
     def run(self, name: str) -> StoredRun:
         """Return one run by its id or the beginning of it.
@@ -135,14 +184,9 @@ class StoredRuns:
         return known
 
     def _with_estimates(self, row: RunRow) -> StoredRun:
-        with self._lock:
-            known = self._estimates.get(row.run_id)
-        state = f"{row.updated_at} {row.status} {row.n_scores}"
-        if known is None or known[0] != state:
-            known = (state, tuple(self._store.estimates(row.run_id)))
-            with self._lock:
-                self._estimates[row.run_id] = known
-        return StoredRun(row, known[1])
+        estimates = tuple(self._store.estimates(row.run_id))
+        numbers = [[one.task, one.metric, one.filter, one.value, one.low, one.high, one.n] for one in estimates]
+        return StoredRun(row, estimates, state=f"{row.updated_at} {row.status} {content_hash(numbers)}")
 
     # -------------------------------------------------------------------------------------- samples
 
@@ -161,36 +205,51 @@ class StoredRuns:
 
         Raises: UnknownName for a task that the run does not have.
         """
-        lines = self._lines(run, task)
-        wanted = text.lower()
-        keep: Callable[[SampleLine], bool] = lambda line: (  # noqa: E731
-            (not wrong_only or line.wrong)
-            and (not category or line.category == category)
-            and (not wanted or wanted in line.snippet.lower() or wanted == str(line.index))
+        counts = self._counts_of(run, task)
+        numbered = [line for line in self._numbered(run.run_id, task, text)
+                    if (line.wrong or not wrong_only) and category in {"", line.category}]  # fmt: skip
+        first = numbered[offset : offset + limit]
+        found = self._store.search_samples(
+            run.run_id,
+            text,
+            task=task,
+            wrong_only=wrong_only,
+            category=category or None,
+            offset=max(0, offset - len(numbered)),
+            limit=max(1, limit - len(first)),
         )
-        matching = [line for line in lines if keep(line)]
-        counts: dict[str, int] = {}
-        for line in lines:
-            counts[line.category] = counts.get(line.category, 0) + 1
-        return SamplePage(
-            tuple(matching[offset : offset + limit]),
-            len(matching),
-            len(lines),
-            sum(line.wrong for line in lines),
-            tuple(sorted(counts.items())) if len(counts) > 1 else (),
-        )
+        lines = (*first, *(_line(facts) for facts in found.samples))[:limit]
+        n_matching = found.total + len(numbered)
+        return SamplePage(lines, n_matching, counts.n_total, counts.n_wrong, counts.categories)
 
-    def _lines(self, run: RunRow, task: str) -> list[SampleLine]:
-        key = (run.run_id, task, f"{run.updated_at} {run.n_scores}")
+    def _counts_of(self, run: RunRow, task: str) -> _Counts:
+        key = (run.run_id, task, f"{run.updated_at} {run.status} {run.n_outputs} {run.n_scores}")
         with self._lock:
-            known = self._lists.get(key)
+            known = self._counts.get(key)
         if known is None:
-            known = [_line(record) for record in self._store.samples(run.run_id, task)]
+            found = self._store.categories(run.run_id, task)
+            names = sorted((one.category or "", one.n_samples) for one in found)
+            known = _Counts(
+                sum(one.n_samples for one in found),
+                sum(one.n_wrong for one in found),
+                tuple(names) if len(names) > 1 else (),
+            )
             with self._lock:
-                self._lists[key] = known
-                while len(self._lists) > KEPT_LISTS:
-                    self._lists.pop(next(iter(self._lists)))
+                self._counts[key] = known
+                while len(self._counts) > KEPT_LISTS:
+                    self._counts.pop(next(iter(self._counts)))
         return known
+
+    def _numbered(self, run_id: str, task: str, text: str) -> list[SampleLine]:
+        """Return the sample with the number that was searched for, unless the search for its digits finds it too."""
+        if not (text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER):
+            return []
+        by_text = self._store.search_samples(run_id, text, task=task, limit=LISTED)
+        lines = [_line_of_record(record) for record in self._store.samples(run_id, task, indices=[int(text)])]
+        if by_text.is_indexed:
+            listed = {facts.sample_index for facts in by_text.samples}
+            return [line for line in lines if line.index not in listed]
+        return [line for line in lines if text not in line.snippet]
 
     def sample(self, run_id: str, task: str, index: int) -> list[SampleRecord]:
         """Return all turns of one sample.
@@ -205,41 +264,61 @@ class StoredRuns:
     def same_sample(self, of: SampleRecord, besides: str, most: int = 40) -> Iterator[tuple[RunRow, SampleRecord]]:
         """Yield the same sample, by its hash, as other runs answered it, the latest run first."""
         request = of.request
-        runs = [row for row in self._store.runs() if row.run_id != besides and request.task in row.tasks]
+        runs = [one.row for one in self.runs() if one.run_id != besides and request.task in one.row.tasks]
         for row in runs[:most]:
             for record in self._store.samples(row.run_id, request.task, indices=[request.sample_index]):
                 if record.request.sample_sha256 == request.sample_sha256 and record.request.turn == request.turn:
                     yield row, record
 
 
-def _line(record: SampleRecord) -> SampleLine:
+def _is_unsettled(facts: RunFacts) -> bool:
+    """Return whether a run's estimates may change while its row does not."""
+    if facts.status == "running":
+        return True
+    try:
+        ended = datetime.fromisoformat(facts.updated_at)
+    except ValueError:
+        return True
+    if ended.tzinfo is None:
+        ended = ended.replace(tzinfo=UTC)
+    return datetime.now(UTC) - ended < UNSETTLED
+
+
+def _is_same(known: _Known | None, facts: RunFacts, columns: tuple[EstimateRow, ...] | None) -> bool:
+    if known is None:
+        return False
+    row = known.run.row
+    is_row = (row.updated_at, row.status) == (facts.updated_at, facts.status)
+    return is_row and (columns is None or columns == known.columns)
+
+
+def _line(facts: SampleFacts) -> SampleLine:
+    return SampleLine(
+        index=facts.sample_index,
+        turn=facts.turn,
+        snippet=facts.snippet,
+        category=facts.category or "",
+        metric=facts.metric if facts.status is not None else None,
+        score=facts.score,
+        status=facts.status,
+        wrong=facts.is_wrong,
+        n_cut_tokens=facts.n_truncated_tokens,
+    )
+
+
+def _line_of_record(record: SampleRecord) -> SampleLine:
     request = record.request
     score = deciding_score(record)
-    row: Mapping[str, JsonValue] = record.sample.row if record.sample is not None else {}
+    row = record.sample.row if record.sample is not None else {}
+    own = [segment for segment in request.segments if segment.strip()]
     return SampleLine(
         index=request.sample_index,
         turn=request.turn,
-        snippet=_snippet(row, request.prompt),
-        category=next((str(row[name]) for name in CATEGORIES if isinstance(row.get(name), str | int)), ""),
+        snippet=snippet_of(question_of(row) or (own[-1] if own else request.prompt)),
+        category=category_of(row) or "",
         metric=None if score is None else score.metric,
         score=None if score is None else score.value,
         status=None if score is None else str(score.status),
         wrong=is_wrong(record),
         n_cut_tokens=max((output.n_cut_tokens for output in record.outputs), default=0),
     )
-
-
-def _snippet(row: Mapping[str, Any], prompt: str) -> str:
-    """Return a line that identifies a sample: its question where its row has one, else the end of its prompt."""
-    for name in ("question", "query", "prompt", "problem", "sentence", "ctx", "text", "goal"):
-        if isinstance(row.get(name), str) and row[name].strip():
-            return _cut(row[name], from_end=False)
-    return _cut(prompt, from_end=True)
-
-
-def _cut(text: str, *, from_end: bool) -> str:
-    near = text[-2 * SNIPPET :] if from_end else text[: 2 * SNIPPET]
-    plain = _SPACE.sub(" ", near).strip()
-    if len(plain) <= SNIPPET and len(text) <= 2 * SNIPPET:
-        return plain
-    return f"… {plain[-SNIPPET:]}" if from_end else f"{plain[:SNIPPET]} …"

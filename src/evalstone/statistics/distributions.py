@@ -6,6 +6,7 @@ are found by bisection, which always terminates.
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 _TINY = 1e-300
 _EPSILON = 1e-16
@@ -79,6 +80,7 @@ def t_sf(t: float, df: float) -> float:
     return t_cdf(-t, df)
 
 
+@lru_cache(maxsize=10_000)  # a leaderboard needs the same few for thousands of cells
 def t_quantile(probability: float, df: float) -> float:
     """Return t with P(T <= t) = probability."""
     if probability < 0.5:
@@ -89,7 +91,28 @@ def t_quantile(probability: float, df: float) -> float:
     high = 1.0
     while t_sf(high, df) > tail:
         high *= 2.0
-    return bisect(lambda t: tail - t_sf(t, df), 0.0, high)
+    low, high = _near_t(tail, df, high)
+    return bisect(lambda t: tail - t_sf(t, df), low, high)
+
+
+def _near_t(tail: float, df: float, high: float) -> tuple[float, float]:
+    """Return a narrow range around t with P(T > t) = tail; [0, high] where Newton's steps do not find one.
+
+    Each evaluation is slow for thousands of degrees of freedom, and bisection alone needs fifty.
+    """
+    log_front = math.lgamma((df + 1.0) / 2.0) - math.lgamma(df / 2.0) - 0.5 * math.log(df * math.pi)
+    t = min(-normal_quantile(tail), high) if tail > _TINY else high
+    for _ in range(8):
+        density = math.exp(log_front - (df + 1.0) / 2.0 * math.log1p(t * t / df))
+        step = (t_sf(t, df) - tail) / density if density > 0.0 else math.inf
+        if not abs(step) < high or not 0.0 < t + step < high:
+            return 0.0, high
+        t += step
+        if abs(step) < 1e-9 * t:
+            reach = 1e-11 * t  # the function itself is this inexact for thousands of degrees of freedom
+            is_inside = t_sf(t - reach, df) > tail >= t_sf(t + reach, df)
+            return (t - reach, t + reach) if is_inside else (0.0, high)
+    return 0.0, high
 
 
 def binomial_pmf(k: int, n: int, p: float) -> float:
