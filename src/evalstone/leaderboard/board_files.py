@@ -14,9 +14,9 @@ from evalstone.leaderboard.board import (
     Question,
     TableFormat,
     TableSource,
-    slug,
 )
 from evalstone.leaderboard.columns import FACTS_BY_KEY, canonical
+from evalstone.leaderboard.keys import slug
 from evalstone.limits.yaml_documents import load_yaml
 from evalstone.registry import nearest
 from evalstone.tasks.catalog import LIBRARY

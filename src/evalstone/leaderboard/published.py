@@ -16,8 +16,9 @@ from typing import Any
 from evalstone.errors import DataError
 from evalstone.leaderboard import published_facts
 from evalstone.leaderboard.averages import average_of
-from evalstone.leaderboard.board import Board, TableSource, slug
+from evalstone.leaderboard.board import Board, TableSource
 from evalstone.leaderboard.board_files import library_suites
+from evalstone.leaderboard.keys import column_keys
 from evalstone.leaderboard.rows import Average, Cell, Issue, Number, Row, ScoreColumn
 from evalstone.leaderboard.table import Table, row_id
 from evalstone.statistics.distributions import two_sided_z
@@ -103,7 +104,8 @@ def read_published(board: Board, source: TableSource) -> Table:
     Raises: DataError, in one line that names file, line and heading, for what is not as the format promises.
     """
     form = _format_of(source)
-    columns = tuple(_column(board, one, source) for one in form.sources)
+    keys = column_keys(one.title for one in form.sources)
+    columns = tuple(_column(board, one, source, keys[one.title]) for one in form.sources)
     rows: list[Row] = []
     issues: list[Issue] = []
     seen: dict[str, int] = {}
@@ -119,9 +121,9 @@ def read_published(board: Board, source: TableSource) -> Table:
                  updated_at=max(dates, default=""))  # fmt: skip
 
 
-def _column(board: Board, one: _Source, source: TableSource) -> ScoreColumn:
+def _column(board: Board, one: _Source, source: TableSource, key: str) -> ScoreColumn:
     return ScoreColumn(
-        key=slug(one.title),
+        key=key,
         title=one.title,
         category=board.category_of(one.title),
         normalised=one.raw is not None,
