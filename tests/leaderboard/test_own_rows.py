@@ -204,3 +204,14 @@ def test_columns_whose_titles_share_a_slug_keep_their_own_scores(tmp_path: Path)
     values = {e.task: e.value for e in runs.runs()[0].estimates if e.details.get("primary")}
     assert [row.cells[column.key].number.value for column in table.columns] == [values["law"], values["books"]]
     assert len(table.by_id) == len(table.rows) == 5
+
+
+def test_the_average_of_one_column_is_the_columns_number(tmp_path: Path) -> None:
+    """Value, interval and method: there is one number, so there is one interval."""
+    write_task(tmp_path, "law", 30)
+    (tmp_path / "board.yaml").write_text("tasks: [law.csv]\n")
+    run(tmp_path, tasks="law.csv")
+    table, _ = table_of(tmp_path)
+    row = next(row for row in table.rows if not row.is_baseline)
+    assert row.average is not None
+    assert row.average.number == row.cells["law"].number

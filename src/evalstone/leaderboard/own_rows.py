@@ -260,6 +260,8 @@ def _average(
 ) -> Average | None:
     if suite.aggregate == "winrate":
         return None
+    if len(columns) == 1 and columns[0].key in cells and cells[columns[0].key].is_share:
+        return Average(cells[columns[0].key].number, 1)
     if whole is not None:
         number = Number(float(whole.value or 0.0), whole.low, whole.high, whole.stderr, whole.method)
         return Average(number, len(columns))
