@@ -118,7 +118,7 @@ def number_headings(table: Path) -> list[str]:
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(f"{table}: is no CSV file in UTF-8: {error}") from error
     if "model" not in headings:
-        raise DataError(f"{table}: has no column 'model'; it has {', '.join(headings)[:200]}")
+        raise DataError(f"{table}: has no column 'model'; expected one with the models' names")
     skipped = facts | {"model", "average", "rank", "id"}
     found = [
         name for name in headings if name.strip().lower() not in skipped and _holds_numbers([r[name] for r in rows])

@@ -146,14 +146,13 @@ def _records(path: Path, form: _Format) -> Iterator[tuple[int, Mapping[str, str]
             ]
             lacking = [name for name in needed if name not in (reader.fieldnames or ())]
             if lacking:
-                raise DataError(
-                    f"{path}: has no column '{lacking[0]}'; it has {', '.join(reader.fieldnames or ())[:300]}"
-                )
+                wanted = ", ".join(dict.fromkeys(needed))
+                raise DataError(f"{path}: has no column '{lacking[0]:.60}'; expected a first line with {wanted:.300}")
             for count, record in enumerate(reader, start=1):
                 if count > MOST_ROWS:
                     raise DataError(f"{path}: has more than {MOST_ROWS:,} rows")
                 yield reader.line_num, {key: value or "" for key, value in record.items() if isinstance(key, str)}
-    except (csv.Error, UnicodeDecodeError) as error:
+    except (csv.Error, UnicodeDecodeError, OSError) as error:
         raise DataError(f"{path}: is no CSV file in UTF-8: {error}") from error
 
 
