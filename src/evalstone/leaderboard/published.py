@@ -29,6 +29,7 @@ __all__ = ["read_published"]
 LARGEST_FILE = 200 << 20
 MOST_ROWS = 500_000
 CONFIDENCE = 0.95
+ROUNDING = 1e-9  # of a share that was computed in floating point
 METHOD = "wilson, from the published share and the number of questions"
 
 
@@ -163,10 +164,10 @@ def _row(
     cells: dict[str, Cell] = {}
     what: list[str] = []
     for column, one in zip(columns, form.sources, strict=True):
-        value = _number(path, line, record, one.value, form.scale)
+        value = _share(path, line, record, one.value, form.scale)
         if value is None:
             continue
-        raw = None if one.raw is None else _number(path, line, record, one.raw, 1.0)
+        raw = None if one.raw is None else _share(path, line, record, one.raw, 1.0)
         cells[column.key] = _cell(value, raw, one, column.n)
         if raw is not None and one.chance is not None:
             due = 100.0 * max(0.0, raw - one.chance) / (1.0 - one.chance)
@@ -200,6 +201,17 @@ def _cell(value: float, raw: float | None, one: _Source, size: int | None) -> Ce
         return Cell(plain, n=size)
     low, high = value - one.slope * (share - ends.low), value + one.slope * (ends.high - share)
     return Cell(Number(value, max(low, 0.0), high, one.slope * stderr, f"{METHOD}, rescaled"), plain, n=size)
+
+
+def _share(path: Path, line: int, record: Mapping[str, str], heading: str, scale: float) -> float | None:
+    """Return a score in [0, 1]; every score of a published table is a share."""
+    value = _number(path, line, record, heading, scale)
+    if value is not None and not -ROUNDING <= value <= 1.0 + ROUNDING:
+        raise DataError(
+            f"{path}, line {line}: {heading} is {record[heading].strip()[:40]}; expected a share from 0 to {scale:g}"
+            + ("" if scale == 100.0 else " (of numbers up to 100: per_cent: true)")
+        )
+    return value
 
 
 def _number(path: Path, line: int, record: Mapping[str, str], heading: str, scale: float) -> float | None:
