@@ -65,7 +65,7 @@ def test_exports_hold_every_value(tmp_path: Path, titles: list[str]) -> None:
     assert isinstance(scores, dict)
     for column, value in zip(table.columns, values, strict=True):
         assert float(as_csv[column.key]) == as_jsonl[column.key] == as_parquet[column.key] == value / 100
-        assert scores[column.key]["value"] == value / 100  # type: ignore[index,call-overload]
+        assert scores[column.key]["value"] == value / 100
     average = pytest.approx(sum(values) / len(values) / 100)
     for flat in (as_jsonl, as_parquet):
         assert (flat["model"], flat["average"], flat["rank"]) == ("a/b", average, 1)
