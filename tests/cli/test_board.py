@@ -68,6 +68,58 @@ def test_each_fault_is_one_line(
     assert "\n" not in error
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tasks: [{file: 3}]", "tasks[1].file is 3; expected the name of a file"),
+        ("tasks: [{file: [a]}]", "tasks[1].file is ['a']; expected the name of a file"),
+        ('tasks: [{file: "a\\0b"}]', "tasks[1].file is 'a\\x00b', which is no file name"),
+        ('tasks: [{file: "~nosuchuser/x.csv"}]', "tasks[1].file is '~nosuchuser/x.csv', which is no file name"),
+        (f"tasks: [{{file: {'x' * 9000}}}]", "which is no file name: File name too long"),
+        ('tasks: [{file: "a\\nb"}]', "which is not there"),
+        ('suite: open-llm-v1\nresults: "a\\0"', "results is 'a\\x00', which is no file name"),
+        ("suite: open-llm-v1\nresults: /dev/zero", "results names /dev/zero, which is no regular file"),
+        ("suite: open-llm-v1\nresults: /etc/passwd", "/etc/passwd is in no supported format"),
+        ('suite: "a\\0.yaml"', "suite is 'a\\x00.yaml', which is no file name"),
+        ("table: {file: .., columns: {A: A}}", "table.file names .., which is no regular file"),
+        ("table: {columns: {A: A}}", "table.file is None; expected the name of a file"),
+        ("table: {file: /dev/zero, columns: {A: A}}", "table.file names /dev/zero, which is no regular file"),
+        ("table: {file: /etc/passwd, columns: {A: A}}", "has no column 'model'; expected a first line with model, A"),
+        ("table: {file: scores.csv, columns: {Law: Lawyers}}", "has no column 'Lawyers'"),
+    ],
+)
+def test_check_finds_what_query_would_refuse(
+    board: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both commands print the same line about files that the leaderboard names, and nothing of what is in them."""
+    board.write_text(text)
+    errors = []
+    for command in ("check", "query"):
+        capsys.readouterr()
+        assert main(["board", command, str(board)]) == 3
+        errors.append(capsys.readouterr().err.strip())
+    assert errors[0] == errors[1]
+    assert said in errors[0]
+    assert "\n" not in errors[0]
+    assert "root" not in errors[0].replace(str(board.parent), "")
+    assert len(errors[0]) < 1500
+
+
+def test_check_reports_a_fault_in_a_row(board: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The table is read whole, not only its heading."""
+    (board.parent / "scores.csv").write_text(SCORES + "d/late,1,mit,chat,forty,50\n")
+    capsys.readouterr()
+    assert main(["board", "check", str(board)]) == 3
+    assert "line 5: Law is 'forty'" in capsys.readouterr().err
+
+
+def test_check_of_a_name_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    """A board's own name is checked like those in it."""
+    for name in ("x" * 9000, "~nosuchuser/board.yaml"):
+        assert main(["board", "check", name]) == 2
+        assert "is no file name" in capsys.readouterr().err
+
+
 def test_serve_answers_and_ends_with_control_c(board: Path) -> None:
     """The real command on a free port: its address is printed, the board is there, Ctrl-C ends it with 0."""
     command = [sys.executable, "-m", "evalstone", "serve", str(board), "--port", "0"]

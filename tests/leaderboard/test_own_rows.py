@@ -187,3 +187,31 @@ def test_results_files_from_others_become_self_reported_rows(tmp_path: Path) -> 
     assert old.cells["arc"].number.stderr == pytest.approx(0.0144)
     assert old.average is not None
     assert old.average.n_columns == 2
+
+
+def test_columns_whose_titles_share_a_slug_keep_their_own_scores(tmp_path: Path) -> None:
+    """Two titles in another script are two columns of stored runs, each with its task's number."""
+    write_task(tmp_path, "law", 30)
+    write_task(tmp_path, "books", 20, "ABC")
+    (tmp_path / "board.yaml").write_text(
+        "tasks:\n  - {file: law.csv, column: 法律}\n  - {file: books.csv, column: 文学}\n"
+        "baselines:\n  - {name: 人, source: s, scores: {法律: 90}}\n  - {name: 我, source: s, scores: {文学: 80}}\n",
+        encoding="utf-8",
+    )
+    run(tmp_path)
+    table, runs = table_of(tmp_path)
+    row = next(row for row in table.rows if not row.is_baseline)
+    values = {e.task: e.value for e in runs.runs()[0].estimates if e.details.get("primary")}
+    assert [row.cells[column.key].number.value for column in table.columns] == [values["law"], values["books"]]
+    assert len(table.by_id) == len(table.rows) == 5
+
+
+def test_the_average_of_one_column_is_the_columns_number(tmp_path: Path) -> None:
+    """Value, interval and method: there is one number, so there is one interval."""
+    write_task(tmp_path, "law", 30)
+    (tmp_path / "board.yaml").write_text("tasks: [law.csv]\n")
+    run(tmp_path, tasks="law.csv")
+    table, _ = table_of(tmp_path)
+    row = next(row for row in table.rows if not row.is_baseline)
+    assert row.average is not None
+    assert row.average.number == row.cells["law"].number

@@ -8,6 +8,7 @@ import pytest
 
 from evalstone.errors import DataError
 from evalstone.leaderboard.board_files import read_board
+from evalstone.leaderboard.board_init import number_headings
 from evalstone.leaderboard.published import read_published
 from evalstone.leaderboard.query import parse_query, search_keys
 from evalstone.leaderboard.table import Table
@@ -146,6 +147,9 @@ def test_a_plain_csv_becomes_a_table_with_intervals(tmp_path: Path) -> None:
         ("model,Law\na,sixty\n", "line 2: Law is 'sixty'; expected a number"),
         ("name,Law\na,60\n", "has no column 'model'"),
         ("model,Law\na,1e999\n", "expected a number"),
+        ("model,Law\na,60\nb,1e308\n", "line 3: Law is 1e308; expected a share from 0 to 100"),
+        ("model,Law\na,200\n", "line 2: Law is 200; expected a share from 0 to 100"),
+        ("model,Law\na,-5%\n", "line 2: Law is -5%; expected a share from 0 to 100"),
         ("model,Law\na," + "9" * 200_000 + "\n", "is no CSV file"),
     ],
 )
@@ -159,3 +163,23 @@ def test_a_faulty_file_is_one_line(tmp_path: Path, text: str, said: str) -> None
     with pytest.raises(DataError, match=said) as raised:
         read_published(board, board.table)
     assert "\n" not in str(raised.value)
+
+
+def test_a_share_beyond_one_is_one_line(tmp_path: Path) -> None:
+    """Where 0.63 stands for 63%, 63 is refused with the remedy; 0, 1 and what rounding adds are accepted."""
+    place = tmp_path / "board.yaml"
+    place.write_text("table: {file: scores.csv, columns: {Law: Law}, per_cent: false}\n")
+    (tmp_path / "scores.csv").write_text("model,Law\na,0\nb,1\nc,1.0000000000000002\n")
+    board = read_board(place)
+    assert board.table is not None
+    assert [row.cells["law"].number.value for row in read_published(board, board.table).rows][:2] == [0.0, 1.0]
+    (tmp_path / "scores.csv").write_text("model,Law\na,63.4\n")
+    with pytest.raises(DataError, match=r"line 2: Law is 63.4; expected a share from 0 to 1 \(.*per_cent: true\)"):
+        read_published(board, board.table)
+
+
+def test_init_leaves_out_columns_that_hold_no_shares(tmp_path: Path) -> None:
+    """Ratings and years are no scores; a column with one impossible value among shares is, and is then reported."""
+    file = tmp_path / "scores.csv"
+    file.write_text("model,Elo,Year,Law,Books\na,1201,2024,60,70\nb,1100,2023,50,700\n")
+    assert number_headings(file) == ["Law", "Books"]

@@ -43,12 +43,13 @@ def init(path: str, suite: str | None, tasks: str | None, table: str | None, for
 @board.command()
 @click.argument("path", metavar="BOARD.yaml")
 def check(path: str) -> None:
-    """Check a leaderboard's file: report an error in it, or list its columns."""
+    """Check a leaderboard's file, its table and its results files: report an error in them, or list its columns."""
     from evalstone.leaderboard.board_files import read_board
+    from evalstone.leaderboard.site import Site
 
     found = read_board(path)
-    columns = ", ".join(column.title for column in found.score_columns) or "those of its table"
-    echo(f"{found.title}: columns {columns}")
+    columns = Site([found]).table(found).columns
+    echo(f"{found.title}: columns {', '.join(column.title for column in columns)}")
 
 
 @board.command()

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from evalstone.errors import DataError
-from evalstone.leaderboard.board import ANY_METRIC, Board, slug
+from evalstone.leaderboard.board import ANY_METRIC, Board
+from evalstone.leaderboard.keys import slug
 from evalstone.scoring.metrics import find_metric
 from evalstone.settings import VERSION
 from evalstone.tasks.catalog import LIBRARY

@@ -6,9 +6,11 @@ counts. The averages go through the same rule as every model's; none is ever typ
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from evalstone.leaderboard.averages import average_of
-from evalstone.leaderboard.board import Board, slug
+from evalstone.leaderboard.board import Board
+from evalstone.leaderboard.keys import slug
 from evalstone.leaderboard.own_rows import estimates_of_member, number_of, scored_columns
 from evalstone.leaderboard.rows import Average, Cell, Number, Row, ScoreColumn
 from evalstone.leaderboard.stored import StoredRun
@@ -31,7 +33,13 @@ def baseline_rows(board: Board, columns: Sequence[ScoreColumn], runs: Sequence[S
         rows.append(_computed(board.suite, columns, runs, "Majority class", _constant,
                               "always the most frequent correct choice, counted on the samples"))  # fmt: skip
     rows += [_cited(one.name, one.scores, one.source, columns) for one in board.baselines]
-    return [row for row in rows if row is not None]
+    found: dict[str, Row] = {}
+    for row in rows:
+        if row is not None:
+            again = sum(known.partition("~")[0] == row.id for known in found) + 1
+            one = row if again == 1 else replace(row, id=f"{row.id}~{again}")  # names in other scripts share a slug
+            found[one.id] = one
+    return list(found.values())
 
 
 def _computed(
@@ -46,10 +54,9 @@ def _computed(
     if not any(members):
         return None
     counted, raw = scored_columns(suite, members)
-    raws = {} if raw is None else {slug(title): number_of(number) for title, number in raw.columns}
-    known = {column.key for column in columns}
-    cells = {slug(title): Cell(Number(number.value), raws.get(slug(title)))
-             for title, number in counted.columns if slug(title) in known}  # fmt: skip
+    raws = {} if raw is None else {title: number_of(number) for title, number in raw.columns}
+    keys = {column.title: column.key for column in columns}
+    cells = {keys[title]: Cell(Number(number.value), raws.get(title)) for title, number in counted.columns}
     whole = counted.value
     if whole is not None:
         average: Average | None = Average(Number(whole.value), len(columns))

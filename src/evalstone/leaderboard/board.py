@@ -4,17 +4,17 @@ A board shows one of three things: a suite (`suite: open-llm-v1`), task sets of 
 table that exists already (`table: {file: scores.csv, format: csv}`). Everything else is optional.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from evalstone.leaderboard.columns import FACTS
+from evalstone.leaderboard.keys import column_keys
 from evalstone.leaderboard.rows import ScoreColumn
 from evalstone.tasks.suites import Suite
 
-__all__ = ["ANY_METRIC", "SHOWN", "Board", "CitedBaseline", "Question", "TableSource", "slug"]
+__all__ = ["ANY_METRIC", "SHOWN", "Board", "CitedBaseline", "Question", "TableSource"]
 
 ANY_METRIC = ""  # of a member: the task's primary metric in the run
 SHOWN = tuple(column.key for column in FACTS if column.shown)  # columns that are no scores, unless a board says
@@ -79,7 +79,8 @@ class Board:
         """The board's score columns by its suite, in the order of its categories; none for a table."""
         if self.suite is None:
             return ()
-        columns = [_score_column(self, self.suite, title) for title in self.suite.columns]
+        keys = column_keys(self.suite.columns)
+        columns = [_score_column(self, self.suite, title, keys[title]) for title in self.suite.columns]
         order = list(self.categories)
         known = [column for column in columns if column.category in order]
         return (
@@ -92,10 +93,10 @@ class Board:
         return next((name for name, titles in self.categories.items() if title in titles), "")
 
 
-def _score_column(board: Board, suite: Suite, title: str) -> ScoreColumn:
+def _score_column(board: Board, suite: Suite, title: str, key: str) -> ScoreColumn:
     members = [member for member in suite.members if member.column == title]
     return ScoreColumn(
-        key=slug(title),
+        key=key,
         title=title,
         category=board.category_of(title),
         tasks=tuple(member.task for member in members),
@@ -104,8 +105,3 @@ def _score_column(board: Board, suite: Suite, title: str) -> ScoreColumn:
         weight=suite.weight_of(title),
         normalised=suite.normalise != "none",
     )
-
-
-def slug(title: str) -> str:
-    """Return a title as it stands in URLs and exports: `MATH Lvl 5` is math-lvl-5."""
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "column"

@@ -14,9 +14,9 @@ from evalstone.leaderboard.board import (
     Question,
     TableFormat,
     TableSource,
-    slug,
 )
 from evalstone.leaderboard.columns import FACTS_BY_KEY, canonical
+from evalstone.leaderboard.keys import slug
 from evalstone.limits.yaml_documents import load_yaml
 from evalstone.registry import nearest
 from evalstone.tasks.catalog import LIBRARY
@@ -56,8 +56,12 @@ def read_board(path: str | Path) -> Board:
 
     Raises: UsageError where there is no such file; DataError for what the file says, naming file and key.
     """
-    place = Path(path).expanduser()
-    if not place.is_file():
+    try:
+        place = Path(path).expanduser()
+        is_file = place.is_file()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UsageError(f"{str(path)!r:.80} is no file name: {_short(error)}") from error
+    if not is_file:
         raise UsageError(f"there is no board file {place}; make one with: evalstone board init {place}")
     if place.stat().st_size > LARGEST_FILE:
         raise DataError(f"{place} has {place.stat().st_size:,} bytes; a board's file has at most {LARGEST_FILE:,}")
@@ -107,7 +111,7 @@ class _Reader:
             baselines=self.baselines(),
             only=self.words(runs, "only"),
             exclude=self.words(runs, "exclude"),
-            results=tuple(self.file(one, "results") for one in self.words(self.spec, "results")),
+            results=tuple(self.file(one, "results", or_folder=True) for one in self.words(self.spec, "results")),
             models=self.models(),
             cite=self.text(self.spec, "cite"),
             source=self.path,
@@ -145,10 +149,21 @@ class _Reader:
             raise self.fault(key, f"is {value!r:.80}; expected true or false")
         return value
 
-    def file(self, name: str, key: str) -> Path:
-        place = (self.path.parent / Path(name).expanduser()).resolve()
-        if not place.exists():
-            raise self.fault(key, f"names {name}, which is not there; expected a file beside {self.path.name}")
+    def file(self, name: object, key: str, *, or_folder: bool = False) -> Path:
+        """Return a file that the board names: a regular one, since a device or a pipe may never end."""
+        if not isinstance(name, str) or not name:
+            raise self.fault(key, f"is {name!r:.80}; expected the name of a file")
+        try:
+            place = (self.path.parent / Path(name).expanduser()).resolve()
+            is_there, is_known = place.exists(), place.is_file() or (or_folder and place.is_dir())
+        except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, `~` of a user that is not there
+            raise self.fault(key, f"is {name!r:.80}, which is no file name: {_short(error)}") from error
+        shown = " ".join(name.split())[:200]
+        if not is_there:
+            raise self.fault(key, f"names {shown}, which is not there; expected a file beside {self.path.name}")
+        if not is_known:
+            expected = "a file or a folder" if or_folder else "a file"
+            raise self.fault(key, f"names {shown}, which is no regular file; expected {expected}")
         return place
 
     def refuse_strange(self, spec: Mapping[Any, Any], known: Sequence[str], key: str) -> None:
@@ -180,9 +195,8 @@ class _Reader:
         known = library_suites()
         if name in known:
             return known[name]
-        place = self.path.parent / name
-        if place.suffix in {".yaml", ".yml"} and place.is_file():
-            return read_suite(place)
+        if Path(name).suffix in {".yaml", ".yml"}:
+            return read_suite(self.file(name, "suite"))
         error = UnknownName("suite", name, nearest(name, known), f"known: {', '.join(sorted(known))}")
         raise self.fault("suite", f"names an {error}") from error
 
@@ -230,7 +244,7 @@ class _Reader:
         if not isinstance(per_cent, bool):
             raise self.fault("table.per_cent", f"is {per_cent!r:.60}; expected true or false")
         return TableSource(
-            self.file(str(spec.get("file", "")), "table.file"),
+            self.file(spec.get("file"), "table.file"),
             form,
             {str(title): str(heading) for title, heading in columns.items()},
             {str(title): size for title, size in sizes.items()},
@@ -329,3 +343,8 @@ class _Reader:
 
 def _is_file_name(text: str) -> bool:
     return "/" in text or Path(text).suffix in {".csv", ".tsv", ".jsonl", ".json", ".parquet", ".yaml", ".yml"}
+
+
+def _short(error: Exception) -> str:
+    """Return what the system says of a file name, without the name."""
+    return (error.strerror if isinstance(error, OSError) else None) or f"{error!s:.80}"

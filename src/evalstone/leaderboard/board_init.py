@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 from collections.abc import Sequence
 from os.path import relpath
 from pathlib import Path
@@ -108,7 +109,7 @@ def _table(path: Path, table: Path, form: str, title: str | None) -> str:
 
 
 def number_headings(table: Path) -> list[str]:
-    """Return the headings of a CSV file's columns of numbers that are no facts of the model."""
+    """Return the headings of a CSV file's columns of shares, in per cent or in [0, 1], except facts of the model."""
     facts = {name for column in FACTS for name in (column.key, *column.aliases)}
     try:
         with table.open(encoding="utf-8-sig", newline="") as file:
@@ -118,16 +119,25 @@ def number_headings(table: Path) -> list[str]:
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(f"{table}: is no CSV file in UTF-8: {error}") from error
     if "model" not in headings:
-        raise DataError(f"{table}: has no column 'model'; it has {', '.join(headings)[:200]}")
+        raise DataError(f"{table}: has no column 'model'; expected one with the models' names")
     skipped = facts | {"model", "average", "rank", "id"}
     found = [
-        name for name in headings if name.strip().lower() not in skipped and _holds_numbers([r[name] for r in rows])
+        name for name in headings if name.strip().lower() not in skipped and _holds_shares([r[name] for r in rows])
     ]
     if not found:
-        raise DataError(f"{table}: has no column of numbers; expected one for each benchmark")
+        raise DataError(f"{table}: has no column of numbers from 0 to 100; expected one for each benchmark")
     return found
 
 
-def _holds_numbers(values: Sequence[str | None]) -> bool:
+def _holds_shares(values: Sequence[str | None]) -> bool:
+    """Return whether all values are numbers and not all of them too large for a share, as ratings and years are."""
     known = [value.strip().rstrip("%") for value in values if value and value.strip()]
-    return bool(known) and all(value.replace(".", "", 1).replace("-", "", 1).isdigit() for value in known)
+    are_numbers = all(value.replace(".", "", 1).replace("-", "", 1).isdecimal() for value in known)
+    return bool(known) and are_numbers and any(0.0 <= _float(value) <= 100.0 for value in known)
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:  # `3-4`
+        return math.nan

@@ -13,6 +13,7 @@ from evalstone.store import RunRow
 __all__ = ["read_brought"]
 
 MOST_FILES = 10_000
+LARGEST_FILE = 1 << 30  # bytes; logs with every sample are read too
 FIRST_STAGE = 10  # letters of an id that are shown
 
 
@@ -26,8 +27,17 @@ def read_brought(paths: Sequence[Path]) -> list[StoredRun]:
         files += _files_in(path) if path.is_dir() else [path]
     if len(files) > MOST_FILES:
         raise DataError(f"{paths[0]} and others hold {len(files):,} results files; at most {MOST_FILES:,} are read")
-    runs = [_run(file, read_imported(file)) for file in files]
+    runs = [_run(file, read_imported(_checked(file))) for file in files]
     return sorted(runs, key=lambda run: run.row.updated_at, reverse=True)
+
+
+def _checked(file: Path) -> Path:
+    """Return a file that may be read: a regular one, not too large."""
+    if not file.is_file():
+        raise DataError(f"{file} is no regular file; expected a results file")
+    if file.stat().st_size > LARGEST_FILE:
+        raise DataError(f"{file} has {file.stat().st_size:,} bytes; a results file has at most {LARGEST_FILE:,}")
+    return file
 
 
 def _files_in(folder: Path) -> list[Path]:

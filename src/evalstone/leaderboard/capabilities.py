@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evalstone.leaderboard.about import task_card
-from evalstone.leaderboard.board import slug
+from evalstone.leaderboard.keys import slug
 from evalstone.leaderboard.rows import ScoreColumn
 from evalstone.limits.yaml_documents import load_yaml
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from evalstone.errors import DataError
 from evalstone.leaderboard.averages import average_of
-from evalstone.leaderboard.board import ANY_METRIC, Board, slug
+from evalstone.leaderboard.board import ANY_METRIC, Board
 from evalstone.leaderboard.rows import Average, Cell, Number, Origin, Row, ScoreColumn
 from evalstone.leaderboard.run_facts import facts_of_run, identity_of
 from evalstone.leaderboard.stored import StoredRun
@@ -73,7 +73,7 @@ def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Ro
     cells = _cells(suite, columns, found)
     whole = _stored_composite(suite, runs)
     if whole is not None:
-        cells |= _composite_cells(whole, cells)
+        cells |= _composite_cells(whole, cells, columns)
     used = {one.run.run_id: one.run for one in found if one is not None}
     latest = next(run for run in runs if run.run_id in used)
     facts = facts_of_run(latest, board)
@@ -194,7 +194,8 @@ def scored_columns(suite: Suite, members: Sequence[MemberScore | None]) -> tuple
 
 def _cells(suite: Suite, columns: Sequence[ScoreColumn], found: Sequence[Found | None]) -> dict[str, Cell]:
     counted, raw = scored_columns(suite, [None if one is None else one.score for one in found])
-    raws = {} if raw is None else {slug(name): number_of(number) for name, number in raw.columns}
+    keys = {column.title: column.key for column in columns}
+    raws = {} if raw is None else {name: number_of(number) for name, number in raw.columns}
     cells: dict[str, Cell] = {}
     for title, number in counted.columns:
         of_column = [one for member, one in zip(suite.members, found, strict=True)
@@ -203,11 +204,10 @@ def _cells(suite: Suite, columns: Sequence[ScoreColumn], found: Sequence[Found |
         # a group has no samples of its own: its number leads to the run
         tasks = list(dict.fromkeys(one.task for one in estimates if one.details.get("kind", "task") == "task"))
         has_group = any(one.details.get("kind", "task") != "task" for one in estimates)
-        key = slug(title)
         is_one = len(estimates) == 1 and suite.normalise == "none"
-        cells[key] = Cell(
+        cells[keys[title]] = Cell(
             _number_of_estimate(estimates[0]) if is_one else number_of(number),
-            raws.get(key),
+            raws.get(title),
             n=sum({estimate.task: estimate.n for estimate in estimates}.values()) or None,  # 0: not stated
             n_failed=sum({estimate.task: estimate.n_failed for estimate in estimates}.values()),
             run_id=None if of_column[0].run.source else of_column[0].run.run_id,
@@ -215,8 +215,7 @@ def _cells(suite: Suite, columns: Sequence[ScoreColumn], found: Sequence[Found |
             is_share=all(one.is_share for one in of_column),
             higher_is_better=all(estimate.higher_is_better for estimate in estimates),
         )
-    known = {column.key for column in columns}
-    return {key: cell for key, cell in cells.items() if key in known}
+    return cells
 
 
 def _number_of_estimate(one: Estimate) -> Number:
@@ -240,13 +239,15 @@ def _composites(suite: Suite, run: StoredRun) -> Iterator[Estimate]:
             yield one
 
 
-def _composite_cells(whole: Estimate, cells: Mapping[str, Cell]) -> dict[str, Cell]:
+def _composite_cells(whole: Estimate, cells: Mapping[str, Cell], columns: Sequence[ScoreColumn]) -> dict[str, Cell]:
+    keys = {column.title: column.key for column in columns}
     found: dict[str, Cell] = {}
     for column in whole.details.get("columns", ()):
-        cell = cells.get(slug(column["name"]))
+        key = keys.get(column["name"], "")
+        cell = cells.get(key)
         if cell is not None and column.get("value") is not None:
             number = Number(column["value"], column["low"], column["high"], column["stderr"], column["method"])
-            found[slug(column["name"])] = replace(cell, number=number)
+            found[key] = replace(cell, number=number)
     return found
 
 
@@ -259,6 +260,8 @@ def _average(
 ) -> Average | None:
     if suite.aggregate == "winrate":
         return None
+    if len(columns) == 1 and columns[0].key in cells and cells[columns[0].key].is_share:
+        return Average(cells[columns[0].key].number, 1)
     if whole is not None:
         number = Number(float(whole.value or 0.0), whole.low, whole.high, whole.stderr, whole.method)
         return Average(number, len(columns))

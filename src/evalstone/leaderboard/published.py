@@ -16,8 +16,9 @@ from typing import Any
 from evalstone.errors import DataError
 from evalstone.leaderboard import published_facts
 from evalstone.leaderboard.averages import average_of
-from evalstone.leaderboard.board import Board, TableSource, slug
+from evalstone.leaderboard.board import Board, TableSource
 from evalstone.leaderboard.board_files import library_suites
+from evalstone.leaderboard.keys import column_keys
 from evalstone.leaderboard.rows import Average, Cell, Issue, Number, Row, ScoreColumn
 from evalstone.leaderboard.table import Table, row_id
 from evalstone.statistics.distributions import two_sided_z
@@ -28,6 +29,7 @@ __all__ = ["read_published"]
 LARGEST_FILE = 200 << 20
 MOST_ROWS = 500_000
 CONFIDENCE = 0.95
+ROUNDING = 1e-9  # of a share that was computed in floating point
 METHOD = "wilson, from the published share and the number of questions"
 
 
@@ -103,7 +105,8 @@ def read_published(board: Board, source: TableSource) -> Table:
     Raises: DataError, in one line that names file, line and heading, for what is not as the format promises.
     """
     form = _format_of(source)
-    columns = tuple(_column(board, one, source) for one in form.sources)
+    keys = column_keys(one.title for one in form.sources)
+    columns = tuple(_column(board, one, source, keys[one.title]) for one in form.sources)
     rows: list[Row] = []
     issues: list[Issue] = []
     seen: dict[str, int] = {}
@@ -119,9 +122,9 @@ def read_published(board: Board, source: TableSource) -> Table:
                  updated_at=max(dates, default=""))  # fmt: skip
 
 
-def _column(board: Board, one: _Source, source: TableSource) -> ScoreColumn:
+def _column(board: Board, one: _Source, source: TableSource, key: str) -> ScoreColumn:
     return ScoreColumn(
-        key=slug(one.title),
+        key=key,
         title=one.title,
         category=board.category_of(one.title),
         normalised=one.raw is not None,
@@ -144,14 +147,13 @@ def _records(path: Path, form: _Format) -> Iterator[tuple[int, Mapping[str, str]
             ]
             lacking = [name for name in needed if name not in (reader.fieldnames or ())]
             if lacking:
-                raise DataError(
-                    f"{path}: has no column '{lacking[0]}'; it has {', '.join(reader.fieldnames or ())[:300]}"
-                )
+                wanted = ", ".join(dict.fromkeys(needed))
+                raise DataError(f"{path}: has no column '{lacking[0]:.60}'; expected a first line with {wanted:.300}")
             for count, record in enumerate(reader, start=1):
                 if count > MOST_ROWS:
                     raise DataError(f"{path}: has more than {MOST_ROWS:,} rows")
                 yield reader.line_num, {key: value or "" for key, value in record.items() if isinstance(key, str)}
-    except (csv.Error, UnicodeDecodeError) as error:
+    except (csv.Error, UnicodeDecodeError, OSError) as error:
         raise DataError(f"{path}: is no CSV file in UTF-8: {error}") from error
 
 
@@ -162,10 +164,10 @@ def _row(
     cells: dict[str, Cell] = {}
     what: list[str] = []
     for column, one in zip(columns, form.sources, strict=True):
-        value = _number(path, line, record, one.value, form.scale)
+        value = _share(path, line, record, one.value, form.scale)
         if value is None:
             continue
-        raw = None if one.raw is None else _number(path, line, record, one.raw, 1.0)
+        raw = None if one.raw is None else _share(path, line, record, one.raw, 1.0)
         cells[column.key] = _cell(value, raw, one, column.n)
         if raw is not None and one.chance is not None:
             due = 100.0 * max(0.0, raw - one.chance) / (1.0 - one.chance)
@@ -199,6 +201,17 @@ def _cell(value: float, raw: float | None, one: _Source, size: int | None) -> Ce
         return Cell(plain, n=size)
     low, high = value - one.slope * (share - ends.low), value + one.slope * (ends.high - share)
     return Cell(Number(value, max(low, 0.0), high, one.slope * stderr, f"{METHOD}, rescaled"), plain, n=size)
+
+
+def _share(path: Path, line: int, record: Mapping[str, str], heading: str, scale: float) -> float | None:
+    """Return a score in [0, 1]; every score of a published table is a share."""
+    value = _number(path, line, record, heading, scale)
+    if value is not None and not -ROUNDING <= value <= 1.0 + ROUNDING:
+        raise DataError(
+            f"{path}, line {line}: {heading} is {record[heading].strip()[:40]}; expected a share from 0 to {scale:g}"
+            + ("" if scale == 100.0 else " (of numbers up to 100: per_cent: true)")
+        )
+    return value
 
 
 def _number(path: Path, line: int, record: Mapping[str, str], heading: str, scale: float) -> float | None:

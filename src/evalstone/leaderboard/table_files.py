@@ -4,8 +4,9 @@ import csv
 from pathlib import Path
 
 from evalstone.errors import DataError, UsageError
-from evalstone.leaderboard.board import Board, TableFormat, TableSource, slug
+from evalstone.leaderboard.board import Board, TableFormat, TableSource
 from evalstone.leaderboard.board_init import number_headings
+from evalstone.leaderboard.keys import slug
 
 __all__ = ["board_of_table"]
 
