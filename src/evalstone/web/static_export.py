@@ -39,6 +39,7 @@ from evalstone.web.static_rows import compact_rows
 
 __all__ = ["CHUNK", "export_site", "published_runs"]
 
+PAGE = 10_000  # samples read at once, the most that the store gives
 CHUNK = 500  # samples in one file
 LARGEST_CHUNK = 8 << 20  # characters after which a file of samples ends earlier
 MOST_SORTED = 3  # pages of a table up to which its order by each column is exported as pages too
@@ -269,7 +270,7 @@ class _Export:
         """Write a task's samples in files of 500, then the page that leads to them."""
         address = f"/run/{_in_path(run.run_id)}/samples/{_in_path(task)}"
         page = samples_page(self._site, run.run_id, task, ())
-        lines = self._site.runs.sample_page(run.row, task, limit=10**9).lines if self._site.runs else ()
+        lines = tuple(self._lines(run, task))
         links = []
         for group, articles in self._chunks(run, task, lines):
             file = self._write_chunk(address, page, group, articles)
@@ -278,6 +279,16 @@ class _Export:
             for line in group:
                 self._paths.alias(f"{address}/{line.index}", f"{file}#s{line.index}")
         self._page(address, "samples_static.html", _static(page, page.samples.lines, tuple(links), ()))
+
+    def _lines(self, run: StoredRun, task: str) -> Iterator[SampleLine]:
+        """Yield all samples of a task, a page of the store at a time."""
+        offset = 0
+        while self._site.runs is not None:
+            lines = self._site.runs.sample_page(run.row, task, offset=offset, limit=PAGE).lines
+            yield from lines
+            offset += PAGE
+            if len(lines) < PAGE:
+                return
 
     def _chunks(
         self, run: StoredRun, task: str, lines: Sequence[SampleLine]
