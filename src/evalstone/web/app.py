@@ -198,7 +198,10 @@ def _add_failures(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     def of_routes(request: Request, error: HTTPException) -> Response:
-        return _failure(request, error.status_code, str(error.detail or "there is no such page"))
+        response = _failure(request, error.status_code, str(error.detail or "there is no such page"))
+        if error.status_code == 405:
+            response.headers["allow"] = "GET, HEAD"
+        return response
 
     @app.exception_handler(Exception)
     def unexpected(request: Request, error: Exception) -> Response:  # noqa: ARG001 - the traceback goes to the log
