@@ -65,12 +65,12 @@ class _Connection(H11Protocol):
         self._unread: asyncio.TimerHandle | None = None
         self._is_refused = False
         self._n_discarded = 0
-        self._waiting_since = 0
+        self.waiting_since = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept the connection, unless too many others are answered for this client."""
         super().connection_made(transport)
-        self._waiting_since = next(self._numbers)
+        self.waiting_since = next(self._numbers)
         self._watch()
         address = self.client[0] if self.client else ""
         everyone = [one for one in self.connections if isinstance(one, _Connection) and not one.transport.is_closing()]
@@ -83,7 +83,7 @@ class _Connection(H11Protocol):
     def _close_one(self, among: "list[_Connection]") -> None:
         """Close the connection that waits for its client longest; this one, if every other has a request running."""
         waiting = [one for one in among if one is not self and one.is_waiting]
-        min(waiting, key=lambda one: one._waiting_since, default=self).transport.abort()
+        min(waiting, key=lambda one: one.waiting_since, default=self).transport.abort()
 
     @property
     def is_waiting(self) -> bool:
@@ -114,7 +114,7 @@ class _Connection(H11Protocol):
         is_complete = self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}
         if is_complete or self._is_refused or self.transport.is_closing():
             self._stop_deadline()
-            self._waiting_since = next(self._numbers)
+            self.waiting_since = next(self._numbers)
         elif self._deadline is None:
             self._deadline = self.loop.call_later(self.limits.request_seconds, self.transport.abort)
 
