@@ -20,7 +20,7 @@ from evalstone.web.pages.compare import compare_page
 from evalstone.web.pages.failure import FailurePage
 from evalstone.web.pages.model import model_page
 from evalstone.web.pages.recommend import recommend_page
-from evalstone.web.pages.run import run_page, samples_page
+from evalstone.web.pages.run import group_page, run_page, samples_page
 from evalstone.web.pages.sample import sample_page
 from evalstone.web.pages.series import series_page
 from evalstone.web.pages.task import task_page
@@ -143,6 +143,8 @@ def _add_runs(app: FastAPI, site: Site) -> None:
     @app.get("/run/{name}/samples/{task:path}")
     def samples(request: Request, name: str, task: str) -> Response:
         task, as_json = _named(task)
+        if (group := group_page(site, name, task)) is not None:
+            return respond(request, "group.html", group, as_json=as_json)
         return respond(request, "samples.html", samples_page(site, name, task, _pairs(request)), as_json=as_json)
 
     @app.get("/compare")

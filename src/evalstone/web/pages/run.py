@@ -14,7 +14,7 @@ from evalstone.store import AttemptRow
 from evalstone.web.render import plain
 from evalstone.web.shown_paths import without_folders
 
-__all__ = ["RunPage", "SamplesPage", "run_page", "runs_of", "samples_page"]
+__all__ = ["GroupPage", "RunPage", "SamplesPage", "group_page", "run_page", "runs_of", "samples_page"]
 
 PRIVATE = {"host", "hostname", "platform", "process_id", "pid", "user"}  # of an attempt's facts
 TEXTS = {"system_instruction"}  # of a plan: content, in which a slash is no path
@@ -181,6 +181,35 @@ def _hashes(run: StoredRun) -> list[tuple[str, str]]:
     known += [(f"{task.name}: task file", task.spec_hash) for task in plan.tasks]
     known += [(f"{task.name}: data set", task.dataset_hash) for task in plan.tasks]
     return [(name, value) for name, value in known if value]
+
+
+@dataclass(frozen=True)
+class GroupPage:
+    """A group's members in a run: it has no samples of its own."""
+
+    run: StoredRun
+    group: str
+    estimates: tuple[Estimate, ...]
+    members: tuple[str, ...]  # tasks with samples, in the plan's order
+
+    def to_json(self) -> JsonValue:
+        """Return what the page shows."""
+        return {"run": self.run.run_id, "group": self.group, "members": list(self.members)}
+
+
+def group_page(site: Site, name: str, group: str) -> GroupPage | None:
+    """Return the members of a group or composite of a run; None for what is none of the run's groups.
+
+    Raises: UnknownName for a run.
+    """
+    run = runs_of(site).run(name)
+    if group in run.row.tasks:
+        return None
+    within = {one.task for one in run.estimates if group in one.details.get("path", ())}
+    members = tuple(task for task in run.row.tasks if task in within)
+    if not members:
+        return None
+    return GroupPage(run, group, tuple(one for one in run.estimates if one.task == group), members)
 
 
 def samples_page(site: Site, name: str, task: str, given: Sequence[tuple[str, str]]) -> SamplesPage:
