@@ -53,7 +53,7 @@ def test_init_check_and_query_work_together(board: Path, capsys: pytest.CaptureF
         (["board", "init", "{board}.new", "--tasks", "gone.csv"], "there is no file gone.csv", 2),
         (["board", "check", "gone.yaml"], "there is no board file gone.yaml", 2),
         (["serve", "gone.yaml"], "there is no board file gone.yaml", 2),
-        (["serve", "{board}", "--host", "0.0.0.0"], "name what it is called there with --allow-host", 2),
+        (["serve", "{board}", "--host", "0.0.0.0"], "name what it is called there with --allow_host", 2),
         (["serve", "{board}", "{board}"], "two boards are called 'board'", 2),
     ],
 )

@@ -18,7 +18,8 @@ from evalstone.leaderboard.site import Site
 from evalstone.leaderboard.stored import StoredRuns
 from evalstone.store import Store
 from evalstone.web.app import create_app
-from evalstone.web.serve import listen
+from evalstone.web.connections import Limits
+from evalstone.web.serve import configured, listen
 from tests.cli.test_hostile_text import CORPUS
 
 N_PLAIN = 60  # questions of the plain task
@@ -104,10 +105,9 @@ def write_wide(folder: Path) -> None:
 class running:  # noqa: N801 - used as a function
     """Run an application behind uvicorn in a thread; gives its address."""
 
-    def __init__(self, app: object) -> None:
+    def __init__(self, app: object, limits: Limits | None = None) -> None:
         self._socket = listen("127.0.0.1", 0)
-        config = uvicorn.Config(app, log_level="error", lifespan="off", proxy_headers=False)  # type: ignore[arg-type]
-        self._server = uvicorn.Server(config)
+        self._server = uvicorn.Server(configured(app, limits or Limits()))
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
 
     def __enter__(self) -> str:

@@ -112,16 +112,30 @@ class StoredRuns:
     """A store's runs, as pages need them. May be used by several threads."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self._opened = store
         self._lock = Lock()
         self._known: dict[str, _Known] = {}
         self._counts: dict[tuple[str, str, str], _Counts] = {}
         self._compared: dict[tuple[str, ...], Comparison] = {}
 
     @property
+    def _store(self) -> Store:
+        """The store that is at its path now: opened again where its file was replaced.
+
+        Raises: StoreError while there is none, or none that can be read.
+        """
+        if self._opened.is_in_place():
+            return self._opened
+        with self._lock:
+            if not self._opened.is_in_place():
+                self._opened = self._opened.open_again()  # the old one stays open: other threads may be reading it
+                self._known, self._counts, self._compared = {}, {}, {}
+            return self._opened
+
+    @property
     def url(self) -> str:
         """Where the store is, without a password."""
-        return self._store.url
+        return self._opened.url
 
     def runs(self) -> list[StoredRun]:
         """Return every run, the latest first. Only runs that changed since the last call are read whole."""

@@ -114,6 +114,10 @@ class Database:
             os.access(path, os.W_OK) and can_create_in(path.absolute().parent)
         )
 
+    def is_in_place(self) -> bool:
+        """Return whether the path still leads to the file that was opened; True for a server."""
+        return self._file is None or file_id(Path(self.url.database or "")) == self._file
+
     def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()

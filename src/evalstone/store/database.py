@@ -49,6 +49,21 @@ class Store(StoredResults):
         """
         return cls.open(url, read_only=not Database.is_writable(settings.store_location(url)))
 
+    def is_in_place(self) -> bool:
+        """Return whether the path still leads to the file that was opened; True for a server. One `stat`."""
+        return self._database.is_in_place()
+
+    def open_again(self) -> Self:
+        """Return the store that is at this one's path now, opened as by `open_to_read`; this one stays open.
+
+        Raises: as `open`; StoreError where there is none.
+        """
+        of_file = self._database.url.database if self._database.is_sqlite else None
+        url = of_file or self._database.url.render_as_string(hide_password=False)
+        if not Database.exists(url):
+            raise StoreError(f"the store {self.url} was removed or cannot be read; put it back at its path")
+        return type(self).open_to_read(url)
+
     @property
     def url(self) -> str:
         """The URL of the store, without a password."""

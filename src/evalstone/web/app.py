@@ -9,7 +9,7 @@ from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 
-from evalstone.errors import EvalstoneError, UnknownName, UsageError
+from evalstone.errors import EvalstoneError, StoreError, UnknownName, UsageError
 from evalstone.leaderboard.evidence import sources_of
 from evalstone.leaderboard.exports import rows_csv, rows_jsonl, rows_parquet
 from evalstone.leaderboard.shown import all_rows
@@ -20,12 +20,13 @@ from evalstone.web.pages.compare import compare_page
 from evalstone.web.pages.failure import FailurePage
 from evalstone.web.pages.model import model_page
 from evalstone.web.pages.recommend import recommend_page
-from evalstone.web.pages.run import run_page, samples_page
+from evalstone.web.pages.run import group_page, run_page, samples_page
 from evalstone.web.pages.sample import sample_page
 from evalstone.web.pages.series import series_page
 from evalstone.web.pages.task import task_page
 from evalstone.web.render import respond
 from evalstone.web.security import LOOPBACK, Guard, safe_path
+from evalstone.web.shown_paths import without_folders
 from evalstone.web.static_files import logo_response, static_response
 
 __all__ = ["create_app"]
@@ -142,6 +143,8 @@ def _add_runs(app: FastAPI, site: Site) -> None:
     @app.get("/run/{name}/samples/{task:path}")
     def samples(request: Request, name: str, task: str) -> Response:
         task, as_json = _named(task)
+        if (group := group_page(site, name, task)) is not None:
+            return respond(request, "group.html", group, as_json=as_json)
         return respond(request, "samples.html", samples_page(site, name, task, _pairs(request)), as_json=as_json)
 
     @app.get("/compare")
@@ -193,18 +196,25 @@ def _add_rest(app: FastAPI, site: Site) -> None:
 def _add_failures(app: FastAPI) -> None:
     @app.exception_handler(EvalstoneError)
     def of_ours(request: Request, error: EvalstoneError) -> Response:
-        status = 404 if isinstance(error, UnknownName) else 400 if isinstance(error, UsageError) else 500
-        return _failure(request, status, str(error))
+        return _failure(request, _status_of(error), str(error))
 
     @app.exception_handler(HTTPException)
     def of_routes(request: Request, error: HTTPException) -> Response:
-        return _failure(request, error.status_code, str(error.detail or "there is no such page"))
+        response = _failure(request, error.status_code, str(error.detail or "there is no such page"))
+        if error.status_code == 405:
+            response.headers["allow"] = "GET, HEAD"
+        return response
 
     @app.exception_handler(Exception)
     def unexpected(request: Request, error: Exception) -> Response:  # noqa: ARG001 - the traceback goes to the log
         return _failure(request, 500, "this page failed; the server's log has the reason")
 
 
+def _status_of(error: EvalstoneError) -> int:
+    kinds: tuple[tuple[type[EvalstoneError], int], ...] = ((UnknownName, 404), (UsageError, 400), (StoreError, 503))
+    return next((status for kind, status in kinds if isinstance(error, kind)), 500)
+
+
 def _failure(request: Request, status: int, text: str) -> Response:
     as_json = request.url.path.endswith(JSON)
-    return respond(request, "failure.html", FailurePage(status, text), as_json=as_json, status=status)
+    return respond(request, "failure.html", FailurePage(status, without_folders(text)), as_json=as_json, status=status)

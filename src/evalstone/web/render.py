@@ -26,6 +26,7 @@ from evalstone.report.numbers import NOTHING, counted, four_digits, shown_p, sig
 from evalstone.report.plain_text import printable
 from evalstone.settings import VERSION
 from evalstone.web.security import markdown
+from evalstone.web.shown_paths import without_folders
 
 __all__ = ["STATIC", "model_path", "plain", "respond"]
 
@@ -105,6 +106,7 @@ def _environment() -> Environment:
         "model_type": model_type,
     }
     found.filters["label"] = model_label
+    found.filters["without_folders"] = without_folders
     found.globals["asset"] = _asset
     return found
 

@@ -7,17 +7,19 @@ and passes an allow-list afterwards; images from elsewhere are dropped, since lo
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import nh3
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-__all__ = ["LOOPBACK", "Guard", "markdown", "safe_path"]
+__all__ = ["LOOPBACK", "Guard", "markdown", "plain_response", "safe_path"]
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 LARGEST_BODY = 64 << 10
 LONGEST_QUERY = 16 << 10
+LONGEST_PATH = 16 << 10
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; font-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -55,9 +57,12 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        answer = send
+        if scope["method"] == "HEAD":  # answered as GET is, with the same headers
+            scope, answer = {**scope, "method": "GET"}, _without_body(send)
         refused = self._refusal(scope)
         if refused is not None:
-            await _plain(send, *refused)
+            await plain_response(answer, *refused)
             return
 
         async def with_headers(message: Message) -> None:
@@ -67,7 +72,7 @@ class Guard:
                     (name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in given
                 ]
                 message["headers"] = [*message["headers"], *extra]
-            await send(message)
+            await answer(message)
 
         await self._app(scope, _bounded(receive), with_headers)
 
@@ -78,14 +83,25 @@ class Guard:
         if name not in self._hosts:
             return (
                 421,
-                f"this server does not answer for the host '{name[:100]}'; start it with --allow-host to add one",
+                f"this server does not answer for the host '{name[:100]}'; start it with --allow_host to add one",
             )
         if len(scope.get("query_string", b"")) > LONGEST_QUERY:
             return 414, f"the query string is longer than {LONGEST_QUERY:,} bytes"
+        if len(scope.get("raw_path") or b"") > LONGEST_PATH:
+            return 414, f"the path is longer than {LONGEST_PATH:,} bytes"
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > LARGEST_BODY:
             return 413, f"the body is larger than {LARGEST_BODY:,} bytes"
         return None
+
+
+def _without_body(send: Send) -> Send:
+    """Return a `send` that leaves out what the body contains."""
+
+    async def headers_only(message: Message) -> None:
+        await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+    return headers_only
 
 
 def _bounded(receive: Receive) -> Receive:
@@ -101,10 +117,11 @@ def _bounded(receive: Receive) -> Receive:
     return bounded
 
 
-async def _plain(send: Send, status: int, text: str) -> None:
+async def plain_response(send: Send, status: int, text: str, extra: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Send one line of text as the answer, with the headers that every answer has and those of `extra`."""
     body = text.encode()
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
-    headers += [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+    headers += [(name.encode(), value.encode()) for name, value in (*HEADERS.items(), *extra.items())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 

@@ -1,6 +1,7 @@
 """Running the application: on this machine only unless another address is named."""
 
 import ipaddress
+import math
 import signal
 import socket
 import threading
@@ -11,11 +12,10 @@ from typing import Any
 import uvicorn
 
 from evalstone.errors import UsageError
+from evalstone.web.connections import AtMost, Limits, protocol
 from evalstone.web.security import LOOPBACK
 
-__all__ = ["hosts_for", "listen", "serve"]
-
-SLOW_SECONDS = 20  # that a client may keep a connection open without sending
+__all__ = ["configured", "hosts_for", "listen", "serve"]
 
 
 class _Server(uvicorn.Server):
@@ -46,8 +46,8 @@ def hosts_for(address: str, also: Sequence[str]) -> list[str]:
         return [*LOOPBACK, own, *also]
     if not also:
         raise UsageError(
-            f"--host {address} lets other machines reach this server; name what it is called there with --allow-host, "
-            "for example --allow-host leaderboard.example.org (without the port)"
+            f"--host {address} lets other machines reach this server; name what it is called there with --allow_host, "
+            "for example --allow_host leaderboard.example.org (without the port)"
         )
     return [*LOOPBACK, own, *also]
 
@@ -80,26 +80,37 @@ def listen(address: str, port: int) -> socket.socket:
     return found
 
 
-def serve(app: Any, listening: socket.socket, ready: Callable[[str], None]) -> None:
+def serve(
+    app: Any,
+    listening: socket.socket,
+    ready: Callable[[str], None],
+    limits: Limits = Limits(),  # noqa: B008 - frozen
+) -> None:
     """Serve until a signal stops the process.
 
     Args:
         app: from `create_app`.
         listening: from `listen`.
         ready: called with the address before the first request is taken.
+        limits: on connections and requests.
     """
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
+    ready(f"http://{shown}:{port}/")
+    _Server(configured(app, limits)).run(sockets=[listening])
+
+
+def configured(app: Any, limits: Limits) -> uvicorn.Config:
+    """Return how uvicorn serves the application: HTTP/1.1 only, no word about itself, within the limits."""
+    return uvicorn.Config(
+        AtMost(app, limits.n_requests),
+        http=protocol(limits),
+        ws="none",
+        log_level="error",  # its warnings tell of each bad request
         access_log=False,
         server_header=False,
         proxy_headers=False,
         lifespan="off",
-        timeout_keep_alive=SLOW_SECONDS,
-        limit_concurrency=200,
+        timeout_keep_alive=math.ceil(limits.request_seconds),
         h11_max_incomplete_event_size=64 << 10,
     )
-    ready(f"http://{shown}:{port}/")
-    _Server(config).run(sockets=[listening])

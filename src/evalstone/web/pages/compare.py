@@ -10,6 +10,7 @@ from evalstone.records import JsonValue
 from evalstone.report.comparison.records import Comparison, Flip, PairComparison
 from evalstone.web.pages.run import runs_of
 from evalstone.web.render import plain
+from evalstone.web.shown_paths import without_folders
 
 __all__ = ["ComparePage", "compare_page"]
 
@@ -40,7 +41,13 @@ class ComparePage:
 
     def to_json(self) -> JsonValue:
         """Return what the page shows."""
-        return {"problem": self.problem or None, "comparison": plain(self.comparison)}
+        comparison = plain(self.comparison)
+        for pair in (comparison or {}).get("pairs", ()):
+            # flips hold what models answered, in which a slash is no path
+            pair.update({key: without_folders(value) for key, value in pair.items() if key != "flips"})
+        if comparison is not None:
+            comparison.update({key: without_folders(value) for key, value in comparison.items() if key != "pairs"})
+        return {"problem": self.problem or None, "comparison": comparison}
 
 
 def compare_page(site: Site, given: Sequence[tuple[str, str]]) -> ComparePage:

@@ -8,15 +8,31 @@ from urllib.parse import urlencode
 from evalstone.errors import UnknownName
 from evalstone.leaderboard.about import task_card
 from evalstone.leaderboard.site import Site
-from evalstone.leaderboard.stored import SamplePage, StoredRun, StoredRuns
-from evalstone.records import Estimate, JsonValue
+from evalstone.leaderboard.stored import SamplePage, StoredRun, StoredRuns, model_label
+from evalstone.records import Estimate, JsonValue, RunPlan
 from evalstone.store import AttemptRow
 from evalstone.web.render import plain
+from evalstone.web.shown_paths import without_folders
 
-__all__ = ["RunPage", "SamplesPage", "run_page", "runs_of", "samples_page"]
+__all__ = ["GroupPage", "RunPage", "SamplesPage", "group_page", "run_page", "runs_of", "samples_page"]
 
+PRIVATE = {"host", "hostname", "platform", "process_id", "pid", "user"}  # of an attempt's facts
+TEXTS = {"system_instruction"}  # of a plan: content, in which a slash is no path
 PER_PAGE = 50
 LONGEST_SEARCH = 500
+
+
+@dataclass(frozen=True)
+class AttemptView:
+    """One attempt of a run; which machine and process it was is nobody's business."""
+
+    attempt_id: int
+    status: str
+    started_at: str
+    ended_at: str | None
+    command: str | None
+    facts: Mapping[str, JsonValue]
+    summary: Mapping[str, JsonValue]
 
 
 @dataclass(frozen=True)
@@ -28,7 +44,12 @@ class RunPage:
     others: tuple[Estimate, ...]  # further metrics
     settings: tuple[tuple[str, str], ...]
     hashes: tuple[tuple[str, str], ...]
-    attempts: tuple[AttemptRow, ...]
+    attempts: tuple[AttemptView, ...]
+
+    @property
+    def command(self) -> str:
+        """The command of the last attempt, with paths as their last part."""
+        return str(without_folders(self.run.row.command or ""))
 
     def to_json(self) -> JsonValue:
         """Return what the page shows."""
@@ -37,8 +58,8 @@ class RunPage:
             "run": row.run_id,
             "model": self.run.model,
             "status": row.status,
-            "command": row.command,
-            "plan": plain(row.plan.content),
+            "command": self.command,
+            "plan": _shown_plan(row.plan),
             "estimates": [plain(one) for one in (*self.headline, *self.others)],
             "attempts": [plain(one) for one in self.attempts],
         }
@@ -106,8 +127,24 @@ def run_page(site: Site, name: str) -> RunPage:
         tuple(one for one in run.estimates if one not in primary),
         tuple(_settings(run)),
         tuple(_hashes(run)),
-        tuple(runs.attempts(run.run_id)),
+        tuple(_attempt(one) for one in runs.attempts(run.run_id)),
     )
+
+
+def _attempt(row: AttemptRow) -> AttemptView:
+    facts = {key: without_folders(value) for key, value in row.facts.items() if key not in PRIVATE}
+    summary = {key: without_folders(value) for key, value in row.summary.items() if key not in PRIVATE}
+    command = None if row.command is None else str(without_folders(row.command))
+    return AttemptView(row.attempt_id, row.status, row.started_at, row.ended_at, command, facts, summary)
+
+
+def _shown_plan(plan: RunPlan) -> JsonValue:
+    """Return a plan's content with the model's label and files without their folders; prompt texts stay as they are."""
+    content = plain(plan.content)
+    found = {key: value if key in TEXTS else without_folders(value) for key, value in content.items()}
+    if isinstance(found.get("model"), dict) and "name" in found["model"]:
+        found["model"]["name"] = model_label(plan.model.name)
+    return found
 
 
 def _settings(run: StoredRun) -> list[tuple[str, str]]:
@@ -115,7 +152,7 @@ def _settings(run: StoredRun) -> list[tuple[str, str]]:
     model = plan.model
     shots = sorted({task.num_fewshot for task in plan.tasks})
     known = {
-        "model": model.name,
+        "model": model_label(model.name),
         "back end": model.kind,
         "dtype": model.dtype,
         "numerics": model.numerics,
@@ -133,7 +170,8 @@ def _settings(run: StoredRun) -> list[tuple[str, str]]:
         **{f"model option {key}": value for key, value in model.options},
         **{str(key).replace("_", " "): value for key, value in plan.extra},
     }
-    return [(name, str(value)) for name, value in known.items() if value is not None]
+    shown = {name: value if name == "system prompt" else without_folders(value) for name, value in known.items()}
+    return [(name, str(value)) for name, value in shown.items() if value is not None]
 
 
 def _hashes(run: StoredRun) -> list[tuple[str, str]]:
@@ -143,6 +181,35 @@ def _hashes(run: StoredRun) -> list[tuple[str, str]]:
     known += [(f"{task.name}: task file", task.spec_hash) for task in plan.tasks]
     known += [(f"{task.name}: data set", task.dataset_hash) for task in plan.tasks]
     return [(name, value) for name, value in known if value]
+
+
+@dataclass(frozen=True)
+class GroupPage:
+    """A group's members in a run: it has no samples of its own."""
+
+    run: StoredRun
+    group: str
+    estimates: tuple[Estimate, ...]
+    members: tuple[str, ...]  # tasks with samples, in the plan's order
+
+    def to_json(self) -> JsonValue:
+        """Return what the page shows."""
+        return {"run": self.run.run_id, "group": self.group, "members": list(self.members)}
+
+
+def group_page(site: Site, name: str, group: str) -> GroupPage | None:
+    """Return the members of a group or composite of a run; None for what is none of the run's groups.
+
+    Raises: UnknownName for a run.
+    """
+    run = runs_of(site).run(name)
+    if group in run.row.tasks:
+        return None
+    within = {one.task for one in run.estimates if group in one.details.get("path", ())}
+    members = tuple(task for task in run.row.tasks if task in within)
+    if not members:
+        return None
+    return GroupPage(run, group, tuple(one for one in run.estimates if one.task == group), members)
 
 
 def samples_page(site: Site, name: str, task: str, given: Sequence[tuple[str, str]]) -> SamplesPage:

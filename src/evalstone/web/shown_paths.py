@@ -1,0 +1,49 @@
+"""Hiding where files of this machine are: pages show a file's name, never the folders that lead to it."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["without_folders"]
+
+_PART = r"[^\s'\"`,;:<>()\[\]{}|/\\]+"
+_ABSOLUTE = rf"(?:~[\w.-]*|\.{{1,2}})?/(?!/)(?:{_PART}/+)+"  # /home/x/, ~/x/, ../x/
+_HERE = r"(?:~[\w.-]*|\.{1,2})/+"  # ./x, ~/x
+_WINDOWS = rf"[A-Za-z]:\\(?:{_PART}\\+)*"
+_FILES = r"(?:csv|tsv|jsonl?|ya?ml|parquet|sqlite3?|db|py|txt|toml|gguf|safetensors|zst|gz|zip)"
+_RELATIVE = rf"(?:(?![^/\s]*=){_PART}/+)+(?=[^\s'\"`,;:<>()/\\]+\.{_FILES}\b)"  # data/x/ before questions.csv
+_SCHEME = r"(?:(?<=sqlite:)|(?<=file:))/{2,4}(?:" + _PART + r"/+)*"
+_FOLDERS = re.compile(
+    rf"{_SCHEME}|(?<![\w/.~:\\@%+-])(?:{_ABSOLUTE}|{_HERE}|{_WINDOWS}|{_RELATIVE})|(?<=\w:)(?:{_ABSOLUTE})"
+)
+_QUOTED = re.compile(
+    r"(?P<quote>['\"])(?:\w+=)?(?:~[\w.-]*|\.{1,2})?/[^'\"\n,]*?[^'\"\n,/\\](?P=quote)"
+)  # may hold spaces
+_PASSWORD = re.compile(r"(?<=://)[^\s/@'\"]+@")
+
+
+def without_folders(value: Any) -> Any:
+    """Return text, or JSON, with every path of a file shortened to its last part and user names out of URLs.
+
+    A path is what starts with a slash, a drive, `~`, `.` or `..` and has a folder, and a relative one that ends as
+    files of data, configuration, models and stores do. Names such as `org/model` and URLs stay.
+    """
+    if isinstance(value, str):
+        whole = re.fullmatch(r"(?:~[\w.-]*|\.{1,2})?/[^\n,;'\"<>]+/([^\n,;'\"<>/]+)/?", value)
+        if whole is not None and (" " not in value or (" /" not in value and re.search(rf"\.{_FILES}$", whole[1]))):
+            return whole[1]  # a value that is the path of a file may hold spaces
+        text = _QUOTED.sub(_last_of_quoted, value)
+        return _FOLDERS.sub("", _PASSWORD.sub("", text))
+    if isinstance(value, Mapping):
+        return {without_folders(str(key)): without_folders(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_folders(part) for part in value]
+    return value
+
+
+def _last_of_quoted(found: re.Match[str]) -> str:
+    text, quote = found[0][1:-1], found["quote"]
+    if " /" in text or text.count("/") < 2:
+        return found[0]
+    name, is_named, path = text.partition("=") if re.match(r"\w+=", text) else ("", "", text)
+    return f"{quote}{name}{is_named}{path.rpartition('/')[2]}{quote}"
