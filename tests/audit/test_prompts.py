@@ -132,7 +132,7 @@ def test_a_task_without_choices_is_refused(tmp_path: Path) -> None:
     spec = task_spec(
         "written", output_type="generate_until", doc_to_choice=..., metric_list=[{"metric": "exact_match"}]
     )
-    with pytest.raises(DataError, match="multiple choice"):
+    with pytest.raises(DataError, match="multiple-choice"):
         audit_prompts([FakeModel()], str(write_task(tmp_path, spec)))
 
 

@@ -128,7 +128,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_task_files(folder: Path, key: str, value: Any) -> None:
     """A task file with any value under any key gives prompts or an EvalstoneError."""
     outer, _, inner = key.partition(".")
-    spec = task_spec("sums", num_fewshot=1, **{outer: {inner: value} if inner else value})
+    spec = task_spec("sums", **{"num_fewshot": 1, outer: {inner: value} if inner else value})
     (folder / "t.yaml").write_text(as_yaml(spec), encoding="utf-8", errors="replace")
     works_or_is_refused(lambda: prompts_of(folder / "t.yaml"))
 

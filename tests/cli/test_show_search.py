@@ -38,7 +38,7 @@ def test_what_makes_no_sense_is_refused(place: str, capsys: pytest.CaptureFixtur
     """A search needs a task, an index a search, and a query has an end."""
     for words, said in (
         (["--search", "x"], "name the task"),
-        (["--samples", "letters", "--index"], "name what to look for"),
+        (["--samples", "letters", "--index"], "name the words"),
         (["--samples", "letters", "--search", "x" * 5000], "at most 1,000"),
     ):
         assert main(["show", "last", *words, "--store", place]) == 2

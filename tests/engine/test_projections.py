@@ -49,9 +49,14 @@ def test_a_product_equals_a_linear_layer(dtype: Any) -> None:
     weight = torch.randn(7, 8, generator=generator).to(dtype)
     bias = torch.randn(7, generator=generator).to(dtype)
     for b in (None, bias):
-        expected = torch.nn.functional.linear(hidden, weight, b)
-        assert torch.allclose(project(hidden, weight, b), expected, rtol=1e-2, atol=1e-2)
-        assert project(hidden, weight, b).dtype == dtype
+        try:
+            expected, got = torch.nn.functional.linear(hidden, weight, b), project(hidden, weight, b)
+        except RuntimeError as error:
+            if "primitive descriptor" not in str(error):
+                raise
+            pytest.skip(f"oneDNN on this processor has no product in {dtype}: {error}")
+        assert torch.allclose(got, expected, rtol=1e-2, atol=1e-2)
+        assert got.dtype == dtype
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -134,7 +134,7 @@ def test_without_a_sandbox_no_plan_is_made(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.delenv("EVALSTONE_CODE_CONTAINER", raising=False)
     monkeypatch.setattr("os.getuid", lambda: 1000)
-    with pytest.raises(PlanError, match=r"task mbpp runs code.*bubblewrap.*--unsafe-code"):
+    with pytest.raises(PlanError, match=r"task mbpp runs generated code.*bubblewrap.*--unsafe-code"):
         prepared("mbpp", FIXTURES)
     unsafe = prepared("mbpp", FIXTURES, confirm_unsafe_code=True)
     assert unsafe.plan.code_runs_in == {"mbpp": Unprotected().name}

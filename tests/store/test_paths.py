@@ -50,6 +50,6 @@ def test_the_command_line_means_the_same_files(tmp_path: Path, capsys: pytest.Ca
 
 def test_a_url_with_a_query_is_refused(tmp_path: Path) -> None:
     """A file's URL with a query is refused, never truncated silently."""
-    with pytest.raises(StoreError, match=r"has a query after '\?'.*expected a path"):
+    with pytest.raises(StoreError, match=r"has a query after '\?'.*expected a plain path"):
         Store.open(f"sqlite:///{tmp_path}/a.db?mode=ro")
     assert list(tmp_path.iterdir()) == [] or not any(entry.suffix == ".db" for entry in tmp_path.iterdir())

@@ -184,7 +184,7 @@ def test_a_damaged_text_is_named_once_with_its_users(damaged: Path) -> None:
         number, content = next(row for row in rows if b"words: answer with a letter" in row[1])
         connection.execute("UPDATE texts SET content = ? WHERE id = ?", (content.replace(b"letter", b"lettre"), number))
     (problem,) = problems_of(damaged)
-    assert problem.startswith(f"texts {number} (used by 2 requests, words/0/0, words/1/0): it has SHA-256")
+    assert problem.startswith(f"texts {number} (used by 2 requests, words/0/0, words/1/0): its SHA-256 is")
 
 
 def test_one_run_can_be_verified_alone(damaged: Path) -> None:

@@ -14,6 +14,8 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "hub": ("datasets", "huggingface_hub"),
     "metrics": ("sacrebleu", "rouge-score", "math-verify", "langdetect"),
     "charts": ("altair", "vl-convert-python"),
+    "web": ("fastapi", "uvicorn", "nh3", "markdown-it-py"),
+    "docs": ("sphinx", "myst-parser", "furo", "sphinx-copybutton"),
     "lm-eval": ("lm_eval",),
     "cluster": ("ray",),
     "postgres": ("psycopg",),
