@@ -1,6 +1,6 @@
 """The rows that a view shows: searched, filtered, sorted, ranked, cut into pages, with pinned rows on top."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -71,10 +71,13 @@ def show_table(table: Table, view: View, default_facts: Sequence[str]) -> Shown:
     return _Selection(table, view, default_facts).page()
 
 
-def all_rows(table: Table, view: View, default_facts: Sequence[str]) -> list[ShownRow]:
-    """Return every row that a view's filters leave, in its order, for an export."""
+def all_rows(
+    table: Table, view: View, default_facts: Sequence[str], ids: Container[str] | None = None
+) -> list[ShownRow]:
+    """Return every row that a view's filters leave, in its order; with `ids` only those of them, ranked among all."""
     found = _Selection(table, view, default_facts)
-    return [found.shown_row(int(at)) for at in found.order()]
+    places = (int(at) for at in found.order())
+    return [found.shown_row(at) for at in places if ids is None or table.rows[at].id in ids]
 
 
 class _Selection:

@@ -141,8 +141,8 @@ class StoredRuns:
         """Return every run, the latest first. Only runs that changed since the last call are read whole."""
         listed = [one.run for one in self._store.estimates_of_runs(tasks=())]
         recent = [facts.run_id for facts in listed if _is_unsettled(facts)]
-        columns = {one.run.run_id: one.estimates for one in self._store.estimates_of_runs()
-                   if one.run.run_id in recent} if recent else {}  # fmt: skip
+        found_columns = self._store.estimates_of_runs(recent) if recent else []
+        columns = {one.run.run_id: one.estimates for one in found_columns}
         with self._lock:
             known = dict(self._known)
         changed = [facts.run_id for facts in listed

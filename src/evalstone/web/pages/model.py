@@ -75,8 +75,7 @@ def model_page(site: Site, path: str) -> ModelPage:
     for board, table in tables:
         ids = {row.id for row in table.rows_of(name)}
         if ids:
-            shown = [row for row in all_rows(table, View(), board.shown) if row.row.id in ids]
-            boards.append(OnBoard(board, table, tuple(shown)))
+            boards.append(OnBoard(board, table, tuple(all_rows(table, View(), board.shown, ids))))
     rows = [row for one in boards for shown in one.rows for row in [shown.row]]
     base_name = next((str(row.facts["base"]) for row in rows if row.facts.get("base")), "")
     base_name = "" if base_name == name else base_name
