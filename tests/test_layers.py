@@ -47,6 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "limits",
     },
     "models": {"errors", "stopping", "records", "registry", "settings", "randomness", "hub_access", "engine", "limits"},
+    "host": {"errors", "settings", "records", "registry", "models", "engine", "limits"},
     "judges": {
         "errors",
         "records",
@@ -143,8 +144,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "store",
     },
 }
-MAY_IMPORT["audit"] = set(MAY_IMPORT) - {"interop", "arena", "leaderboard", "worker"}
-MAY_IMPORT["api"] = set(MAY_IMPORT) - {"worker"}
+MAY_IMPORT["audit"] = set(MAY_IMPORT) - {"interop", "arena", "leaderboard", "worker", "host"}
+MAY_IMPORT["api"] = set(MAY_IMPORT) - {"worker", "host"}
 # faces
 MAY_IMPORT["web"] = {
     "drafts",
@@ -331,8 +332,8 @@ THIRD_PARTY_PLACES = {
     "sqlalchemy": {"store"},
     "alembic": {"store"},
     "fastapi": {"web"},
-    "starlette": {"web"},
-    "uvicorn": {"web"},
+    "starlette": {"web", "host"},
+    "uvicorn": {"web", "host"},
     "nh3": {"web"},
 }
 
