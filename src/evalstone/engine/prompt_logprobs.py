@@ -24,7 +24,7 @@ from evalstone.engine.windows import Window, WindowCutter
 __all__ = ["PromptLogprobs", "read_alone", "read_together"]
 
 SMALLEST_WINDOW = 32
-Floats = npt.NDArray[np.floating[Any]]
+Logprobs = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,9 +36,9 @@ class PromptLogprobs:
     Units: nats, computed in float32. Not finite where the model's logits are not.
     """
 
-    chosen: Floats
+    chosen: Logprobs
     top_tokens: IntArray
-    top_logprobs: Floats
+    top_logprobs: Logprobs
 
 
 @torch.inference_mode()

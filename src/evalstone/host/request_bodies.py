@@ -97,6 +97,8 @@ def parse_body(content: bytes) -> dict[str, Any]:
     try:
         text = content.decode("utf-8")
         found = parse_json(text, DEPTH)
+        if "\\ud" in text.lower():  # half of a surrogate pair is no text, and no tokenizer takes it
+            json.dumps(found, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not valid JSON: {str(error)[:200]}") from None
     if not isinstance(found, dict):
@@ -194,9 +196,9 @@ def _messages(body: Mapping[str, Any]) -> tuple[Message, ...]:
 
 def _message(index: int, given: Any) -> Message:
     place = f"messages[{index}]"
-    if not isinstance(given, dict) or given.get("role") not in ROLES:
+    if not isinstance(given, dict) or str(given.get("role")) not in ROLES:
         raise _wrong(place, given, f"an object with a role ({', '.join(ROLES)}) and a content")
-    role = cast("Literal['system', 'user', 'assistant', 'tool']", ROLES[given["role"]])
+    role = cast("Literal['system', 'user', 'assistant', 'tool']", ROLES[str(given["role"])])
     if strange := sorted(given.keys() - {"role", "content", "name"}):
         raise BadRequest(f"{place} has {', '.join(strange)[:80]}, which this host does not support", place)
     content = given.get("content")
