@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "audit": ("evalstone.cli.audit:audit", "Test for contamination, sensitivity to prompts, and calibration."),
     "arena": ("evalstone.cli.arena:arena", "Compute ratings from votes between two models' answers."),
     "serve": ("evalstone.cli.serve:serve", "Show leaderboards in the browser."),
+    "chat": ("evalstone.cli.chat:chat", "Talk with a model, or with two side by side."),
     "host": ("evalstone.cli.host:host", "Answer an OpenAI-compatible API with a local model."),
     "board": ("evalstone.cli.board:board", "Create and check a leaderboard's file, or search its rows."),
     "card": ("evalstone.cli.card:card", "Write a model card (README.md) from a model's stored runs."),

@@ -187,10 +187,14 @@ class OpenAIModel:
         Raises: ModelUnavailable.
         """
         self._caller.reset()
-        known = find_server(self._server, self.arguments.server)
+        known = self.listed()
         if known and self.arguments.model not in known:
             self._notes = [f"the server lists {', '.join(known[:5])}, not {self.arguments.model}"]
         self._is_checked = True
+
+    def listed(self) -> tuple[str, ...]:
+        """Return the models that the server lists; empty if it has no list. Raises: ModelUnavailable."""
+        return find_server(self._server, self.arguments.server)
 
     # --------------------------------------------------------------------------------------------- answering
 
