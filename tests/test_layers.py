@@ -326,7 +326,7 @@ def test_imports_follow_the_table() -> None:
 THIRD_PARTY_PLACES = {
     "torch": {"engine"},
     "transformers": {"engine", "models"},
-    "httpx": {"models"},
+    "httpx": {"models", "web"},
     "tokenizers": {"models"},
     "ray": {"models"},
     "sqlalchemy": {"store"},

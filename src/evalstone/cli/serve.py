@@ -22,8 +22,12 @@ EXTRA = ("fastapi", "uvicorn", "nh3", "markdown_it")  # what the extra `web` ins
     help="Port to listen on; 0: any free port.",
 )
 @click.option("--allow_host", multiple=True, metavar="NAME", help="Host name that browsers may use; repeatable.")
+@click.option("--endpoint", multiple=True, metavar="NAME=URL", help="Model that visitors may chat with; repeatable.")
+@click.option("--endpoint_key", multiple=True, metavar="NAME=@FILE", help="Key of an endpoint; repeatable.")
 @store_option
-def serve(boards: tuple[str, ...], host: str, port: int, allow_host: tuple[str, ...], store: str | None) -> None:
+def serve(
+    boards: tuple[str, ...], host: str, port: int, allow_host: tuple[str, ...], store: str | None, **endpoints: Any
+) -> None:
     """Show leaderboards in the browser: those of BOARD.yaml files, or one for each suite with stored runs.
 
     Without --host, only this machine can connect.
@@ -35,11 +39,20 @@ def serve(boards: tuple[str, ...], host: str, port: int, allow_host: tuple[str, 
 
     hosts = hosts_for(host, allow_host)
     site = open_site(boards, store)
-    app = create_app(site, hosts)
+    app = create_app(site, hosts, _parts(**endpoints))
     with listen(host, port) as listening:
         if site.runs is not None:
             fill_facts_beside(store)
         serve_app(app, listening, lambda url: echo(f"{_shown(site)} at {url}  (stop with Ctrl-C)"))
+
+
+def _parts(endpoint: tuple[str, ...], endpoint_key: tuple[str, ...]) -> list[Any]:
+    """Return the parts beside the leaderboards. Raises: UsageError."""
+    from evalstone.web.endpoints import read_endpoints
+    from evalstone.web.routes.chat import chat_part
+
+    found = read_endpoints(endpoint, endpoint_key)
+    return [chat_part(found)] if found else []
 
 
 def fill_facts_beside(store: str | None) -> threading.Thread:
