@@ -17,6 +17,7 @@ from evalstone.leaderboard.board import (
 )
 from evalstone.leaderboard.columns import FACTS_BY_KEY, canonical
 from evalstone.leaderboard.keys import slug
+from evalstone.leaderboard.task_names import task_name
 from evalstone.limits.yaml_documents import load_yaml
 from evalstone.registry import nearest
 from evalstone.tasks.catalog import LIBRARY
@@ -216,7 +217,7 @@ class _Reader:
 
     def member(self, entry: Mapping[str, Any], at: int) -> dict[str, Any]:
         """Return one task set as a member of a suite; without a metric the task's primary one is used."""
-        name = entry.get("task") or Path(str(entry.get("file"))).name.split(".")[0]
+        name = entry.get("task") or task_name(self.path.parent / str(entry.get("file")))
         if not isinstance(name, str):
             raise self.fault(f"tasks[{at}].task", f"is {name!r:.80}; expected a name")
         rest = {key: entry[key] for key in ("filter", "shots", "weight", "chance") if key in entry}

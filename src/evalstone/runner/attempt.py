@@ -94,9 +94,10 @@ class Attempt:
             self._close(self.status, {"model": described, **self._work()})
 
     def _work(self) -> Mapping[str, JsonValue]:
-        """Return tokens, seconds and peak memory of this process, as facts of the attempt; nothing if it did none."""
+        """Return tokens, seconds and peak memory of this process; an attempt without work keeps the last one's."""
         if not self.n_answered:
-            return {}
+            earlier = self.store.run(self.run_id).summary.get("work")
+            return {} if earlier is None else {"work": earlier}
         return {"work": {"n_tokens": self.n_tokens, "seconds": self.seconds, "peak_bytes": _peak_bytes()}}
 
     def _close(self, status: str, summary: Mapping[str, JsonValue]) -> None:

@@ -15,6 +15,7 @@ from evalstone.leaderboard.evidence import sources_of
 from evalstone.leaderboard.exports import rows_csv, rows_jsonl, rows_parquet
 from evalstone.leaderboard.shown import all_rows
 from evalstone.leaderboard.site import Site
+from evalstone.leaderboard.withheld import TextsWithheld
 from evalstone.web.clients import Clients
 from evalstone.web.page_cache import PageCache
 from evalstone.web.pages.board import about_page, board_page, boards_page, view_of
@@ -259,7 +260,12 @@ def _add_failures(app: FastAPI) -> None:
 
 
 def _status_of(error: EvalstoneError) -> int:
-    kinds: tuple[tuple[type[EvalstoneError], int], ...] = ((UnknownName, 404), (UsageError, 400), (StoreError, 503))
+    kinds: tuple[tuple[type[EvalstoneError], int], ...] = (
+        (UnknownName, 404),
+        (TextsWithheld, 403),
+        (UsageError, 400),
+        (StoreError, 503),
+    )
     return next((status for kind, status in kinds if isinstance(error, kind)), 500)
 
 
