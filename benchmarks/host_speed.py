@@ -29,26 +29,6 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 TEMPLATE = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant:"
 WORDS = ("the", "road", "was", "long", "rope", "old", "door", "church", "evening", "came", "boat", "key")
-    "the",
-    "road",
-    "was",
-    "long",
-    "and",
-    "a",
-    "rope",
-    "lay",
-    "by",
-    "the",
-    "old",
-    "door",
-    "of",
-    "the",
-    "church",
-    "when",
-    "evening",
-    "came",
-    "to",
-]
 STARTED_SECONDS = 180.0
 
 
