@@ -48,7 +48,6 @@ def _overview(sections: Any) -> Any:
 
 def _print_section(section: Any) -> None:
     from rich.table import Table
-    from rich.text import Text
 
     table = Table("benchmark", "samples", "±", "chance", "known faults", box=None, pad_edge=False)
     for entry in section.entries:
@@ -59,7 +58,9 @@ def _print_section(section: Any) -> None:
             _chance(entry.chance),
             str(len(entry.known_faults)),
         )
-    print_rich(Text(section.capability.advice), "", table)
+    echo(section.capability.advice)
+    echo("")
+    print_rich(table)
     if section.entries:
         echo(f"A benchmark's prompt, metric and faults: evalstone explain {section.entries[0].task}", err=True)
 
