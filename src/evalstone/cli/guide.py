@@ -49,6 +49,8 @@ def _overview(sections: Any) -> Any:
 def _print_section(section: Any) -> None:
     from rich.table import Table
 
+    from evalstone.report.console import Text
+
     table = Table("benchmark", "samples", "±", "chance", "known faults", box=None, pad_edge=False)
     for entry in section.entries:
         table.add_row(
@@ -58,9 +60,7 @@ def _print_section(section: Any) -> None:
             _chance(entry.chance),
             str(len(entry.known_faults)),
         )
-    echo(section.capability.advice)
-    echo("")
-    print_rich(table)
+    print_rich(Text(section.capability.advice), "", table)
     if section.entries:
         echo(f"A benchmark's prompt, metric and faults: evalstone explain {section.entries[0].task}", err=True)
 
