@@ -229,3 +229,18 @@ def test_charts_follow_the_filters(client: httpx.Client) -> None:
     assert page.count("<svg role=") == 2  # no dates, so no chart over time
     assert 'href="/board/wide?params=..20"' in page
     assert "Fewer than two rows with a date" in page
+
+
+def test_base_and_derived_models_are_linked_with_their_paired_difference(client: httpx.Client) -> None:
+    """Both pages show the difference of the compare page, and the rank within the type."""
+    derived = client.get("/model/fake-random-2.json").json()
+    base = client.get("/model/fake-random-1.json").json()
+    pair = derived["against_base"]
+    assert derived["base"] == "fake-random-1"
+    assert base["made_from_it"] == [{"model": "fake-random-2", "against_base": pair}]
+    compared = client.get(f"/compare.json?runs={pair['base_run']},{pair['derived_run']}").json()
+    assert compared["comparison"]["pairs"][0]["overall"]["difference"] == pair["difference"]["difference"]
+    page = client.get("/model/fake-random-2").text
+    assert "difference to it " in page
+    assert re.search(r"[12] of 2 chat \(RLHF", page)
+    assert "difference to this one" in client.get("/model/fake-random-1").text
