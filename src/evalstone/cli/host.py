@@ -27,8 +27,9 @@ def host(model: str, host: str, port: int, name: str | None, queue: int, model_a
     """
     from importlib.util import find_spec
 
-    if any(find_spec(package) is None for package in ("starlette", "uvicorn")):
-        raise MissingExtra("evalstone host", "web")
+    for extra, packages in (("web", ("starlette", "uvicorn")), ("hf", ("torch", "transformers"))):
+        if any(find_spec(package) is None for package in packages):
+            raise MissingExtra("evalstone host", extra)
     from evalstone.host.app import HostSettings, create_app
     from evalstone.host.hosted_model import HostedModel
     from evalstone.host.serve import listen, names_for, serve
