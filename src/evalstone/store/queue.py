@@ -44,6 +44,7 @@ class Queue:
         """Store a submission with its job and its submitter's own vote; return its id.
 
         Args:
+            new: what was submitted and checked.
             kind: of its job, evaluate or reproduce.
             at_most: how many submissions the submitter may make in how many seconds; None: any number.
 
@@ -194,7 +195,7 @@ class Queue:
         return bool(n_jobs)
 
     def reproduce(self, submission: str) -> None:
-        """Add the job that verifies a submission's reported results. Raises: UnknownName; UsageError if there is one."""
+        """Add the job that verifies reported results. Raises: UnknownName; UsageError if there is one."""
         with self._database.writing() as connection:
             self._database.lock_structure(connection)
             row = self._locked(connection, submission)
