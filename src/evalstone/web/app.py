@@ -18,6 +18,7 @@ from evalstone.leaderboard.site import Site
 from evalstone.web.clients import Clients
 from evalstone.web.page_cache import PageCache
 from evalstone.web.pages.board import about_page, board_page, boards_page, view_of
+from evalstone.web.pages.charts import charts_page
 from evalstone.web.pages.compare import compare_page
 from evalstone.web.pages.failure import FailurePage
 from evalstone.web.pages.model import model_page
@@ -66,6 +67,7 @@ def create_app(
     app.add_middleware(GZipMiddleware, minimum_size=1000)
     app.state.links = [link for part in parts for link in part.links]
     _add_boards(app, site)
+    _add_about(app, site)
     _add_runs(app, site)
     _add_rest(app, site)
     _add_failures(app)
@@ -126,6 +128,19 @@ def _add_boards(app: FastAPI, site: Site) -> None:
     @app.get("/board/{name}/logo")
     def logo(name: str) -> Response:
         return logo_response(site.board(name).logo)
+
+
+def _add_about(app: FastAPI, site: Site) -> None:
+    cache = PageCache()
+
+    @app.get("/board/{name}/charts")
+    @app.get("/board/{name}/charts.json")
+    def charts(request: Request, name: str) -> Response:
+        def made() -> Response:
+            page = charts_page(site, name, _pairs(request))
+            return respond(request, "charts.html", page, as_json=_wants_json(request))
+
+        return cache.respond(request, site.table(site.board(name)).version, made)
 
     @app.get("/board/{name}/about")
     @app.get("/board/{name}/about.json")

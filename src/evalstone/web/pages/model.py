@@ -1,10 +1,13 @@
 """A model: its rows on every board, and its runs."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
+
+from markupsafe import Markup
 
 from evalstone.errors import UnknownName
 from evalstone.leaderboard.board import Board
+from evalstone.leaderboard.chart_data import Residual, profile
 from evalstone.leaderboard.exports import shown_json
 from evalstone.leaderboard.rows import Row
 from evalstone.leaderboard.shown import ShownRow, all_rows
@@ -14,7 +17,8 @@ from evalstone.leaderboard.table import Table
 from evalstone.leaderboard.view import View
 from evalstone.records import JsonValue
 from evalstone.registry import nearest
-from evalstone.web.render import model_path
+from evalstone.web.pages.charts import residuals_svg
+from evalstone.web.render import model_path, plain
 
 __all__ = ["ModelPage", "model_page"]
 
@@ -28,6 +32,8 @@ class OnBoard:
     board: Board
     table: Table
     rows: tuple[ShownRow, ...]
+    residuals: tuple[Residual, ...]  # of the first row that has all scores
+    chart: Markup | None  # of the residuals
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,7 @@ class ModelPage:
             "boards": {
                 one.board.name: [shown_json(row, one.table.columns) for row in one.rows] for one in self.boards
             },
+            "profiles": {one.board.name: plain(one.residuals) for one in self.boards if one.residuals},
             "runs": [{"run": one.run_id, "status": one.row.status, "updated_at": one.row.updated_at,
                       "tasks": list(one.row.tasks)} for one in self.runs],
             "base": self.base_name or None,
@@ -75,7 +82,7 @@ def model_page(site: Site, path: str) -> ModelPage:
     for board, table in tables:
         ids = {row.id for row in table.rows_of(name)}
         if ids:
-            boards.append(OnBoard(board, table, tuple(all_rows(table, View(), board.shown, ids))))
+            boards.append(_on_board(board, table, ids))
     rows = [row for one in boards for shown in one.rows for row in [shown.row]]
     base_name = next((str(row.facts["base"]) for row in rows if row.facts.get("base")), "")
     base_name = "" if base_name == name else base_name
@@ -88,6 +95,12 @@ def model_page(site: Site, path: str) -> ModelPage:
         base_name,
         tuple(_made_from(tables, name))[:RELATED],
     )
+
+
+def _on_board(board: Board, table: Table, ids: Container[str]) -> OnBoard:
+    rows = tuple(all_rows(table, View(), board.shown, ids))
+    residuals = next((found for one in rows if (found := tuple(profile(table, one.row)))), ())
+    return OnBoard(board, table, rows, residuals, residuals_svg(residuals))
 
 
 def _row_of(tables: Sequence[tuple[Board, Table]], name: str) -> Row | None:
