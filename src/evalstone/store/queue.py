@@ -23,7 +23,7 @@ from evalstone.store import queue_claims
 from evalstone.store.connection import Database
 from evalstone.store.database_clock import clock_of, now
 from evalstone.store.queue_rows import STATES, JobRow, NewSubmission, Progress, QueueCounts, SubmissionRow
-from evalstone.store.queue_schema import jobs, models_seen, queue_votes, submissions
+from evalstone.store.queue_schema import flags, jobs, models_seen, moderation, queue_votes, submissions
 
 __all__ = ["MOST_ADVANCE", "Queue"]
 
@@ -280,6 +280,28 @@ class Queue:
             )
             mean = connection.execute(select(func.avg(last.c.seconds))).scalar()
         return QueueCounts(by_state, None if mean is None else float(mean), int(n_working))
+
+    def has_submitted(self, submitter: str, models: Sequence[str]) -> bool:
+        """Return whether someone has submitted a model under one of these names."""
+        mine = (submissions.c.submitter == submitter) & submissions.c.model.in_(list(models))
+        with self._database.reading() as connection:
+            return connection.execute(select(submissions.c.id).where(mine)).first() is not None
+
+    def version(self) -> str:
+        """Return a text that changes when a job ends, a submission is withdrawn or a moderator or a flag acts.
+
+        It is read before each page, so it takes three look-ups in indexes.
+        """
+        ended = select(func.count(), func.max(jobs.c.ended)).where(jobs.c.state.in_(("finished", "cancelled")))
+        acts = select(func.max(moderation.c.number))
+        marked = select(func.count()).select_from(flags)
+        given = select(func.count()).where(submissions.c.reported_run.isnot(None))
+        with self._database.reading() as connection:
+            parts = [
+                *connection.execute(ended).one(),
+                *(connection.execute(one).scalar() for one in (acts, marked, given)),
+            ]
+        return " ".join(str(part) for part in parts)
 
     def state_of(self, submission: str) -> JobRow | None:
         """Return the latest job of a submission; None if it has none."""

@@ -28,7 +28,7 @@ from evalstone.web.pages.sample import sample_page
 from evalstone.web.pages.series import series_page
 from evalstone.web.pages.task import task_page
 from evalstone.web.posts import Posts
-from evalstone.web.render import respond
+from evalstone.web.render import model_path, respond
 from evalstone.web.secret import server_secret
 from evalstone.web.security import LOOPBACK, Guard, safe_path
 from evalstone.web.shown_paths import without_folders
@@ -200,6 +200,8 @@ def _add_rest(app: FastAPI, site: Site) -> None:
     @app.get("/model/{path:path}")
     def model(request: Request, path: str) -> Response:
         path, as_json = _named(path)
+        if (present := site.marks().names.get(path)) is not None:
+            return RedirectResponse(model_path(present) + (JSON if as_json else ""), 308)
         return respond(request, "model.html", model_page(site, path), as_json=as_json)
 
     @app.get("/task/{name:path}")

@@ -13,7 +13,7 @@ from evalstone.leaderboard.columns import MODEL_TYPES
 from evalstone.registry import nearest
 from evalstone.tasks.prompt_presets import preset_names
 
-__all__ = ["CHAT_TEMPLATE", "PRECISIONS", "WEIGHTS", "Chosen", "Problem", "presets", "read_choices"]
+__all__ = ["CHAT_TEMPLATE", "PRECISIONS", "WEIGHTS", "Chosen", "Problem", "is_model_name", "presets", "read_choices"]
 
 PRECISIONS = ("float32", "bfloat16", "float16")
 WEIGHTS = ("original", "adapter", "delta")
@@ -23,6 +23,11 @@ CHAT_TEMPLATE = "chat-template"  # the model's own
 _PART = r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,95}"
 _NAME = re.compile(rf"{_PART}(?:/{_PART})?")
 _REVISION = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_/-]|\.(?!\.)){0,79}")
+
+
+def is_model_name(text: str) -> bool:
+    """Return whether a text is a name as on the Hub."""
+    return len(text) <= LONGEST_NAME and _NAME.fullmatch(text) is not None
 
 
 def presets() -> list[str]:
