@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from evalstone.leaderboard.chart_data import best_over_time, heat_map, profile, score_by_size
-from evalstone.leaderboard.rows import Average, Cell, Number, Row, ScoreColumn
-from evalstone.leaderboard.shown import all_rows
+from evalstone.leaderboard.rows import Average, Cell, Fact, Number, Row, ScoreColumn
+from evalstone.leaderboard.shown import ShownRow, all_rows
 from evalstone.leaderboard.table import Table
 from evalstone.leaderboard.view import View
 from evalstone.report.documents.board_charts import (
@@ -39,10 +39,19 @@ def table(n: int = 40, *, stderr: float | None = 0.01) -> Table:
             if not (place == 4 and key == "d")
         }
         mean = float(np.mean([cell.number.value for cell in cells.values()]))
-        facts = {"date": f"2024-{place % 12 + 1:02}-15", "params": round(float(random.uniform(0.5, 70)), 1)}
+        facts: dict[str, Fact] = {
+            "date": f"2024-{place % 12 + 1:02}-15",
+            "params": round(float(random.uniform(0.5, 70)), 1),
+        }
         average = Average(Number(mean, mean - 0.01, mean + 0.01, 0.005), len(cells))
         rows.append(Row(f"r{place}", f"m/{place}", "measured", cells, average, facts))
     return Table(COLUMNS, tuple(rows), rank_apart=False)
+
+
+def value_of(one: ShownRow) -> float:
+    """Return a row's average; it has one."""
+    assert one.average is not None
+    return one.average.number.value
 
 
 def test_each_step_is_the_first_to_score_as_much() -> None:
@@ -53,7 +62,7 @@ def test_each_step_is_the_first_to_score_as_much() -> None:
         one.row.model
         for one in ranked
         if all(
-            other.average.number.value < one.average.number.value
+            value_of(other) < value_of(one)
             for other in ranked
             if other is not one and str(other.row.facts["date"]) <= str(one.row.facts["date"])
         )
@@ -109,7 +118,8 @@ def test_the_interval_of_a_residual_covers_its_expectation() -> None:
             for key, cell in made.rows[0].cells.items()
         }
         row = Row("r0", "m/0", "measured", cells, made.rows[0].average)
-        n_held += sum(a.low <= b.value <= a.high for a, b in zip(profile(made, row), truth, strict=True))
+        pairs = zip(profile(made, row), truth, strict=True)
+        n_held += sum((a.low or 0.0) <= b.value <= (a.high or 0.0) for a, b in pairs)
     assert 0.92 < n_held / 1200 < 0.98
 
 
@@ -129,7 +139,7 @@ def test_heat_map_standings() -> None:
     found = heat_map(rows, COLUMNS)
     assert len(found.rows) == 30
     for place in range(4):
-        cells = [cells[place] for _, cells in found.rows if cells[place] is not None]
+        cells = [cell for _, cells in found.rows if (cell := cells[place]) is not None]
         by_value = sorted(cells, key=lambda cell: cell.number.value)
         assert [cell.standing for cell in by_value] == sorted(cell.standing for cell in cells)
         assert by_value[0].standing == pytest.approx(0.5 / len(cells))

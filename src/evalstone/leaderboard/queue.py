@@ -1,4 +1,4 @@
-"""The queue as readers see it: what waits, runs and ended, whose fault a failure is, and how long the rest will take."""
+"""The queue as readers see it: what waits, runs and ended, whose fault a failure is, and how long the rest takes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -21,6 +21,7 @@ from evalstone.web.pages.board import about_page, board_page, boards_page, view_
 from evalstone.web.pages.charts import charts_page
 from evalstone.web.pages.compare import compare_page
 from evalstone.web.pages.failure import FailurePage
+from evalstone.web.pages.guide import guide_page
 from evalstone.web.pages.model import model_page
 from evalstone.web.pages.recommend import recommend_page
 from evalstone.web.pages.run import group_page, run_page, samples_page
@@ -223,6 +224,11 @@ def _add_rest(app: FastAPI, site: Site) -> None:
         return cache.respond(
             request, version, lambda: respond(request, "recommend.html", page(), as_json=_wants_json(request))
         )
+
+    @app.get("/guide")
+    @app.get("/guide.json")
+    def guide(request: Request) -> Response:
+        return respond(request, "guide.html", guide_page(), as_json=_wants_json(request))
 
     @app.get("/theme")
     def theme(to: str = "auto", back: str = "/") -> Response:

@@ -62,13 +62,6 @@ def add_flags(queue: QueueApp) -> None:
     """Add the routes."""
     app, moderation = queue.app, queue.store.moderation
 
-    def writer(request: Request) -> tuple[str, Account | None]:
-        account = queue.accounts.of(request)
-        if account is not None:
-            return account.name, account
-        visitor = app.state.clients.visitor(request).id
-        return READER + sha256(visitor.encode()).hexdigest()[:8], None
-
     @app.get("/flags")
     @app.get("/flags.json")
     def flags(request: Request, model: str = "", kind: str = "", text: str = "") -> Response:
@@ -85,8 +78,23 @@ def add_flags(queue: QueueApp) -> None:
         if not 0 < len(model) <= LONGEST_NAME:
             raise HTTPException(400, "name the model that the report is about")
         name = moderation.names().get(model, model)
-        flag = moderation.flag(name, kind, queue.text(form, "text", least=20), writer(request)[0])
+        flag = moderation.flag(name, kind, queue.text(form, "text", least=20), _writer(queue, request)[0])
         return queue.done(form, f"/flag/{flag}", flag=flag)
+
+    _add_flag(queue)
+
+
+def _writer(queue: QueueApp, request: Request) -> tuple[str, Account | None]:
+    """Return the name under which a request writes, and its account if it has one."""
+    account = queue.accounts.of(request)
+    if account is not None:
+        return account.name, account
+    visitor = queue.app.state.clients.visitor(request).id
+    return READER + sha256(visitor.encode()).hexdigest()[:8], None
+
+
+def _add_flag(queue: QueueApp) -> None:
+    app, moderation = queue.app, queue.store.moderation
 
     @app.get("/flag/{name}")
     def flag_page(request: Request, name: str) -> Response:
@@ -98,7 +106,7 @@ def add_flags(queue: QueueApp) -> None:
     def reply(request: Request, name: str, form: Form) -> Response:
         queue.acts.take(queue.network(request), "replies from your network")
         flag = moderation.flag_of(name)
-        who, account = writer(request)
+        who, account = _writer(queue, request)
         moderation.reply(name, who, _role(queue, account, flag.model), queue.text(form, "text"))
         return queue.done(form, f"/flag/{name}", flag=name)
 

@@ -1,5 +1,6 @@
 """What moderators do, each with a reason, and the log of it that everyone may read."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -63,7 +64,7 @@ def add_moderation(queue: QueueApp) -> None:
     def act(request: Request, name: str, action: str, form: Form) -> Response:
         moderator = queue.accounts.need_moderator(request)
         row = queue.store.queue.submission(name)
-        acts = {"relaunch": queue.store.queue.relaunch, "withdraw": queue.store.queue.withdraw,
+        acts: dict[str, Callable[[str], object]] = {"relaunch": queue.store.queue.relaunch, "withdraw": queue.store.queue.withdraw,
                 "reproduce": queue.store.queue.reproduce}  # fmt: skip
         if action not in acts:
             raise HTTPException(404, "there is no such action")

@@ -103,27 +103,34 @@ def _add_submitting(queue: QueueApp) -> None:
         page = submit_page(queue.boards, _names(queue.sources), values)
         return queue.page(request, "submit.html", page, as_json=wants_json(request))
 
-    def submitted(request: Request, form: Posted) -> tuple[str, Checked]:
-        """Check and store; return the submission's id, or "" with the problems."""
-        account = queue.accounts.need(request)
-        queue.submissions.take(queue.network(request), "submissions from your network")
-        checked = _check(queue, form, account.name)
-        if checked.new is None:
-            return "", checked
-        limit = None if account.is_moderator else queue.policy.per_submitter
-        try:
-            return store.queue.submit(checked.new, at_most=limit), checked
-        except UsageError as error:
-            return "", Checked((Problem("model", "was not accepted", str(error)),), checked.passed)
-
     @app.post("/submit")
     def submit(request: Request, form: Form) -> Response:
-        submission, checked = submitted(request, form)
+        submission, checked = _submit(queue, request, form)
         if submission:
             return queue.done(form, f"/submission/{submission}", submission=submission)
         values = {name: form.text(name)[:200] for name in FIELDS}
         page = submit_page(queue.boards, _names(queue.sources), values, checked.problems)
         return queue.page(request, "submit.html", page, status=422)
+
+    _add_api(queue)
+
+
+def _submit(queue: QueueApp, request: Request, form: Posted) -> tuple[str, Checked]:
+    """Check and store a submission; return its id, or "" with the problems."""
+    account = queue.accounts.need(request)
+    queue.submissions.take(queue.network(request), "submissions from your network")
+    checked = _check(queue, form, account.name)
+    if checked.new is None:
+        return "", checked
+    limit = None if account.is_moderator else queue.policy.per_submitter
+    try:
+        return queue.store.queue.submit(checked.new, at_most=limit), checked
+    except UsageError as error:
+        return "", Checked((Problem("model", "was not accepted", str(error)),), checked.passed)
+
+
+def _add_api(queue: QueueApp) -> None:
+    app = queue.app
 
     @app.post("/api/check")
     def check(request: Request, form: Form) -> Response:
@@ -134,7 +141,7 @@ def _add_submitting(queue: QueueApp) -> None:
 
     @app.post("/api/submissions")
     def submit_by_program(request: Request, form: Form) -> Response:
-        submission, checked = submitted(request, form)
+        submission, checked = _submit(queue, request, form)
         if not submission:
             return JSONResponse({"problems": problems_json(checked.problems)}, 422)
         return JSONResponse({"submission": submission, "url": f"/submission/{submission}"}, 201)
