@@ -41,6 +41,7 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable("HF_TOKEN", "token for gated repositories on the Hub"),
     Variable("OPENAI_API_KEY", "key for models behind an OpenAI-compatible server; sent to that server only"),
+    Variable("EVALSTONE_TOKEN", "token with which `evalstone submit` sends to a leaderboard; sent to that server only"),
     Variable("HF_HUB_OFFLINE", "1: never contact the Hub"),
     Variable("COLUMNS", "width of tables if the output is not a terminal"),
     Variable("NO_COLOR", "any value: no colours"),
@@ -170,7 +171,7 @@ def process_of() -> tuple[int, int]:
 
 def current() -> Mapping[str, str | None]:
     """Return every variable with its present value; secrets are hidden."""
-    secret = {"HF_TOKEN", "OPENAI_API_KEY", "EVALSTONE_SECRET"}
+    secret = {"HF_TOKEN", "EVALSTONE_TOKEN", "OPENAI_API_KEY", "EVALSTONE_SECRET"}
     return {v.name: ("(set)" if v.name in secret and read(v.name) else read(v.name)) for v in VARIABLES}
 
 

@@ -266,5 +266,5 @@ def _status_of(error: EvalstoneError) -> int:
 
 
 def _failure(request: Request, status: int, text: str) -> Response:
-    as_json = request.url.path.endswith(JSON)
+    as_json = request.url.path.endswith(JSON) or request.url.path.startswith("/api/")
     return respond(request, "failure.html", FailurePage(status, without_folders(text)), as_json=as_json, status=status)

@@ -64,8 +64,11 @@ def add_moderation(queue: QueueApp) -> None:
     def act(request: Request, name: str, action: str, form: Form) -> Response:
         moderator = queue.accounts.need_moderator(request)
         row = queue.store.queue.submission(name)
-        acts: dict[str, Callable[[str], object]] = {"relaunch": queue.store.queue.relaunch, "withdraw": queue.store.queue.withdraw,
-                "reproduce": queue.store.queue.reproduce}  # fmt: skip
+        acts: dict[str, Callable[[str], object]] = {
+            "relaunch": queue.store.queue.relaunch,
+            "withdraw": queue.store.queue.withdraw,
+            "reproduce": queue.store.queue.reproduce,
+        }
         if action not in acts:
             raise HTTPException(404, "there is no such action")
         acts[action](name)

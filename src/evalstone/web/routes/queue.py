@@ -94,7 +94,7 @@ def _check(queue: QueueApp, form: Posted, submitter: str) -> Checked:
 
 
 def _add_submitting(queue: QueueApp) -> None:
-    app, store = queue.app, queue.store
+    app = queue.app
 
     @app.get("/submit")
     @app.get("/submit.json")
