@@ -114,7 +114,7 @@ def finish(database: Database, job: JobRow, run_id: str, verdict: tuple[bool, st
     """
     with database.writing() as connection:
         _change(connection, job, state="finished", run_id=run_id, ended=clock_of(connection), owner="", stage="",
-                fault=None, reason=None, log_tail=None)  # fmt: skip
+                fault=None, reason=None, log_tail=None, n_done=jobs.c.n_total)  # fmt: skip
         if verdict is not None:
             here = submissions.c.id == job.submission
             connection.execute(update(submissions).where(here).values(is_verified=int(verdict[0]), verdict=verdict[1]))
