@@ -132,20 +132,22 @@ MAY_IMPORT: dict[str, set[str]] = {
         "interop",
     },
     "library": set(),  # task files and their functions: imported by name, they import nothing of ours
-    "worker": {
-        "errors",
-        "settings",
-        "records",
-        "registry",
-        "tasks",
-        "models",
-        "runner",
-        "leaderboard",
-        "store",
-    },
 }
-MAY_IMPORT["audit"] = set(MAY_IMPORT) - {"interop", "arena", "leaderboard", "worker", "host"}
-MAY_IMPORT["api"] = set(MAY_IMPORT) - {"worker", "host"}
+MAY_IMPORT["audit"] = set(MAY_IMPORT) - {"interop", "arena", "leaderboard", "host"}
+MAY_IMPORT["api"] = set(MAY_IMPORT) - {"host"}
+MAY_IMPORT["worker"] = {
+    "errors",
+    "settings",
+    "records",
+    "registry",
+    "tasks",
+    "models",
+    "runner",
+    "interop",
+    "leaderboard",
+    "store",
+    "api",
+}
 # faces
 MAY_IMPORT["web"] = {
     "drafts",

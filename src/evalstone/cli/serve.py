@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from evalstone.cli.output import echo, store_option
+from evalstone.cli.serve_queue import queue_options, queue_parts
 from evalstone.errors import MissingExtra
 
 gated_option = click.option(
@@ -28,19 +29,15 @@ EXTRA = ("fastapi", "uvicorn", "nh3", "markdown_it")  # what the extra `web` ins
 @click.option("--endpoint", multiple=True, metavar="NAME=URL", help="Model that visitors may chat with; repeatable.")
 @click.option("--endpoint_key", multiple=True, metavar="NAME=@FILE", help="Key of an endpoint; repeatable.")
 @gated_option
+@queue_options
 @store_option
 def serve(
-    boards: tuple[str, ...],
-    host: str,
-    port: int,
-    allow_host: tuple[str, ...],
-    show_gated: bool,
-    store: str | None,
-    **endpoints: Any,
+    boards: tuple[str, ...], host: str, port: int, allow_host: tuple[str, ...], store: str | None, **given: Any
 ) -> None:
     """Show leaderboards in the browser: those of BOARD.yaml files, or one for each suite with stored runs.
 
-    Without --host, only this machine can connect.
+    Without --host, only this machine can connect. With --submissions it also takes models to evaluate, which
+    `evalstone worker` does; `evalstone board token` makes the tokens of those who submit.
     """
     need_extra("evalstone serve")
     from evalstone.web.app import create_app
@@ -48,20 +45,21 @@ def serve(
     from evalstone.web.serve import serve as serve_app
 
     hosts = hosts_for(host, allow_host)
-    site = open_site(boards, store, show_gated=show_gated)
-    app = create_app(site, hosts, _parts(**endpoints))
+    parts = [*queue_parts(boards, store, given), *_chat_parts(given)]
+    site = open_site(boards, store, show_gated=given["show_gated"])
+    app = create_app(site, hosts, parts, given["proxy"])
     with listen(host, port) as listening:
         if site.runs is not None:
             fill_facts_beside(store)
         serve_app(app, listening, lambda url: echo(f"{_shown(site)} at {url}  (stop with Ctrl-C)"))
 
 
-def _parts(endpoint: tuple[str, ...], endpoint_key: tuple[str, ...]) -> list[Any]:
-    """Return the parts beside the leaderboards. Raises: UsageError."""
+def _chat_parts(given: dict[str, Any]) -> list[Any]:
+    """Return the chat as a part of the application, where models are listed. Raises: UsageError."""
     from evalstone.web.endpoints import read_endpoints
     from evalstone.web.routes.chat import chat_part
 
-    found = read_endpoints(endpoint, endpoint_key)
+    found = read_endpoints(given["endpoint"], given["endpoint_key"])
     return [chat_part(found)] if found else []
 
 

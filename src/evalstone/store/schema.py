@@ -36,7 +36,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from evalstone.errors import StoreError
 
-HEAD = "0003"  # the newest migration; stated here so that opening a current store needs no Alembic
+HEAD = "0004"  # the newest migration; stated here so that opening a current store needs no Alembic
 VERSION_TABLE = "evalstone_schema"  # Alembic's table, under a name of our own: a database may have another one
 
 
