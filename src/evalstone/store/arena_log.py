@@ -273,7 +273,7 @@ def _repeated(stored: VoteRow, new: NewVote, *, is_same_key: bool) -> VoteRow:
 
 
 def _joined() -> Any:
-    found = battles
+    found: Any = battles
     for side, model in _models.items():
         found = found.join(model, model.c.id == battles.c[side])
     for name, text in _texts.items():
