@@ -35,6 +35,9 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable("EVALSTONE_CODE_CONTAINER", "command of a container that runs model-written code, instead of bubblewrap"),
     Variable("EVALSTONE_BROWSER", "browser that prints a report to PDF (default: Chromium, Chrome, Edge or Brave)"),
+    Variable(
+        "EVALSTONE_SECRET", "secret of the web application, shared by its processes (default: <home>/server.secret)"
+    ),
     Variable("HF_TOKEN", "token for gated repositories on the Hub"),
     Variable("OPENAI_API_KEY", "key for models behind an OpenAI-compatible server; sent to that server only"),
     Variable("HF_HUB_OFFLINE", "1: never contact the Hub"),
@@ -135,7 +138,7 @@ def process_of() -> tuple[int, int]:
 
 def current() -> Mapping[str, str | None]:
     """Return every variable with its present value; secrets are hidden."""
-    secret = {"HF_TOKEN", "OPENAI_API_KEY"}
+    secret = {"HF_TOKEN", "OPENAI_API_KEY", "EVALSTONE_SECRET"}
     return {v.name: ("(set)" if v.name in secret and read(v.name) else read(v.name)) for v in VARIABLES}
 
 

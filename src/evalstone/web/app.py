@@ -1,6 +1,7 @@
 """The application's routes: which page answers which path. What a page shows is made in `pages`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from evalstone.leaderboard.evidence import sources_of
 from evalstone.leaderboard.exports import rows_csv, rows_jsonl, rows_parquet
 from evalstone.leaderboard.shown import all_rows
 from evalstone.leaderboard.site import Site
+from evalstone.web.clients import Clients
 from evalstone.web.page_cache import PageCache
 from evalstone.web.pages.board import about_page, board_page, boards_page, view_of
 from evalstone.web.pages.compare import compare_page
@@ -24,32 +26,56 @@ from evalstone.web.pages.run import group_page, run_page, samples_page
 from evalstone.web.pages.sample import sample_page
 from evalstone.web.pages.series import series_page
 from evalstone.web.pages.task import task_page
+from evalstone.web.posts import Posts
 from evalstone.web.render import respond
+from evalstone.web.secret import server_secret
 from evalstone.web.security import LOOPBACK, Guard, safe_path
 from evalstone.web.shown_paths import without_folders
 from evalstone.web.static_files import logo_response, static_response
 
-__all__ = ["create_app"]
+__all__ = ["Part", "create_app"]
 
 LONGEST_NAME = 300  # characters of anything in a path
 JSON = ".json"
 LARGEST_INDEX = 10**9  # of a sample
 
 
-def create_app(site: Site, hosts: Sequence[str] = LOOPBACK) -> Any:
-    """Return the application, as a server takes it.
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the application beside the leaderboards: the queue, the arena, the chat."""
+
+    add: Callable[[FastAPI], None]  # adds its routes; `app.state` has `clients` and `posts`
+    links: Sequence[tuple[str, str]] = ()  # (path, text) for the top of every page
+    largest_bodies: Mapping[str, int] = field(default_factory=dict)  # bytes, of paths that take more than a form
+
+
+def create_app(
+    site: Site, hosts: Sequence[str] = LOOPBACK, parts: Sequence[Part] = (), proxies: Sequence[str] = ()
+) -> Any:
+    """Return the application, as a server takes it. Without parts it only reads, and needs no secret.
 
     Args:
         site: the boards to show.
         hosts: names, without port, that requests may be addressed to.
+        parts: what else it does.
+        proxies: addresses of reverse proxies whose X-Forwarded-For and X-Forwarded-Proto are believed.
+
+    Raises: UsageError where parts need the server's secret and it cannot be had.
     """
     app = FastAPI(title="Evalstone", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(GZipMiddleware, minimum_size=1000)
+    app.state.links = [link for part in parts for link in part.links]
     _add_boards(app, site)
     _add_runs(app, site)
     _add_rest(app, site)
     _add_failures(app)
-    return Guard(app, hosts)
+    if parts:
+        secret = server_secret()
+        app.state.clients = Clients(secret, proxies)
+        app.state.posts = Posts(secret, app.state.clients)
+    for part in parts:
+        part.add(app)
+    return Guard(app, hosts, {path: size for part in parts for path, size in part.largest_bodies.items()})
 
 
 def _pairs(request: Request) -> list[tuple[str, str]]:
@@ -201,8 +227,9 @@ def _add_failures(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     def of_routes(request: Request, error: HTTPException) -> Response:
         response = _failure(request, error.status_code, str(error.detail or "there is no such page"))
-        if error.status_code == 405:
-            response.headers["allow"] = "GET, HEAD"
+        response.headers.update(error.headers or {})
+        if response.headers.get("allow") == "GET":
+            response.headers["allow"] = "GET, HEAD"  # which the guard answers
         return response
 
     @app.exception_handler(Exception)

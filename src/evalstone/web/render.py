@@ -52,6 +52,7 @@ def respond(request: Request, template: str, page: Any, *, as_json: bool = False
             here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
             path=request.url.path,
             version=VERSION,
+            links=getattr(request.app.state, "links", ()) if "app" in request.scope else (),
             **getattr(request.state, "context", {"live": True}),  # of an exported page
         )
     )

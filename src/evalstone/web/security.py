@@ -47,9 +47,18 @@ Send = Callable[[Message], Awaitable[None]]
 class Guard:
     """The outermost layer: refuses what may not come in, and adds the headers to what goes out."""
 
-    def __init__(self, app: Any, hosts: Sequence[str]) -> None:
-        """Args: app: the application; hosts: names, without port, that requests may be addressed to."""
+    def __init__(
+        self, app: Any, hosts: Sequence[str], largest_bodies: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
+        """Stand before an application.
+
+        Args:
+            app: the application.
+            hosts: names, without port, that requests may be addressed to.
+            largest_bodies: bytes that a path takes, where that is not LARGEST_BODY.
+        """
         self._app = app
+        self._largest = largest_bodies
         self._hosts = frozenset(host.lower() for host in hosts)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -74,7 +83,7 @@ class Guard:
                 message["headers"] = [*message["headers"], *extra]
             await answer(message)
 
-        await self._app(scope, _bounded(receive), with_headers)
+        await self._app(scope, _bounded(receive, self._largest_body(scope)), with_headers)
 
     def _refusal(self, scope: Message) -> tuple[int, str] | None:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
@@ -90,9 +99,13 @@ class Guard:
         if len(scope.get("raw_path") or b"") > LONGEST_PATH:
             return 414, f"the path is longer than {LONGEST_PATH:,} bytes"
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > LARGEST_BODY:
-            return 413, f"the body is larger than {LARGEST_BODY:,} bytes"
+        largest = self._largest_body(scope)
+        if not length.isdigit() or int(length) > largest:
+            return 413, f"the body is larger than {largest:,} bytes"
         return None
+
+    def _largest_body(self, scope: Message) -> int:
+        return self._largest.get(scope["path"], LARGEST_BODY)
 
 
 def _without_body(send: Send) -> Send:
@@ -104,7 +117,7 @@ def _without_body(send: Send) -> Send:
     return headers_only
 
 
-def _bounded(receive: Receive) -> Receive:
+def _bounded(receive: Receive, largest: int) -> Receive:
     """Return a `receive` that gives no more of a body than is allowed; a longer one ends as if its sender left."""
     taken = 0
 
@@ -112,7 +125,7 @@ def _bounded(receive: Receive) -> Receive:
         nonlocal taken
         message = await receive()
         taken += len(message.get("body", b""))
-        return {"type": "http.disconnect"} if taken > LARGEST_BODY else message
+        return {"type": "http.disconnect"} if taken > largest else message
 
     return bounded
 

@@ -1,0 +1,176 @@
+"""What is sent to the server: origin, tokens, cookies, bodies, rates and addresses, on a real server."""
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+
+from evalstone.errors import UsageError
+from evalstone.leaderboard.site import Site
+from evalstone.web.app import Part, create_app
+from evalstone.web.clients import network_of
+from evalstone.web.connections import Limits
+from evalstone.web.posts import Form
+from evalstone.web.rates import Rate
+from evalstone.web.secret import Signer, server_secret
+from evalstone.web.serve import _Server, configured, listen
+
+
+def add_notes(app: FastAPI) -> None:
+    """A part with one form."""
+    rate = Rate(50, 3600)
+
+    @app.get("/note")
+    def page(request: Request) -> Response:
+        response = PlainTextResponse(app.state.posts.token(request))
+        app.state.clients.remember(request, response)
+        return response
+
+    @app.post("/note")
+    def note(request: Request, form: Form) -> Response:
+        rate.take(app.state.clients.network(request), "notes")
+        return JSONResponse({"text": form.text("text"), "all": form.texts("more"), "json": form.is_json})
+
+    @app.post("/large")
+    def large(form: Form) -> Response:
+        return JSONResponse({"n": len(form.text("text"))})
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server with that part."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EVALSTONE_HOME", str(tmp_path_factory.mktemp("home")))
+        app = create_app(Site([]), parts=[Part(add_notes, [("/note", "Notes")], {"/large": 1 << 20})])
+    listening = listen("127.0.0.1", 0)
+    server = _Server(configured(app, Limits()))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+
+
+def test_a_form_of_this_browser_is_taken(url: str) -> None:
+    """Cookie and token from the page; a form and JSON alike."""
+    with httpx.Client(base_url=url) as client:
+        token = client.get("/note").text
+        answer = client.post("/note", data={"token": token, "text": " a & ü ", "more": ["x", "y"]})
+        assert answer.json() == {"text": "a & ü", "all": ["x", "y"], "json": False}
+        answer = client.post("/note", json={"text": "b"}, headers={"x-form-token": token})
+        assert answer.json() == {"text": "b", "all": [], "json": True}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [({"origin": "https://evil.example"}, 403), ({"sec-fetch-site": "cross-site"}, 403), ({"origin": "null"}, 403),
+     ({"sec-fetch-site": "same-site"}, 403), ({"sec-fetch-site": "same-origin"}, 200),
+     ({"content-type": "text/plain"}, 415)],
+)  # fmt: skip
+def test_other_sites_change_nothing(url: str, headers: dict[str, str], status: int) -> None:
+    """Even with cookie and token: a browser says where a request was made."""
+    with httpx.Client(base_url=url) as client:
+        token = client.get("/note").text
+        kind = {"content-type": "application/x-www-form-urlencoded"}
+        assert client.post("/note", content=f"token={token}", headers=kind | headers).status_code == status
+
+
+def test_a_token_belongs_to_its_cookie(url: str) -> None:
+    """Neither another visitor's token, nor a cookie of one's own making, nor none at all is enough."""
+    with httpx.Client(base_url=url) as one, httpx.Client(base_url=url) as two:
+        token = one.get("/note").text
+        own = two.get("/note").text
+        assert token != own
+        assert two.post("/note", data={"token": token}).status_code == 403
+        assert two.post("/note", data={"text": "x"}).status_code == 403
+        assert httpx.post(f"{url}/note", data={"token": token}).status_code == 403
+        forged = {"visitor": "0" * 32 + "." + "0" * 64}
+        assert httpx.post(f"{url}/note", data={"token": token}, cookies=forged).status_code == 403
+        assert one.post("/note", data={"token": token}).status_code == 200
+
+
+def test_bodies_are_bounded_and_read_strictly(url: str) -> None:
+    """Too large, too many fields, not UTF-8, not JSON, not an object: each with its status and one line."""
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    with httpx.Client(base_url=url) as client:
+        token = client.get("/note").text
+
+        def status(body: bytes, kind: dict[str, str] = form, path: str = "/note") -> int:
+            return client.post(path, content=body, headers={"x-form-token": token} | kind).status_code
+
+        assert status(b"text=" + b"x" * (70 << 10)) == 413
+        assert status(b"text=" + b"x" * (70 << 10), path="/large") == 200
+        assert status(b"text=" + b"x" * (2 << 20), path="/large") == 413
+        assert status(b"&".join(b"a=1" for _ in range(300))) == 400
+        assert status(b"text=%ff") == 400
+        for body in (b"{", b"[1]", b"[" * 60_000, b'"x"'):
+            assert status(body, {"content-type": "application/json"}) == 400
+        assert status(b'{"text": 3}', {"content-type": "application/json"}) == 400
+
+
+def test_a_body_without_a_length_is_bounded(url: str) -> None:
+    """Sent in chunks, it is refused as soon as it is too long."""
+    with httpx.Client(base_url=url) as client:
+        token = client.get("/note").text
+
+        def parts() -> Iterator[bytes]:
+            yield b"text="
+            for _ in range(20):
+                yield b"x" * 8192
+
+        headers = {"x-form-token": token, "content-type": "application/x-www-form-urlencoded"}
+        with suppress(httpx.TransportError):  # refused and closed while the client was still sending
+            assert client.post("/note", content=parts(), headers=headers).status_code == 413
+
+
+def test_parts_are_linked_from_every_page(url: str) -> None:
+    """The top of the pages names them."""
+    assert re.search(r'<a href="/note">Notes</a>', httpx.get(f"{url}/boards").text)
+
+
+def test_rates_refill_with_time() -> None:
+    """Three at once, then one each 20 seconds; each key has its own."""
+    now = [0.0]
+    rate = Rate(3, 60, lambda: now[0])
+    assert [rate.wait("a") for _ in range(4)] == [0, 0, 0, pytest.approx(20)]
+    assert rate.wait("b") == 0
+    now[0] = 20.001
+    assert rate.wait("a") == 0
+    assert rate.wait("a") > 19
+
+
+def test_addresses() -> None:
+    """IPv6 by /64, mapped IPv4 as IPv4, nonsense as nothing."""
+    assert network_of("2001:db8:1:2:3:4:5:6") == network_of("2001:db8:1:2::1") == "2001:db8:1:2::/64"
+    assert network_of("2001:db8:1:3::1") != network_of("2001:db8:1:2::1")
+    assert network_of("::ffff:192.0.2.7") == "192.0.2.7"
+    assert network_of("fe80::1%eth0") == "fe80::/64"
+    assert network_of("x") == ""
+
+
+def test_the_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One for all processes of a home, readable by its owner alone; purposes do not share signatures."""
+    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("EVALSTONE_SECRET", raising=False)
+    found: list[bytes] = []
+    threads = [threading.Thread(target=lambda: found.append(server_secret())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(set(found)) == 1
+    assert [(path.name, path.stat().st_mode & 0o777) for path in (tmp_path / "home").iterdir()] == [
+        ("server.secret", 0o600)
+    ]
+    assert Signer(found[0], "a").is_signed("x", Signer(found[0], "a").sign("x"))
+    assert not Signer(found[0], "b").is_signed("x", Signer(found[0], "a").sign("x"))
+    monkeypatch.setenv("EVALSTONE_SECRET", "short")
+    with pytest.raises(UsageError, match="5 characters"):
+        server_secret()
