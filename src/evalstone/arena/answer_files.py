@@ -125,9 +125,11 @@ def _largest_shared(store: Store, runs: Sequence[RunRow]) -> str:
 
 
 def _prompt_text(record: Any) -> str:
-    """Return what the models were asked: the last message of the request."""
-    parts = record.request.messages[-1].parts
-    return "".join(part.text for part in parts if getattr(part, "text", None)).strip()
+    """Return what the models were asked: the last message of the request, or its text after the examples."""
+    request = record.request
+    if not request.messages:
+        return str(request.segments[-1]).strip()
+    return "".join(getattr(part, "text", None) or "" for part in request.messages[-1].parts).strip()
 
 
 def _column(names: Sequence[str], known: Sequence[str], file: Path) -> str:

@@ -9,25 +9,43 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, insert, select
+from sqlalchemy import Connection, Select, func, select
 
 from evalstone.errors import StoreError, UnknownName, UsageError
 from evalstone.store.arena_rows import Batch, BattleRow, Head, ModelRow, NewBattle, NewVote, VoteRow
 from evalstone.store.arena_schema import arena_models, arena_texts, battles, rating_batches, vote_head, votes
+from evalstone.store.arena_statements import (
+    ACTIVITY_OF_VOTER,
+    AT_ONCE,
+    BATTLE_BY_TOKEN,
+    BATTLE_FACTS,
+    BATTLE_NUMBER,
+    BATTLES_OF_ORIGIN,
+    FACTS_OF_BATTLE,
+    HEAD,
+    INSERTS,
+    LAST_BATCH,
+    LOCKED_HEAD,
+    MODEL_NUMBER,
+    MOVE_HEAD,
+    OPEN_BATTLE,
+    TEXT_NUMBER,
+    TEXTS,
+    VOTE_BY_KEY,
+    VOTE_OF_BATTLE,
+    VOTE_OF_TOKEN,
+    VOTES_BETWEEN,
+    VOTES_OF_ORIGIN,
+)
 from evalstone.store.connection import Database
 from evalstone.store.packing import pack_text, text_digest, unpack_text
 from evalstone.store.runs import change_row, next_id, now
-from evalstone.store.schema import with_checksum
+from evalstone.store.schema import insert_rows, with_checksum
 from evalstone.store.vote_chain import FIRST, RECORD_FIELDS, commitment, first_break, new_salt, vote_hash
 
 __all__ = ["AlreadyVoted", "ArenaLog"]
 
-AT_ONCE = 2000  # votes read in one transaction
-_HEAD_ROW = 1
-_TEXTS = ("prompt", "answer_a", "answer_b")
-
-_models = {side: arena_models.alias(side) for side in ("model_a", "model_b")}
-_texts = {name: arena_texts.alias(name) for name in _TEXTS}
+LAST = 2**62  # above every sequence number
 
 
 class AlreadyVoted(UsageError):
@@ -80,43 +98,32 @@ class ArenaLog:
         with self._database.writing() as connection:
             self._database.lock_structure(connection)
             number = next_id(connection, battles)
-            row: dict[str, Any] = {name: getattr(new, name) for name in _BATTLE_FACTS}
+            row: dict[str, Any] = {name: getattr(new, name) for name in BATTLE_FACTS}
             row |= {"id": number, "is_swapped": int(new.is_swapped)}
             row |= {side: _model_number(connection, getattr(new, side)) for side in ("model_a", "model_b")}
-            row |= {name: _text_number(connection, getattr(new, name), new.is_private) for name in _TEXTS}
+            row |= {name: _text_number(connection, getattr(new, name), new.is_private) for name in TEXTS}
             _insert(connection, battles, row)
 
     def battle(self, token: str) -> BattleRow | None:
         """Return a battle with its texts; None if there is none with this token."""
         with self._database.reading() as connection:
-            row = connection.execute(_with_texts().where(battles.c.token == token)).one_or_none()
+            row = connection.execute(BATTLE_BY_TOKEN, {"token": token}).one_or_none()
         return None if row is None else _battle_row(row)
 
     def open_battle_of(self, voter: str, after: float) -> BattleRow | None:
         """Return the voter's latest anonymous battle without a vote that was opened after a time."""
         with self._database.reading() as connection:
-            unvoted = _with_texts().outerjoin(votes, votes.c.battle == battles.c.id).where(votes.c.sequence.is_(None))
-            mine = unvoted.where(battles.c.voter == voter, battles.c.mode == "anonymous", battles.c.opened_at > after)
-            row = connection.execute(mine.order_by(battles.c.id.desc()).limit(1)).one_or_none()
+            row = connection.execute(OPEN_BATTLE, {"voter": voter, "after": after}).one_or_none()
         return None if row is None else _battle_row(row)
 
     def activity(self, voter: str, origin: str, since: float) -> tuple[int, int, int, float | None]:
         """Return the votes of voter and origin and the battles of the origin since a time, and the last vote's time."""
-        joined = battles.join(votes, votes.c.battle == battles.c.id)
+        values = {"voter": voter, "origin": origin, "since": since}
         with self._database.reading() as connection:
-
-            def count(*conditions: Any) -> int:
-                found = select(func.count()).select_from(joined).where(*conditions, votes.c.cast_at > since)
-                return int(connection.execute(found).scalar_one())
-
-            n_opened = select(func.count()).where(battles.c.origin == origin, battles.c.opened_at > since)
-            last = select(func.max(votes.c.cast_at)).select_from(joined).where(battles.c.voter == voter)
-            return (
-                count(battles.c.voter == voter),
-                count(battles.c.origin == origin),
-                int(connection.execute(n_opened).scalar_one()),
-                connection.execute(last).scalar(),
-            )
+            n_own, last = connection.execute(ACTIVITY_OF_VOTER, values).one()
+            n_origin = connection.execute(VOTES_OF_ORIGIN, values).scalar_one()
+            n_opened = connection.execute(BATTLES_OF_ORIGIN, values).scalar_one()
+        return int(n_own or 0), int(n_origin), int(n_opened), last
 
     # ---------------------------------------------------------------------------------------- votes
 
@@ -130,11 +137,11 @@ class ArenaLog:
         """
         with self._database.writing(durable=True) as connection:
             head = _locked_head(connection)
-            battle = connection.execute(select(battles.c.id).where(battles.c.token == new.battle)).scalar()
+            battle = connection.execute(BATTLE_NUMBER, {"token": new.battle}).scalar()
             if battle is None:
                 raise UnknownName("battle", new.battle[:20])
-            same = _by(connection, votes.c.idempotency_key == new.idempotency_key)
-            stored = same or _by(connection, votes.c.battle == battle)
+            same = _vote(connection, VOTE_BY_KEY, key=new.idempotency_key)
+            stored = same or _vote(connection, VOTE_OF_BATTLE, battle=battle)
             if stored is not None:
                 return _repeated(stored, new, is_same_key=same is not None)
             row = {
@@ -142,36 +149,41 @@ class ArenaLog:
                 "cast_at": new.cast_at, "choice": new.choice, "mark_a": new.mark_a, "mark_b": new.mark_b,
                 "is_counted": int(new.is_counted), "hash": FIRST,
             }  # fmt: skip
-            facts = connection.execute(_facts_of_battle().where(battles.c.id == battle)).one()
+            facts = connection.execute(FACTS_OF_BATTLE, {"battle": battle}).one()
             record = _record({**facts._asdict(), **row, "battle": new.battle})
             row["hash"] = vote_hash(head.hash, record)
             _insert(connection, votes, row)
-            change_row(connection, vote_head, head, sequence=row["sequence"], hash=row["hash"])
+            moved = with_checksum(vote_head, {"id": head.id, "sequence": row["sequence"], "hash": row["hash"]})
+            connection.execute(MOVE_HEAD, {"to": moved["sequence"], "over": moved["hash"], "sum": moved["checksum"]})
             return _vote_row(record, row["hash"])
 
     def vote_of(self, token: str) -> VoteRow | None:
         """Return the vote of a battle, None while there is none."""
         with self._database.reading() as connection:
-            return _by(connection, battles.c.token == token)
+            return _vote(connection, VOTE_OF_TOKEN, token=token)
 
     def head(self) -> Head:
         """Return the end of the log; an empty log ends with 32 zero bytes."""
         with self._database.reading() as connection:
-            row = connection.execute(select(vote_head).where(vote_head.c.id == _HEAD_ROW)).one()
+            row = connection.execute(HEAD).one()
         return Head(row.sequence, row.hash.hex())
 
     def votes(self, *, until: int | None = None, after: int = 0) -> Iterator[VoteRow]:
         """Yield the votes in order, those after one sequence number and up to another."""
         while True:
             with self._database.reading() as connection:
-                some = _votes().where(votes.c.sequence > after).order_by(votes.c.sequence).limit(AT_ONCE)
-                if until is not None:
-                    some = some.where(votes.c.sequence <= until)
-                rows = connection.execute(some).all()
+                span = {"after": after, "until": LAST if until is None else until}
+                rows = connection.execute(VOTES_BETWEEN, span).all()
             yield from (_vote_row(_record(row._asdict()), row.hash) for row in rows)
             if len(rows) < AT_ONCE:
                 return
             after = rows[-1].sequence
+
+    def answer_texts(self) -> dict[str, str]:
+        """Return the texts of all answers and prompts that are not erased, by commitment in hex."""
+        with self._database.reading() as connection:
+            kept = select(arena_texts.c.commitment, arena_texts.c.content).where(arena_texts.c.content.isnot(None))
+            return {bytes(row.commitment).hex(): unpack_text(row.content) for row in connection.execute(kept)}
 
     def problems(self) -> list[str]:
         """Return what is wrong with the log: a broken chain, another head, a text that is not the committed one."""
@@ -196,7 +208,7 @@ class ArenaLog:
             row = connection.execute(select(battles).where(battles.c.token == token)).one_or_none()
             if row is None:
                 raise UnknownName("battle", token[:20])
-            numbers = [getattr(row, name) for name in _TEXTS]
+            numbers = [getattr(row, name) for name in TEXTS]
             own = select(arena_texts).where(arena_texts.c.id.in_(numbers), arena_texts.c.digest.is_(None))
             erased = connection.execute(own.where(arena_texts.c.content.isnot(None))).all()
             for text in erased:
@@ -208,8 +220,7 @@ class ArenaLog:
     def last_batch(self) -> Batch | None:
         """Return the batch that was published last."""
         with self._database.reading() as connection:
-            last = select(rating_batches).order_by(rating_batches.c.sequence.desc()).limit(1)
-            row = connection.execute(last).one_or_none()
+            row = connection.execute(LAST_BATCH).one_or_none()
         return None if row is None else Batch(row.sequence, row.hash.hex(), row.published_at)
 
     def publish(self, sequence: int, at: float) -> None:
@@ -225,15 +236,12 @@ class ArenaLog:
             _insert(connection, rating_batches, {"sequence": sequence, "hash": of_vote, "published_at": at})
 
 
-_BATTLE_FACTS = ("token", "opened_at", "voter", "origin", "mode", "source", "prompt_id", "category")
-
-
 def _insert(connection: Connection, table: Any, row: dict[str, Any]) -> None:
-    connection.execute(insert(table), with_checksum(table, row))
+    insert_rows(connection, INSERTS[table], [with_checksum(table, row)])
 
 
 def _model_number(connection: Connection, name: str) -> int:
-    number: int | None = connection.execute(select(arena_models.c.id).where(arena_models.c.name == name)).scalar()
+    number: int | None = connection.execute(MODEL_NUMBER, {"name": name}).scalar()
     if number is None:
         raise UnknownName("model of the arena", name)
     return number
@@ -243,7 +251,7 @@ def _text_number(connection: Connection, text: str, is_private: bool) -> int:
     """Return the row of a text; an operator's is stored once, a voter's each time, so that it can be erased alone."""
     digest = None if is_private else sha256(b"arena" + text_digest(text)).digest()
     if digest is not None:
-        stored: int | None = connection.execute(select(arena_texts.c.id).where(arena_texts.c.digest == digest)).scalar()
+        stored: int | None = connection.execute(TEXT_NUMBER, {"digest": digest}).scalar()
         if stored is not None:
             return stored
     salt, number = new_salt(), next_id(connection, arena_texts)
@@ -258,7 +266,7 @@ def _is_committed(row: Any) -> bool:
 
 def _locked_head(connection: Connection) -> Any:
     """Return the head's row, locked until the transaction ends; the migration makes it."""
-    return connection.execute(select(vote_head).where(vote_head.c.id == _HEAD_ROW).with_for_update()).one()
+    return connection.execute(LOCKED_HEAD).one()
 
 
 def _repeated(stored: VoteRow, new: NewVote, *, is_same_key: bool) -> VoteRow:
@@ -272,31 +280,8 @@ def _repeated(stored: VoteRow, new: NewVote, *, is_same_key: bool) -> VoteRow:
     return stored
 
 
-def _joined() -> Any:
-    found: Any = battles
-    for side, model in _models.items():
-        found = found.join(model, model.c.id == battles.c[side])
-    for name, text in _texts.items():
-        found = found.join(text, text.c.id == battles.c[name])
-    return found
-
-
-def _facts_of_battle() -> Select[Any]:
-    columns = [battles.c[name] for name in _BATTLE_FACTS if name != "token"]
-    names = [model.c.name.label(side) for side, model in _models.items()]
-    committed = [text.c.commitment.label(f"{name}_commitment") for name, text in _texts.items()]
-    return select(battles.c.is_swapped, *columns, *names, *committed).select_from(_joined())
-
-
-def _votes() -> Select[Any]:
-    own = (column for column in votes.c if column.name not in {"battle", "checksum", "idempotency_key"})
-    of_battle = _facts_of_battle()
-    joined = of_battle.get_final_froms()[0].join(votes, votes.c.battle == battles.c.id)
-    return select(battles.c.token.label("battle"), *of_battle.selected_columns, *own).select_from(joined)
-
-
-def _by(connection: Connection, condition: Any) -> VoteRow | None:
-    row = connection.execute(_votes().where(condition)).one_or_none()
+def _vote(connection: Connection, statement: Select[Any], **values: Any) -> VoteRow | None:
+    row = connection.execute(statement, values).one_or_none()
     return None if row is None else _vote_row(_record(row._asdict()), row.hash)
 
 
@@ -316,15 +301,8 @@ def _fields(row: VoteRow) -> dict[str, Any]:
     return {name: getattr(row, name) for name in RECORD_FIELDS}
 
 
-def _with_texts() -> Select[Any]:
-    columns = [battles.c[name] for name in ("id", *_BATTLE_FACTS, "is_swapped")]
-    names = [model.c.name.label(side) for side, model in _models.items()]
-    contents = [text.c.content.label(name) for name, text in _texts.items()]
-    return select(*columns, *names, *contents).select_from(_joined())
-
-
 def _battle_row(row: Any) -> BattleRow:
     values = row._asdict()
-    values |= {name: None if values[name] is None else unpack_text(values[name]) for name in _TEXTS}
+    values |= {name: None if values[name] is None else unpack_text(values[name]) for name in TEXTS}
     values |= {"number": values.pop("id"), "is_swapped": bool(values["is_swapped"])}
     return BattleRow(**values)
