@@ -122,7 +122,8 @@ def publish_ratings(
         try:
             read = votes_in(Rows.of([published_row(vote, texts) for vote in used]), style=style)
             found = rate(read, settings)
-            lines = (tuple(basis(found, read)), tuple(warnings(found, read)))
+            described = [line for line in basis(found, read) if not line.startswith("Read: ")]
+            lines = (tuple(described), tuple(warnings(found, read)))
         except EvalstoneError as error:
             why = str(error)
     else:
