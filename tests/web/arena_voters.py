@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
@@ -18,7 +18,7 @@ class ApiVoter:
         self.client = httpx.Client(base_url=url, timeout=30)
         self.token = ""
 
-    def __enter__(self) -> "ApiVoter":
+    def __enter__(self) -> Self:
         """Load the page that gives cookie and token."""
         found = re.search(r'name="token" value="(\w+)"', self.client.get("/arena").text)
         assert found is not None

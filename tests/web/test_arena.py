@@ -75,11 +75,11 @@ def test_before_the_vote_nothing_joins_a_battle_to_a_model(arena: Arena, url: st
         pages = crawl(voter.client, f"/arena/battle/{battle['battle']}")
         assert len(pages) > 10
         own = {path: page for path, page in pages.items() if battle["battle"] in path}
-        assert len(own) == 3  # the page, its twin, and the form's address, which GET does not answer
+        assert sorted(page.status_code for page in own.values()) == [200, 200, 404, 405]  # GET does not answer a form
         for page in own.values():
             said = page.text + str(page.headers) + str(dict(voter.client.cookies))
-            for name in (*arena.source.models, arena.source.name, stored.prompt_id + '"', stored.voter):
-                assert name not in said, f"{name} in {page.url}"
+            for name in (*arena.source.models, arena.source.name, stored.voter):
+                assert not re.search(rf"\b{re.escape(name)}", said), f"{name} in {page.url}"
         after = {path: page.text for path, page in crawl(outsider, "/arena").items()}
         hide = re.compile(r'name="token" value="\w+"')
         assert {path: hide.sub("", text) for path, text in before.items()} == {
@@ -230,7 +230,7 @@ def test_a_killed_server_loses_no_vote_and_counts_none_twice(tmp_path: Path, n: 
 
     threads = [threading.Thread(target=voters, args=(name,)) for name in range(3)]
     started = time.monotonic()
-    for share in (0.3, 0.6, 1.0):
+    for share in (0.5, 1.0) if n < 100 else (0.3, 0.6, 1.0):
         with served_by_a_process(tmp_path, port, file) as process:
             if not threads[0].is_alive():
                 for thread in threads:
@@ -247,9 +247,7 @@ def test_a_killed_server_loses_no_vote_and_counts_none_twice(tmp_path: Path, n: 
         assert store.arena.head().sequence == len(votes)
         assert store.arena.problems() == []
     assert {battle: votes[battle] for battle in acknowledged} == acknowledged
-    assert (
-        len(votes) - len(acknowledged) <= 9
-    )  # stored, but killed before the answer: at most one of each voter and kill
+    assert len(votes) - len(acknowledged) <= 9  # stored, but killed before the answer: one of each voter and kill
 
 
 def vote_a_while(

@@ -74,6 +74,15 @@ class StoredAnswers:
         """The models that have answers."""
         return tuple(self._answers)
 
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        """All prompts."""
+        return tuple(self._prompts.values())
+
+    def answer(self, model: str, prompt_id: str) -> str | None:
+        """Return a model's answer to a prompt; None if it has none."""
+        return self._answers[model].get(prompt_id)
+
     def shared(self, first: str, second: str) -> tuple[str, ...]:
         """Return the ids of the prompts to which both models have answers that differ."""
         if (first, second) not in self._shared:

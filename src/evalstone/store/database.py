@@ -18,6 +18,7 @@ from evalstone.store.arena_log import ArenaLog
 from evalstone.store.connection import Database
 from evalstone.store.reading import StoredResults
 from evalstone.store.rows import OpenRun, RemovedCounts, RunWriter, StoredProgress
+from evalstone.store.study_log import StudyLog
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -100,6 +101,11 @@ class Store(StoredResults):
     def arena(self) -> ArenaLog:
         """The arena's models, battles and votes."""
         return ArenaLog(self._database)
+
+    @property
+    def studies(self) -> StudyLog:
+        """Human studies: raters, assignments and answers."""
+        return StudyLog(self._database)
 
     # ------------------------------------------------------------------------------- writing a run
 
