@@ -192,3 +192,13 @@ def test_the_chain_is_sha256_over_the_previous_hash_and_the_record(store: Store)
     assert vote_hash(FIRST, stored).hex() == hash_
     assert first_break([{**stored, "hash": bytes.fromhex(hash_)}]) is None
     assert commitment(b"s" * 32, "é") == hashlib.sha256(b"s" * 32 + "é".encode()).digest()
+
+
+def test_verify_checks_the_rows_of_the_arena(store: Store) -> None:
+    """`Store.verify` finds a changed row of the arena's tables by its checksum."""
+    (token,) = opened(store, 1)
+    store.arena.append(vote(token))
+    assert store.verify() == []
+    with store._database.writing() as connection:
+        connection.execute(text("UPDATE votes SET choice = 'b'"))
+    assert [(one.table, one.row) for one in store.verify()] == [("votes", "sequence 1")]

@@ -166,3 +166,21 @@ def withdraw(models: tuple[str, ...], *, store: str | None) -> None:
         for name in models:
             opened.arena.withdraw(name)
             echo(f"{name} is withdrawn")
+
+
+@arena.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN ...")
+@click.option("--undo", is_flag=True, help="Make them public again.")
+@store_option
+def hide(runs: tuple[str, ...], *, undo: bool, store: str | None) -> None:
+    """Hide runs whose answers are in battles from lists, pages, exports and caches of this store.
+
+    Stored answers that anybody can look up tell which model a battle's answer is of. `arena serve` still reads them.
+    """
+    from evalstone.store import Store
+
+    with Store.open(store, hidden_for="change of visibility") as opened:
+        for name in runs:
+            found = opened.run(name)
+            opened.set_visibility(found.run_id, "public" if undo else "hidden")
+            echo(f"{found.short_id} is {'public' if undo else 'hidden'}")
