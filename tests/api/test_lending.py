@@ -181,6 +181,7 @@ def test_replaced_weights_are_used() -> None:
     )
 
 
+@pytest.mark.slow
 def test_evaluations_in_threads_give_the_same_results(tmp_path: Path) -> None:
     """Three models evaluated in three threads at once, each with a new store, give the results of each alone."""
     pairs = [loaded() for _ in range(3)]  # by transformers alone, which loads rightly in one thread only

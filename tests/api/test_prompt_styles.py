@@ -78,6 +78,7 @@ def test_the_own_style_sends_no_new_request() -> None:
     assert all(output.from_cache for sample in put.samples("demo_facts") for output in sample.outputs)
 
 
+@pytest.mark.slow
 def test_a_styled_run_is_rescored_and_reproduced() -> None:
     """A run with a prompt style is reproduced from its plan, and its outputs can be rescored by the same task."""
     run = evalstone.evaluate(FakeModel(mode="gold"), "demo_facts", limit=5, prompt_style="cot")

@@ -119,6 +119,7 @@ def test_an_imported_run_is_refused(tmp_path: Path) -> None:
         reproduce(imported)
 
 
+@pytest.mark.slow
 def test_a_real_model_is_reproduced(shared_dir: Path, tmp_path: Path) -> None:
     """A local model's run is reproduced within numerical noise, as text and as JSON."""
     pytest.importorskip("torch")

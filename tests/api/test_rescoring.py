@@ -229,6 +229,7 @@ def test_a_rescoring_killed_after_its_commit_is_finished_by_the_next_command(
     assert "summary_due" not in run.row.extra
 
 
+@pytest.mark.slow
 def test_the_run_s_own_command_finishes_a_killed_rescoring(tmp_path: Path) -> None:
     """The same evaluation sends no request and computes the estimates of the killed rescoring."""
     killed_rescoring(stored_sums(tmp_path), tmp_path)

@@ -168,6 +168,7 @@ def test_the_command_prints_the_composite_and_json(folder: Path, capsys: pytest.
     assert "nearest: board" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_real_suite_runs_end_to_end(shared_dir: Path) -> None:
     """open-llm-v1 on real rows, three samples of each task: 62 tasks, six columns, one composite."""
     run = evalstone.evaluate(FakeModel(), suite="open-llm-leaderboard", data_dir=shared_dir / "data", limit=3)

@@ -65,6 +65,7 @@ def test_too_few_samples_are_refused(folder: Path) -> None:
         audit_calibration(run)
 
 
+@pytest.mark.slow
 def test_audits_write_json_and_print(folder: Path) -> None:
     """Every audit prints, returns JSON, and writes it with -o; contamination tests state what they do not show."""
     shared = ["--include_path", str(folder), "-q"]

@@ -39,6 +39,7 @@ def distance_from_uniform(p_values: list[float]) -> float:
     return float(max(np.max(np.arange(1, n + 1) / n - ordered), np.max(ordered - np.arange(n) / n)))
 
 
+@pytest.mark.slow
 def test_the_order_tests_p_is_uniform_where_nothing_was_planted() -> None:
     """Over 50 files that the model never saw, p and the control's p are uniformly distributed."""
     likelihoods = Likelihoods(CountingModel().train(base_text()))
@@ -48,6 +49,7 @@ def test_the_order_tests_p_is_uniform_where_nothing_was_planted() -> None:
     assert distance_from_uniform([test.control.p for test in tests]) < limit
 
 
+@pytest.mark.slow
 def test_the_order_tests_p_falls_with_the_number_of_copies() -> None:
     """The statistic grows with the number of planted copies, and the shuffled control detects none."""
     items = made_items(7)

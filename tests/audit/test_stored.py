@@ -142,6 +142,7 @@ def test_last_is_never_an_audit(task: str, tmp_path: Path) -> None:
         store.run("last")
 
 
+@pytest.mark.slow
 def test_shots_have_each_variants_own_wording(task: str) -> None:
     """With two shots every variant's prompt has two solved examples in its own wording, and its lead once."""
     model = CountedModel()

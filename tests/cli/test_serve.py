@@ -95,6 +95,7 @@ def test_a_failure_to_store_facts_is_one_line(tmp_path: Path, capsys: pytest.Cap
     assert shown[0].startswith("sample lists of older runs stay slow: ")
 
 
+@pytest.mark.slow
 def test_the_demo_ends_by_naming_the_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command has the store that was named, so that it shows these runs."""
     place = str(tmp_path / "demo.sqlite")

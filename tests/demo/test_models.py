@@ -76,6 +76,7 @@ def test_the_chat_template_marks_each_turn_once() -> None:
     assert len(ids) == len(["<s>", "<|system|>", "\n", "s", "<|end|>", "\n", "<|user|>", "\n", "u"]) + 4
 
 
+@pytest.mark.slow
 def test_the_larger_model_predicts_new_text_better() -> None:
     """On documents that neither has read, both losses are those of their cards and the larger model's is lower."""
     torch = pytest.importorskip("torch")

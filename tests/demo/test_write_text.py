@@ -59,6 +59,7 @@ def test_no_fact_that_is_only_told_is_ever_asked() -> None:
     assert not kept & found
 
 
+@pytest.mark.slow
 def test_every_fact_is_told() -> None:
     """Each fact that a test row may ask is stated somewhere: some line has both its name and its value."""
     told = {(e, v) for line in _lines() for e, v in _name_and_value(line)}

@@ -57,6 +57,7 @@ def faults(page: Path, printed: list[Printed], states: set[str]) -> list[str]:
     return found + [f"{block.place} was not reached" for block in blocks if block not in reached]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", pages_with("run"), ids=lambda page: page.name)
 def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
     """Every block marked `run` succeeds, in an empty home and in the page's order, and prints what the page shows."""

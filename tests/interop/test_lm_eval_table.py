@@ -37,6 +37,7 @@ def made_results(rng: random.Random) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.oracle
 def test_the_table_is_lm_evals_own_for_random_results() -> None:
     """120 random results print the same table as lm-eval's own printer, tasks and groups alike."""

@@ -106,3 +106,18 @@ def test_what_init_writes_is_read(tmp_path: Path) -> None:
     assert dict(three.table.columns) == {"Law": "Law", "Books": "Books"}
     with pytest.raises(UsageError, match="is there already"):
         write_board(tmp_path / "one.yaml", suite=None, tasks=(), table=None, form="csv", title=None)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("task: law_exam\n", "law_exam"), ('task: "law exam"  # ours\n', "law exam"),
+     ("task: [a, b]\ngroup: exams\n", "exams"),
+     ("include: other.yaml\n", "sets"), ("x: 1\n  task: inner\n", "sets")],
+)  # fmt: skip
+def test_a_task_file_counts_by_the_name_it_states(tmp_path: Path, text: str, name: str) -> None:
+    """Stored runs know a task by the name in its YAML file, which may be called otherwise."""
+    (tmp_path / "sets.yaml").write_text(text)
+    (tmp_path / "board.yaml").write_text("title: B\ntasks: [sets.yaml]\n")
+    board = read_board(tmp_path / "board.yaml")
+    assert board.suite is not None
+    assert [member.task for member in board.suite.members] == [name]

@@ -151,6 +151,9 @@ def test_set_ups_are_rows_of_their_own(folder: Path) -> None:
     rows = models(table)
     assert len({str(row.facts["prompts"]) for row in rows}) == len(rows) == 3
     assert [int(rank) for rank in table.index.ranks.rank if rank] == [1, 1, 1]
+    assert all(isinstance(row.facts["memory"], float) and row.facts["memory"] > 0.01 for row in rows)
+    # the second and third run take what the first one stored
+    assert [row.facts.get("speed") for row in rows].count(None) < 3
 
 
 LM_EVAL: dict[str, Any] = {

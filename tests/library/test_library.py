@@ -97,7 +97,9 @@ def test_the_tasks_that_were_promised_are_there() -> None:
 def test_a_card_says_what_cards_say(path: Path) -> None:
     """A card has all keys, of the right kinds, and stands for at least one task."""
     card = content(path)
-    assert card.keys() - {"serves", "members"} == CARD_KEYS
+    assert card.keys() - {"serves", "members", "gated"} == CARD_KEYS
+    assert card.get("gated", True) is True
+    assert ("(gated)" in card["dataset"]) == ("gated" in card)
     assert card["chance"] is None or card["chance"] in ("1/choices", "gold/choices") or 0 < card["chance"] < 1
     assert card["human"] is None or card["human"].keys() == {"value", "source"}
     assert isinstance(card["n_samples"], int)

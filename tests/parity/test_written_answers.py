@@ -119,6 +119,7 @@ def differences(run: evalstone.Run, task: str, theirs: dict[str, Any]) -> tuple[
     return wrong, ties
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["wide", "demo"])
 def test_text_and_scores_are_the_same(
     name: str, case: tuple[dict[str, Path], Path, dict[str, Any]], tmp_path: Path

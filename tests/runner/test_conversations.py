@@ -118,6 +118,7 @@ def test_interrupted_anywhere_it_ends_the_same(task_file: Path, stop_after: int)
     assert again.asked == []
 
 
+@pytest.mark.slow
 def test_kill_nine_between_turns(task_file: Path) -> None:
     """Killed with SIGKILL once some second turns are stored, the same command continues with only the rest."""
     store_file = task_file.with_name("store.sqlite")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -244,3 +245,25 @@ def test_kill_nine_loses_at_most_a_batch(tmp_path: Path) -> None:
     for task in store.run(result.run_id).tasks:
         assert list(store.samples(result.run_id, task)) == list(Store.open(whole).samples(expected.run_id, task))
     assert store.verify() == []
+
+
+class TokenModel(FakeModel):
+    """Says of each output that it took ten tokens."""
+
+    def answer(self, requests: Sequence[Request], **options: Any) -> Iterator[Output]:
+        """Answer as the fake model does."""
+        for output in super().answer(requests, **options):
+            yield replace(output, n_context_tokens=7, n_tokens=3)
+
+
+def test_an_attempt_records_its_work() -> None:
+    """Tokens that were evaluated, and seconds; a repeated run did nothing and says nothing."""
+    store = Store.open()
+    run_id = execute(prepared_run(TokenModel()), TokenModel(), store).run_id
+    work = store.attempts(run_id)[-1].summary["work"]
+    assert isinstance(work, dict)
+    assert work["n_tokens"] == 10 * store.run(run_id).n_outputs
+    assert work["seconds"] > 0
+    assert work["peak_bytes"] > 10**7
+    execute(prepared_run(TokenModel()), TokenModel(), store)
+    assert store.run(run_id).summary["work"] == work

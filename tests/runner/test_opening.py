@@ -9,6 +9,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from evalstone.store import Store
 
 ROOT = Path(__file__).parents[2]
@@ -83,6 +85,7 @@ def test_three_equal_commands_evaluate_each_sample_once(tmp_path: Path) -> None:
         assert opened.verify() == []
 
 
+@pytest.mark.slow
 def test_one_that_does_not_wait_is_refused(tmp_path: Path) -> None:
     """Without waiting the second command exits at once with code 4 and the writer's name; the first continues."""
     store, asked = tmp_path / "store.sqlite", tmp_path / "asked"
@@ -112,6 +115,7 @@ def test_a_follower_continues_where_a_killed_writer_was(tmp_path: Path) -> None:
         assert opened.verify() == []
 
 
+@pytest.mark.slow
 def test_the_command_refuses_with_exit_code_4(tmp_path: Path) -> None:
     """`run --no-wait` names the writer in one line on stderr; `run` without it follows and shows the table."""
     store = tmp_path / "store.sqlite"

@@ -121,6 +121,7 @@ def test_clipping_far_from_chance_changes_nothing() -> None:
     assert error(clipped(below)) == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_clipped_interval_covers_the_clipped_truth() -> None:
     """The interval of a clipped composite covers the composite of the true scores in 19 of 20, at and near chance."""
     for theta in (0.0, 0.05):

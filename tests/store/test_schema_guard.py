@@ -41,6 +41,7 @@ def exported(tmp_path: Path) -> Path:
         return write_run_file(store, run_id, tmp_path / "run.evalstone")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", CRAFTED)
 def test_a_crafted_file_is_refused_at_once(what: str, exported: Path, tmp_path: Path) -> None:
     """Views, triggers and anything else that computes are refused by name; nothing is imported, nothing hangs."""

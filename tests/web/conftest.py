@@ -34,7 +34,7 @@ faq:
   - {question: "Who <i>asks</i>?", answer: "**We** do."}
 models:
   fake-random-1: {type: chat, licence: mit, params: 7}
-  fake-random-2: {type: chat, licence: mit, params: 7}
+  fake-random-2: {type: chat, licence: mit, params: 7, base: fake-random-1}
 baselines:
   - {name: Human, source: "five people, 2026", scores: {Plain: 93.5, Hostile: 80}}
 """

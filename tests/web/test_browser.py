@@ -12,6 +12,8 @@ from tests.web.conftest import Served
 pytestmark = pytest.mark.slow
 FINDINGS = """axe.run().then(r => r.violations.filter(v => ['serious', 'critical'].includes(v.impact))
     .map(v => v.id + ': ' + v.nodes.map(n => n.html).join(' ').slice(0, 300)))"""
+PAGES = ("/boards", "/board/exam", "/board/exam/about", "/board/wide/charts", "/run/{0}", "/run/{0}/samples/plain/3",
+         "/recommend", "/model/fake-random-1")  # fmt: skip
 AXE = Path(__file__).resolve().parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -164,7 +166,7 @@ def test_no_serious_finding_of_axe(open_page: Any, served: Served) -> None:
     if not AXE.is_file():
         pytest.skip(f"no {AXE}; install it with: npm install --no-save axe-core")
     for scheme in ("light", "dark"):
-        for path in ("/boards", "/board/exam", "/board/exam/about", "/run/{0}", "/run/{0}/samples/plain/3"):
+        for path in PAGES:
             page = open_page(path.format(*served.run_ids), color_scheme=scheme, bypass_csp=True)
             page.add_script_tag(path=str(AXE))
             found = page.evaluate(FINDINGS)

@@ -93,7 +93,7 @@ def test_every_link_of_every_page_leads_somewhere(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     "path",
     ["/boards", "/board/exam", "/board/exam/about", "/compare?runs={0},{1}", "/run/{0}", "/run/{0}/samples/plain",
-     "/run/{0}/samples/plain/3", "/task/plain", "/model/fake-random-1"],
+     "/run/{0}/samples/plain/3", "/task/plain", "/model/fake-random-1", "/board/exam/charts", "/board/wide/charts"],
 )  # fmt: skip
 def test_each_page_has_a_json_twin(client: httpx.Client, served: Served, path: str) -> None:
     """The same address with .json is JSON with the page's numbers."""
@@ -217,3 +217,30 @@ def test_the_theme_is_kept_without_javascript(client: httpx.Client) -> None:
     assert 'data-theme="dark"' in client.get("/board/exam").text
     for foreign in ("https://example.com", "//example.com", "/\\example.com", "javascript:alert(1)"):
         assert client.get("/theme", params={"to": "dark", "back": foreign}).headers["location"] == "/"
+
+
+def test_charts_follow_the_filters(client: httpx.Client) -> None:
+    """Drawn of the rows that the view leaves, with the values as tables beside them."""
+    every = client.get("/board/wide/charts.json").json()
+    half = client.get("/board/wide/charts.json?max=20").json()
+    assert len(half["score_by_size"]) < len(every["score_by_size"])
+    assert max(one["params"] for one in half["score_by_size"]) <= 20
+    page = client.get("/board/wide/charts?max=20").text
+    assert page.count("<svg role=") == 2  # no dates, so no chart over time
+    assert 'href="/board/wide?params=..20"' in page
+    assert "Fewer than two rows with a date" in page
+
+
+def test_base_and_derived_models_are_linked_with_their_paired_difference(client: httpx.Client) -> None:
+    """Both pages show the difference of the compare page, and the rank within the type."""
+    derived = client.get("/model/fake-random-2.json").json()
+    base = client.get("/model/fake-random-1.json").json()
+    pair = derived["against_base"]
+    assert derived["base"] == "fake-random-1"
+    assert base["made_from_it"] == [{"model": "fake-random-2", "against_base": pair}]
+    compared = client.get(f"/compare.json?runs={pair['base_run']},{pair['derived_run']}").json()
+    assert compared["comparison"]["pairs"][0]["overall"]["difference"] == pair["difference"]["difference"]
+    page = client.get("/model/fake-random-2").text
+    assert "difference to it " in page
+    assert re.search(r"[12] of 2 chat \(RLHF", page)
+    assert "difference to this one" in client.get("/model/fake-random-1").text

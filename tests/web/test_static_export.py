@@ -26,6 +26,8 @@ from evalstone.web.static_folder import JOURNAL, MANIFEST
 from evalstone.web.static_links import Paths, rewritten
 from tests.web.conftest import BOARD, N_PLAIN, write_questions
 
+pytestmark = pytest.mark.slow  # each exports whole sites
+
 
 class Links(HTMLParser):
     """A page's links, the addresses of what it loads, and its anchors."""

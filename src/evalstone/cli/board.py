@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from evalstone.cli.output import echo, json_option, print_json, print_rich, store_option
+from evalstone.cli.serve import gated_option
 from evalstone.errors import UsageError
 
 
@@ -82,8 +83,9 @@ def query(path: str, words: tuple[str, ...], store: str | None, as_json: bool, *
 @board.command()
 @click.argument("boards", nargs=-1, required=True, metavar="BOARD.yaml ...")
 @click.option("--output", "-o", required=True, metavar="FOLDER", help="New, empty, or with an earlier export.")
+@gated_option
 @store_option
-def export(boards: tuple[str, ...], output: str, store: str | None) -> None:
+def export(boards: tuple[str, ...], output: str, show_gated: bool, store: str | None) -> None:
     """Write boards as a static site, for any web host: `evalstone board export board.yaml -o site/`.
 
     A later export into the same folder writes what changed and deletes what is no longer shown.
@@ -96,7 +98,8 @@ def export(boards: tuple[str, ...], output: str, store: str | None) -> None:
 
     read = read_boards(boards)
     is_needed = store is not None or Store.exists(None)
-    done = export_site(read, Store.open_to_read(store) if is_needed else None, Path(output))
+    opened = Store.open_to_read(store) if is_needed else None
+    done = export_site(read, opened, Path(output), show_gated=show_gated)
     echo(f"{output}: {done.n_files:,} files, {done.n_bytes / 1e6:,.1f} MB; {done.n_written:,} written, "
          f"{done.n_deleted:,} deleted")  # fmt: skip
 

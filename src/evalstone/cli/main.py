@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("evalstone.cli.plan:plan", "Estimate tokens, memory and time of a run without running it."),
     "ls": ("evalstone.cli.ls:ls", "List tasks, suites, models or stored runs."),
     "explain": ("evalstone.cli.explain:explain", "Explain what a task measures, its prompt and its scores."),
+    "guide": ("evalstone.cli.guide:guide", "Say which benchmarks measure what, and what to look out for."),
     "show": ("evalstone.cli.show:show", "Show a stored run, or its samples."),
     "compare": ("evalstone.cli.compare:compare", "Compare stored runs, with intervals and tests."),
     "rescore": ("evalstone.cli.rescore:rescore", "Score stored outputs again with another filter or metric."),

@@ -8,6 +8,9 @@ import click
 from evalstone.cli.output import echo, store_option
 from evalstone.errors import MissingExtra
 
+gated_option = click.option(
+    "--show_gated", is_flag=True, help="Show questions and answers of gated data sets, such as GPQA, too."
+)
 EXTRA = ("fastapi", "uvicorn", "nh3", "markdown_it")  # what the extra `web` installs
 
 
@@ -22,8 +25,16 @@ EXTRA = ("fastapi", "uvicorn", "nh3", "markdown_it")  # what the extra `web` ins
     help="Port to listen on; 0: any free port.",
 )
 @click.option("--allow_host", multiple=True, metavar="NAME", help="Host name that browsers may use; repeatable.")
+@gated_option
 @store_option
-def serve(boards: tuple[str, ...], host: str, port: int, allow_host: tuple[str, ...], store: str | None) -> None:
+def serve(
+    boards: tuple[str, ...],
+    host: str,
+    port: int,
+    allow_host: tuple[str, ...],
+    show_gated: bool,
+    store: str | None,
+) -> None:
     """Show leaderboards in the browser: those of BOARD.yaml files, or one for each suite with stored runs.
 
     Without --host, only this machine can connect.
@@ -34,7 +45,7 @@ def serve(boards: tuple[str, ...], host: str, port: int, allow_host: tuple[str, 
     from evalstone.web.serve import serve as serve_app
 
     hosts = hosts_for(host, allow_host)
-    site = open_site(boards, store)
+    site = open_site(boards, store, show_gated=show_gated)
     app = create_app(site, hosts)
     with listen(host, port) as listening:
         if site.runs is not None:
@@ -76,7 +87,7 @@ def need_extra(command: str) -> None:
         raise MissingExtra(command, "web")
 
 
-def open_site(boards: tuple[str, ...], store: str | None) -> Any:
+def open_site(boards: tuple[str, ...], store: str | None, *, show_gated: bool = False) -> Any:
     """Return the leaderboards of files, with the runs of the store; with files, the default store need not exist.
 
     Raises: DataError or UsageError for a leaderboard's file; StoreError for a store that cannot be read.
@@ -88,7 +99,7 @@ def open_site(boards: tuple[str, ...], store: str | None) -> Any:
     read = read_boards(boards)
     if boards and store is None and not Store.exists(None):
         return Site(read)
-    return Site(read, StoredRuns(Store.open_to_read(store)))
+    return Site(read, StoredRuns(Store.open_to_read(store), show_gated=show_gated))
 
 
 def read_boards(paths: tuple[str, ...]) -> list[Any]:

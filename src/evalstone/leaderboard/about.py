@@ -11,6 +11,7 @@ from typing import Any
 from evalstone.errors import DataError
 from evalstone.leaderboard.board import ANY_METRIC, Board
 from evalstone.leaderboard.keys import slug
+from evalstone.leaderboard.task_names import task_name
 from evalstone.scoring.metrics import find_metric
 from evalstone.settings import VERSION
 from evalstone.tasks.catalog import LIBRARY
@@ -84,7 +85,7 @@ def _about(board: Board, member: Member, files: Mapping[str, str]) -> TaskAbout:
 
 def _files(board: Board) -> dict[str, str]:
     """Return the board's task files by the name of their task, as they are called beside the board's own file."""
-    return {path.name.split(".")[0]: _beside(board, path) for path in board.task_files}
+    return {task_name(path): _beside(board, path) for path in board.task_files}
 
 
 def _beside(board: Board, path: Path) -> str:

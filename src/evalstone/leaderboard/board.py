@@ -14,7 +14,7 @@ from evalstone.leaderboard.keys import column_keys
 from evalstone.leaderboard.rows import ScoreColumn
 from evalstone.tasks.suites import Suite
 
-__all__ = ["ANY_METRIC", "SHOWN", "Board", "CitedBaseline", "Question", "TableSource"]
+__all__ = ["ANY_METRIC", "SHOWN", "Board", "CitedScores", "Question", "TableSource"]
 
 ANY_METRIC = ""  # of a member: the task's primary metric in the run
 SHOWN = tuple(column.key for column in FACTS if column.shown)  # columns that are no scores, unless a board says
@@ -30,10 +30,10 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class CitedBaseline:
-    """A row that is no model and was not computed here: people, a fine-tuned model of a paper. Its average is."""
+class CitedScores:
+    """Numbers that were not measured here: a baseline (people, a model of a paper), or a claim about a model."""
 
-    name: str
+    name: str  # of the baseline or model
     scores: Mapping[str, float]  # by column title, as shown (per cent for shares)
     source: str
 
@@ -66,7 +66,8 @@ class Board:
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # category -> column titles
     shown: tuple[str, ...] = SHOWN  # columns that are no scores
     rank_together: bool = False  # across prompt sets
-    baselines: tuple[CitedBaseline, ...] = ()
+    baselines: tuple[CitedScores, ...] = ()  # rows that are no models; their averages are computed
+    claims: tuple[CitedScores, ...] = ()  # shown beside the measured scores of the model
     only: tuple[str, ...] = ()  # runs in which every one of these words occurs
     exclude: tuple[str, ...] = ()  # beginnings of ids of runs that are left out
     results: tuple[Path, ...] = ()  # files that other tools wrote: rows marked self-reported

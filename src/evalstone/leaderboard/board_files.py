@@ -10,13 +10,14 @@ from evalstone.leaderboard.board import (
     ANY_METRIC,
     SHOWN,
     Board,
-    CitedBaseline,
+    CitedScores,
     Question,
     TableFormat,
     TableSource,
 )
 from evalstone.leaderboard.columns import FACTS_BY_KEY, canonical
 from evalstone.leaderboard.keys import slug
+from evalstone.leaderboard.task_names import task_name
 from evalstone.limits.yaml_documents import load_yaml
 from evalstone.registry import nearest
 from evalstone.tasks.catalog import LIBRARY
@@ -27,8 +28,8 @@ __all__ = ["board_of_suite", "library_suites", "read_board"]
 
 _KEYS = (
     "name", "title", "logo", "introduction", "about", "policy", "faq", "suite", "tasks", "table", "categories",
-    "columns", "models", "aggregate", "column_weights", "normalise", "clip", "rank_together", "baselines", "runs",
-    "results", "cite",
+    "columns", "models", "aggregate", "column_weights", "normalise", "clip", "rank_together", "baselines", "claims",
+    "runs", "results", "cite",
 )  # fmt: skip
 _TASK_KEYS = ("file", "task", "column", "category", "metric", "filter", "shots", "weight", "chance")
 _OWN_RULES = ("aggregate", "column_weights", "normalise", "clip")
@@ -108,7 +109,8 @@ class _Reader:
             categories=self.categories(),
             shown=self.shown(),
             rank_together=self.boolean("rank_together"),
-            baselines=self.baselines(),
+            baselines=self.cited("baselines", "name"),
+            claims=self.cited("claims", "model"),
             only=self.words(runs, "only"),
             exclude=self.words(runs, "exclude"),
             results=tuple(self.file(one, "results", or_folder=True) for one in self.words(self.spec, "results")),
@@ -215,7 +217,7 @@ class _Reader:
 
     def member(self, entry: Mapping[str, Any], at: int) -> dict[str, Any]:
         """Return one task set as a member of a suite; without a metric the task's primary one is used."""
-        name = entry.get("task") or Path(str(entry.get("file"))).name.split(".")[0]
+        name = entry.get("task") or task_name(self.path.parent / str(entry.get("file")))
         if not isinstance(name, str):
             raise self.fault(f"tasks[{at}].task", f"is {name!r:.80}; expected a name")
         rest = {key: entry[key] for key in ("filter", "shots", "weight", "chance") if key in entry}
@@ -313,29 +315,31 @@ class _Reader:
         except UnknownName as error:
             raise self.fault(where, f"is not known: {error}") from error
 
-    def baselines(self) -> tuple[CitedBaseline, ...]:
-        value = self.spec.get("baselines") or ()
+    def cited(self, listed: str, name: str) -> tuple[CitedScores, ...]:
+        """Return a list of cited numbers; `name` is the key of the baseline's or the model's name."""
+        value = self.spec.get(listed) or ()
         if not isinstance(value, Sequence) or isinstance(value, str):
-            raise self.fault("baselines", f"is {value!r:.80}; expected a list")
+            raise self.fault(listed, f"is {value!r:.80}; expected a list")
         found = []
         for at, one in enumerate(value, start=1):
-            key = f"baselines[{at}]"
-            if not isinstance(one, Mapping) or not one.get("name") or not one.get("source"):
-                raise self.fault(key, "lacks its name or source; expected name:, source: and scores:")
-            self.refuse_strange(one, ("name", "source", "scores"), key)
+            key = f"{listed}[{at}]"
+            if not isinstance(one, Mapping) or not one.get(name) or not one.get("source"):
+                raise self.fault(key, f"lacks its {name} or source; expected {name}:, source: and scores:")
+            self.refuse_strange(one, (name, "source", "scores"), key)
             scores = self.mapping(one, "scores")
             if not all(isinstance(score, int | float) and abs(score) < 1e6 for score in scores.values()):
                 raise self.fault(f"{key}.scores", f"is {dict(scores)!r:.120}; expected a number for each column")
-            found.append(CitedBaseline(str(one["name"]), dict(scores), str(one["source"])))
+            found.append(CitedScores(str(one[name]), dict(scores), str(one["source"])))
         return tuple(found)
 
     def check_columns(self, board: Board) -> None:
-        """Refuse categories and baselines that name columns which the board does not have."""
+        """Refuse categories and cited numbers that name columns which the board does not have."""
         if board.table is not None and board.table.format != "csv":
             return
         titles = board.suite.columns if board.suite is not None else tuple(board.table.columns if board.table else ())
         named = [("categories", title) for listed in board.categories.values() for title in listed]
-        named += [("baselines", title) for baseline in board.baselines for title in baseline.scores]
+        named += [("baselines", title) for one in board.baselines for title in one.scores]
+        named += [("claims", title) for one in board.claims for title in one.scores]
         for key, title in named:
             if title not in titles:
                 raise self.fault(key, f"names the column '{title:.60}'; columns: {', '.join(titles)}")

@@ -31,6 +31,7 @@ class Capability:
     domains: tuple[str, ...] = ()  # of task cards
     tasks: tuple[str, ...] = ()  # names and patterns of tasks without a card
     suggested: str = ""  # task to evaluate where there is no evidence
+    advice: str = ""  # which benchmark to use when
 
 
 @cache
@@ -50,6 +51,7 @@ def capabilities() -> Mapping[str, Capability]:
             tuple(given["domains"]),
             tuple(given["tasks"]),
             given["suggested"],
+            given["advice"],
         )
         for key, given in _content()["capabilities"].items()
     }

@@ -32,6 +32,7 @@ def flat_row(shown: ShownRow, columns: Sequence[ScoreColumn]) -> dict[str, JsonV
         found |= _ends(column.key, None if cell is None else cell.number)
         if column.normalised:
             found[f"{column.key}_raw"] = None if cell is None or cell.raw is None else cell.raw.value
+        found[f"{column.key}_claimed"] = None if cell is None or cell.claim is None else cell.claim.value
         found[f"{column.key}_n"] = None if cell is None else cell.n
         found[f"{column.key}_n_failed"] = None if cell is None else cell.n_failed
     found |= {fact.key: row.facts.get(fact.key) for fact in FACTS}
@@ -58,7 +59,10 @@ def shown_json(shown: ShownRow, columns: Sequence[ScoreColumn]) -> JsonValue:
                                                  "stated": average.stated},
         "scores": {
             column.key: {**_json(cell.number), "raw": None if cell.raw is None else _json(cell.raw), "n": cell.n,
-                         "n_failed": cell.n_failed, "run": cell.run_id}
+                         "n_failed": cell.n_failed, "run": cell.run_id,
+                         "claimed": None if cell.claim is None else {"value": cell.claim.value,
+                                                                     "source": cell.claim.source,
+                                                                     "outside_interval": cell.claim.is_outside}}
             for column in columns if (cell := shown.cells.get(column.key)) is not None
         },
         "facts": dict(row.facts),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Average", "Cell", "Fact", "Issue", "Number", "Origin", "Row", "ScoreColumn"]
+__all__ = ["Average", "Cell", "Claim", "Fact", "Issue", "Number", "Origin", "Row", "ScoreColumn"]
 
 Origin = Literal["measured", "self-reported", "published", "baseline"]
 Fact = str | float | bool | None
@@ -44,6 +44,15 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """What somebody else states for a score, in the same unit."""
+
+    value: float
+    source: str
+    is_outside: bool  # of the measured score's interval
+
+
+@dataclass(frozen=True, slots=True)
 class Cell:
     """One score of a row."""
 
@@ -55,6 +64,7 @@ class Cell:
     higher_is_better: bool = True
     run_id: str | None = None  # the stored run it comes from
     task: str | None = None  # its task or group there
+    claim: Claim | None = None  # what others state for it
 
 
 @dataclass(frozen=True, slots=True)

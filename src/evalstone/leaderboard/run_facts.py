@@ -1,5 +1,6 @@
 """A run's facts about its model and its setup, as a row shows them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from evalstone.leaderboard.board import Board
@@ -61,6 +62,19 @@ def _set_up(plan: RunPlan, board: Board) -> str:
     return ", ".join(words)
 
 
+def _work(work: Any) -> dict[str, float]:
+    """Return speed and memory of a run's latest attempt, rounded as precisely as they are repeatable."""
+    if not isinstance(work, Mapping):
+        return {}
+    found = {}
+    n_tokens, seconds, peak = (work.get(name) for name in ("n_tokens", "seconds", "peak_bytes"))
+    if isinstance(n_tokens, int) and n_tokens and isinstance(seconds, float) and seconds > 0:
+        found["speed"] = float(f"{n_tokens / seconds:.3g}")
+    if isinstance(peak, int):
+        found["memory"] = round(peak / 1e9, 2)
+    return found
+
+
 def facts_of_run(run: StoredRun, board: Board) -> dict[str, Any]:
     """Return the facts of a row; what the board's file says of the model counts before what the run knows."""
     plan = run.plan
@@ -80,6 +94,7 @@ def facts_of_run(run: StoredRun, board: Board) -> dict[str, Any]:
         "limit": None if plan.limit is None else limit_shown(plan.limit),
         "profile": plan.profile,
         "date": run.row.updated_at[:10],
+        **_work(run.row.summary.get("work")),
         **board.models.get(run.model, {}),
         **board.models.get(model.name, {}),
     }

@@ -9,6 +9,7 @@ from evalstone.leaderboard.baselines import baseline_rows
 from evalstone.leaderboard.board import Board
 from evalstone.leaderboard.board_files import board_of_suite, library_suites
 from evalstone.leaderboard.brought import read_brought
+from evalstone.leaderboard.claims import with_claims
 from evalstone.leaderboard.own_rows import rows_of_runs
 from evalstone.leaderboard.published import read_published
 from evalstone.leaderboard.rows import Row, ScoreColumn
@@ -98,14 +99,15 @@ def _state(board: Board, runs: Sequence[StoredRun]) -> str:
 def _make_table(board: Board, runs: Sequence[StoredRun]) -> Table:
     if board.table is not None:
         table = read_published(board, board.table)
-        return replace(table, rows=(*table.rows, *baseline_rows(board, table.columns, ())))
+        rows = with_claims(table.rows, board.claims, table.columns)
+        return replace(table, rows=(*rows, *baseline_rows(board, table.columns, ())))
     runs = [*runs, *read_brought(board.results)]
     rows = rows_of_runs(board, runs)
     columns = tuple(_with_unit(column, rows) for column in board.score_columns)
     used = {run_id for row in rows for run_id in row.run_ids}
     return Table(
         columns,
-        (*rows, *baseline_rows(board, columns, runs)),
+        (*with_claims(rows, board.claims, columns), *baseline_rows(board, columns, runs)),
         rank_apart=not board.rank_together,
         version=_state(board, runs).rpartition(":")[2][:16],
         updated_at=max((run.row.updated_at for run in runs if run.run_id in used), default=""),

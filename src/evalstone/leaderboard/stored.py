@@ -7,11 +7,12 @@ and cached; a single sample is read when its page is shown. No audits.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 
 from evalstone.errors import UnknownName
+from evalstone.leaderboard.withheld import WITHHELD, TextsWithheld, is_gated
 from evalstone.records import Estimate, RunPlan, content_hash
 from evalstone.report.comparison.compare import compare_runs
 from evalstone.report.comparison.records import Comparison
@@ -111,8 +112,10 @@ class _Counts:
 class StoredRuns:
     """A store's runs, as pages need them. May be used by several threads."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, show_gated: bool = False) -> None:
+        """Args: store: the runs' store, open; show_gated: whether texts of gated data sets may be shown."""
         self._opened = store
+        self._show_gated = show_gated
         self._lock = Lock()
         self._known: dict[str, _Known] = {}
         self._counts: dict[tuple[str, str, str], _Counts] = {}
@@ -190,12 +193,20 @@ class StoredRuns:
         with self._lock:
             known = self._compared.get(key)
         if known is None:
-            known = compare_runs([run_evidence(self._store, row.run_id) for row in rows])
+            known = self._without_withheld(compare_runs([run_evidence(self._store, row.run_id) for row in rows]))
             with self._lock:
                 self._compared[key] = known
                 while len(self._compared) > KEPT_LISTS:
                     self._compared.pop(next(iter(self._compared)))
         return known
+
+    def _without_withheld(self, comparison: Comparison) -> Comparison:
+        """Return a comparison without the answers to withheld questions."""
+        pairs = [
+            replace(pair, flips=tuple(flip for flip in pair.flips if not self.is_withheld(flip.task)))
+            for pair in comparison.pairs
+        ]
+        return replace(comparison, pairs=tuple(pairs))
 
     def _with_estimates(self, row: RunRow) -> StoredRun:
         estimates = tuple(self._store.estimates(row.run_id))
@@ -203,6 +214,10 @@ class StoredRuns:
         return StoredRun(row, estimates, state=f"{row.updated_at} {row.status} {content_hash(numbers)}")
 
     # -------------------------------------------------------------------------------------- samples
+
+    def is_withheld(self, task: str) -> bool:
+        """Return whether a task's questions and answers are not shown."""
+        return not self._show_gated and is_gated(task)
 
     def sample_page(
         self,
@@ -215,11 +230,14 @@ class StoredRuns:
         offset: int = 0,
         limit: int = 50,
     ) -> SamplePage:
-        """Return some of a task's samples, and how many there are.
+        """Return some of a task's samples, and how many there are; withheld ones without text, and not by text.
 
         Raises: UnknownName for a task that the run does not have.
         """
         counts = self._counts_of(run, task)
+        is_withheld = self.is_withheld(task)
+        if is_withheld and text:
+            return SamplePage((), 0, counts.n_total, counts.n_wrong, counts.categories)
         numbered = [line for line in self._numbered(run.run_id, task, text)
                     if (line.wrong or not wrong_only) and category in {"", line.category}]  # fmt: skip
         first = numbered[offset : offset + limit]
@@ -233,6 +251,8 @@ class StoredRuns:
             limit=max(1, limit - len(first)),
         )
         lines = (*first, *(_line(facts) for facts in found.samples))[:limit]
+        if is_withheld:
+            lines = tuple(replace(line, snippet=WITHHELD) for line in lines)
         n_matching = found.total + len(numbered)
         return SamplePage(lines, n_matching, counts.n_total, counts.n_wrong, counts.categories)
 
@@ -268,8 +288,12 @@ class StoredRuns:
     def sample(self, run_id: str, task: str, index: int) -> list[SampleRecord]:
         """Return all turns of one sample.
 
-        Raises: UnknownName for a task or a sample that the run does not have.
+        Raises: UnknownName for a task or a sample that the run does not have; TextsWithheld.
         """
+        if self.is_withheld(task):
+            raise TextsWithheld(
+                f"the data set of {task} is gated: its questions are not shown unless the host allows it (--show_gated)"
+            )
         found = list(self._store.samples(run_id, task, indices=[index]))
         if not found:
             raise UnknownName("sample", f"{task} {index}", remedy="the run did not evaluate it")

@@ -3,6 +3,8 @@
 Runs and audits both work this way, so both are resumed by the same command and lose no stored output.
 """
 
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
@@ -28,6 +30,8 @@ class Attempt:
         self.store, self.model = store, model
         self.run_id, self.attempt_id = opened.run_id, opened.attempt_id
         self.n_answered = self.n_failed = self.n_to_retry = 0
+        self.n_tokens = 0
+        self.seconds = 0.0  # of `answer`, which loads the weights first
         self.stop_reason: str | None = None  # why the model sent no more requests, and how to go on
 
     @property
@@ -59,13 +63,18 @@ class Attempt:
         """
         if not pending:
             return
+        before = time.monotonic()
         for output in self.model.answer(pending, cache=self.store, observe=observe):
             self.n_answered += 1
+            if not output.from_cache:
+                self.n_tokens += output.n_context_tokens + output.n_tokens
             if output.error is not None:
                 self.n_failed += 1
                 self.n_to_retry += output.error_kind in RETRIED_KINDS
             self.store.add(self.run_id, self.attempt_id, [output])
             yield output
+            self.seconds += time.monotonic() - before
+            before = time.monotonic()
         stopping.raise_if_requested()
 
     def __enter__(self) -> Self:
@@ -82,7 +91,14 @@ class Attempt:
         else:
             described = dict(self.model.describe())
             self.stop_reason = str(described["given_up"]) if described.get("given_up") else None
-            self._close(self.status, {"model": described})
+            self._close(self.status, {"model": described, **self._work()})
+
+    def _work(self) -> Mapping[str, JsonValue]:
+        """Return tokens, seconds and peak memory of this process; an attempt without work keeps the last one's."""
+        if not self.n_answered:
+            earlier = self.store.run(self.run_id).summary.get("work")
+            return {} if earlier is None else {"work": earlier}
+        return {"work": {"n_tokens": self.n_tokens, "seconds": self.seconds, "peak_bytes": _peak_bytes()}}
 
     def _close(self, status: str, summary: Mapping[str, JsonValue]) -> None:
         """Flush and close the attempt; where that fails, release the run for others to take over."""
@@ -91,3 +107,13 @@ class Attempt:
         except BaseException:
             self.store.abandon_run(self.run_id)
             raise
+
+
+def _peak_bytes() -> int | None:
+    """Return the most memory this process has had, in bytes; None where the system does not say (Windows)."""
+    try:
+        from resource import RUSAGE_SELF, getrusage
+    except ImportError:
+        return None
+    # Linux counts KiB, macOS bytes
+    return getrusage(RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

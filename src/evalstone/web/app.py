@@ -15,11 +15,14 @@ from evalstone.leaderboard.evidence import sources_of
 from evalstone.leaderboard.exports import rows_csv, rows_jsonl, rows_parquet
 from evalstone.leaderboard.shown import all_rows
 from evalstone.leaderboard.site import Site
+from evalstone.leaderboard.withheld import TextsWithheld
 from evalstone.web.clients import Clients
 from evalstone.web.page_cache import PageCache
 from evalstone.web.pages.board import about_page, board_page, boards_page, view_of
+from evalstone.web.pages.charts import charts_page
 from evalstone.web.pages.compare import compare_page
 from evalstone.web.pages.failure import FailurePage
+from evalstone.web.pages.guide import guide_page
 from evalstone.web.pages.model import model_page
 from evalstone.web.pages.recommend import recommend_page
 from evalstone.web.pages.run import group_page, run_page, samples_page
@@ -66,6 +69,7 @@ def create_app(
     app.add_middleware(GZipMiddleware, minimum_size=1000)
     app.state.links = [link for part in parts for link in part.links]
     _add_boards(app, site)
+    _add_about(app, site)
     _add_runs(app, site)
     _add_rest(app, site)
     _add_failures(app)
@@ -126,6 +130,19 @@ def _add_boards(app: FastAPI, site: Site) -> None:
     @app.get("/board/{name}/logo")
     def logo(name: str) -> Response:
         return logo_response(site.board(name).logo)
+
+
+def _add_about(app: FastAPI, site: Site) -> None:
+    cache = PageCache()
+
+    @app.get("/board/{name}/charts")
+    @app.get("/board/{name}/charts.json")
+    def charts(request: Request, name: str) -> Response:
+        def made() -> Response:
+            page = charts_page(site, name, _pairs(request))
+            return respond(request, "charts.html", page, as_json=_wants_json(request))
+
+        return cache.respond(request, site.table(site.board(name)).version, made)
 
     @app.get("/board/{name}/about")
     @app.get("/board/{name}/about.json")
@@ -207,6 +224,11 @@ def _add_rest(app: FastAPI, site: Site) -> None:
             request, version, lambda: respond(request, "recommend.html", page(), as_json=_wants_json(request))
         )
 
+    @app.get("/guide")
+    @app.get("/guide.json")
+    def guide(request: Request) -> Response:
+        return respond(request, "guide.html", guide_page(), as_json=_wants_json(request))
+
     @app.get("/theme")
     def theme(to: str = "auto", back: str = "/") -> Response:
         response = RedirectResponse(safe_path(back), 303)
@@ -238,7 +260,12 @@ def _add_failures(app: FastAPI) -> None:
 
 
 def _status_of(error: EvalstoneError) -> int:
-    kinds: tuple[tuple[type[EvalstoneError], int], ...] = ((UnknownName, 404), (UsageError, 400), (StoreError, 503))
+    kinds: tuple[tuple[type[EvalstoneError], int], ...] = (
+        (UnknownName, 404),
+        (TextsWithheld, 403),
+        (UsageError, 400),
+        (StoreError, 503),
+    )
     return next((status for kind, status in kinds if isinstance(error, kind)), 500)
 
 

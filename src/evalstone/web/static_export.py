@@ -55,9 +55,9 @@ _CHOICE = re.compile(r'<th scope="col">Compare</th>|<td><input type="checkbox"[^
 class PublishedRuns(StoredRuns):
     """A store's runs as far as a site shows them; every other run does not exist."""
 
-    def __init__(self, store: Store, run_ids: frozenset[str]) -> None:
+    def __init__(self, store: Store, run_ids: frozenset[str], *, show_gated: bool = False) -> None:
         """Args: store: open; run_ids: of the runs to show."""
-        super().__init__(store)
+        super().__init__(store, show_gated=show_gated)
         self._published = run_ids
 
     def runs(self) -> list[StoredRun]:
@@ -76,24 +76,25 @@ class PublishedRuns(StoredRuns):
         return (one for one in super().same_sample(of, besides, most) if one[0].run_id in self._published)
 
 
-def published_runs(boards: Sequence[Board], store: Store) -> PublishedRuns:
+def published_runs(boards: Sequence[Board], store: Store, *, show_gated: bool) -> PublishedRuns:
     """Return the runs that have a row on one of the boards."""
     site = Site(boards, StoredRuns(store))
     ids = (run_id for board in boards for row in site.table(board).rows for run_id in row.run_ids)
-    return PublishedRuns(store, frozenset(ids))
+    return PublishedRuns(store, frozenset(ids), show_gated=show_gated)
 
 
-def export_site(boards: Sequence[Board], store: Store | None, root: Path) -> Exported:
+def export_site(boards: Sequence[Board], store: Store | None, root: Path, *, show_gated: bool = False) -> Exported:
     """Write boards as a static site.
 
     Args:
         boards: at least one.
         store: the runs' store, open; None for published tables.
         root: a new or empty folder, or one with an earlier export, which is brought up to date.
+        show_gated: whether texts of gated data sets are written too.
 
     Raises: UsageError for a folder that holds something else.
     """
-    site = Site(boards, None if store is None else published_runs(boards, store))
+    site = Site(boards, None if store is None else published_runs(boards, store, show_gated=show_gated))
     with open_folder(root) as folder:
         _Export(site, folder).write()
         return folder.finish()
@@ -272,7 +273,8 @@ class _Export:
         page = samples_page(self._site, run.run_id, task, ())
         lines = tuple(self._lines(run, task))
         links = []
-        for group, articles in self._chunks(run, task, lines):
+        chunks = () if self._site.runs is None or self._site.runs.is_withheld(task) else self._chunks(run, task, lines)
+        for group, articles in chunks:
             file = self._write_chunk(address, page, group, articles)
             links.append(ChunkLink(group[0].index, group[-1].index, f"/{file}"))
             self._paths.alias(f"/{file}", file)

@@ -206,6 +206,7 @@ def test_tasks_that_a_chat_endpoint_does_not_support_are_refused(
     assert server.seen.bodies == []
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_ends_at_once_and_resumes(server: TestServer, tmp_path: Path) -> None:
     """Ctrl-C closes slow requests; answers received are stored, and the same command sends only the rest."""
     server.reset(slow=-1, slow_s=0.4)

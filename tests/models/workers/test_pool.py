@@ -81,6 +81,7 @@ def ended(seconds: Sequence[float], n_workers: int) -> float:
     return max(ends) * n_workers / sum(seconds)
 
 
+@pytest.mark.slow
 def test_64_workers_are_balanced_within_5_percent() -> None:
     """Although ranges take up to a tenth more or less than their shape predicts, the last worker ends within 5%.
 
@@ -132,6 +133,7 @@ def two_workers() -> Iterator[LocalModel]:
     model.close()
 
 
+@pytest.mark.slow
 def test_two_workers_outputs_equal_one_processs(two_workers: LocalModel) -> None:
     """Every output of a run with two workers equals that of one process up to float32 rounding."""
     alone = answers(opened("stories260K"), real_requests())
@@ -210,6 +212,7 @@ def test_a_killed_worker_loses_nothing(two_workers: LocalModel) -> None:
     assert all(process.poll() is not None for process in processes_of(pool))
 
 
+@pytest.mark.slow
 def test_a_model_that_does_not_load_is_one_clear_line(tmp_path: Path) -> None:
     """If a worker cannot load the model, the driver raises the error that one process would raise."""
     (tmp_path / "config.json").write_text('{"model_type": "no such"}')

@@ -19,13 +19,19 @@ from evalstone.statistics.intervals import wilson
 
 __all__ = [
     "COLOURS",
+    "INK",
+    "LONGEST_LABEL",
     "NOT_SIGNIFICANT",
+    "ROW",
     "DifferencePoint",
     "IntervalPoint",
     "SeriesPoint",
+    "Spec",
     "calibration_chart",
     "can_draw",
     "difference_charts",
+    "finished",
+    "imported_altair",
     "interval_charts",
     "series_chart",
     "to_svg",
@@ -95,7 +101,7 @@ def interval_charts(points: Sequence[IntervalPoint]) -> list[Spec]:
 
     Raises: MissingExtra without the extra `charts`.
     """
-    alt = _altair()
+    alt = imported_altair()
     points = _with_short_names(points)
     tasks = list(dict.fromkeys(point.task for point in points))
     runs = list(dict.fromkeys(point.run for point in points))
@@ -121,7 +127,7 @@ def interval_charts(points: Sequence[IntervalPoint]) -> list[Spec]:
             of_run.mark_rule(strokeWidth=2, strokeCap="round").encode(x=alt.X("low:Q", scale=x_scale), x2="high:Q"),
             of_run.mark_point(filled=True, size=55, opacity=1).encode(x=x, shape=shape),
         ]
-        specs.append(_finished(alt.layer(*layers), step * len(part)))
+        specs.append(finished(alt.layer(*layers), step * len(part)))
     return specs
 
 
@@ -130,7 +136,7 @@ def difference_charts(points: Sequence[DifferencePoint]) -> list[Spec]:
 
     Raises: MissingExtra without the extra `charts`.
     """
-    alt = _altair()
+    alt = imported_altair()
     points = _with_short_names(points)
     reach = max([0.01, *(abs(end) for point in points for end in (point.low, point.high))])
     x_scale = alt.Scale(domain=[-100 * reach, 100 * reach], nice=True)
@@ -157,7 +163,7 @@ def difference_charts(points: Sequence[DifferencePoint]) -> list[Spec]:
             ),
             base.mark_point(filled=True, size=70, opacity=1).encode(x=x, color=colour, shape=shape),
         ]
-        specs.append(_finished(alt.layer(*layers), ROW * len(part)))
+        specs.append(finished(alt.layer(*layers), ROW * len(part)))
     return specs
 
 
@@ -168,7 +174,7 @@ def calibration_chart(curves: Sequence[tuple[str, CalibrationError]]) -> Spec:
 
     Raises: MissingExtra without the extra `charts`.
     """
-    alt = _altair()
+    alt = imported_altair()
     runs = [name for name, _ in curves]
     rows = []
     for name, curve in curves:
@@ -190,7 +196,7 @@ def calibration_chart(curves: Sequence[tuple[str, CalibrationError]]) -> Spec:
         base.mark_line(strokeWidth=1, opacity=0.5).encode(y=y),
         base.mark_point(filled=True, size=55, opacity=1).encode(y=y, shape=shape),
     ]
-    return _finished(alt.layer(*layers), 320, width=320)
+    return finished(alt.layer(*layers), 320, width=320)
 
 
 def series_chart(points: Sequence[SeriesPoint], *, is_share: bool) -> Spec:
@@ -198,7 +204,7 @@ def series_chart(points: Sequence[SeriesPoint], *, is_share: bool) -> Spec:
 
     Raises: MissingExtra without the extra `charts`.
     """
-    alt = _altair()
+    alt = imported_altair()
     rows = [{"step": one.step, "value": one.value, "low": one.low, "high": one.high} for one in points]
     x = alt.X("step:Q", title="step", axis=alt.Axis(tickCount=6), scale=alt.Scale(zero=False, nice=False))
     y = alt.Y("value:Q", title=None, scale=alt.Scale(zero=False),
@@ -211,7 +217,7 @@ def series_chart(points: Sequence[SeriesPoint], *, is_share: bool) -> Spec:
         base.mark_line(color=COLOURS[0], strokeWidth=1.5),
         base.mark_point(color=COLOURS[0], filled=True, size=45, opacity=1),
     ]
-    return _finished(alt.layer(*layers), 200, width=420)
+    return finished(alt.layer(*layers), 200, width=420)
 
 
 def to_svg(spec: Spec, description: str, *, ink: str | None = None) -> str:
@@ -243,7 +249,8 @@ def _with_printable_texts(part: Any) -> Any:
     return printable(part) if isinstance(part, str) else part
 
 
-def _altair() -> Any:
+def imported_altair() -> Any:
+    """Return altair. Raises: MissingExtra without the extra `charts`."""
     try:
         import altair as alt
     except ImportError as error:
@@ -297,17 +304,18 @@ def _top(alt: Any) -> Any:
     return alt.Legend(title=None, orient="top", direction="horizontal", columns=3, labelLimit=LONGEST_LABEL)
 
 
-def _finished(chart: Any, height: int, *, width: int = WIDTH) -> Spec:
+def finished(chart: Any, height: int, *, width: int = WIDTH) -> Spec:
     """Return a chart's specification in the common style."""
     styled = (
         chart.properties(width=width, height=height)
         .configure(background="transparent", font=FONT, aria=False)
         .configure_view(stroke=None)
+        .configure_mark(aria=False)  # the drawing as a whole has a description
         .configure_axis(
             labelColor=INK, titleColor=INK, labelFontSize=12, titleFontSize=12, titleFontWeight="normal",
             gridColor=INK, gridOpacity=0.15, domainColor=INK, domainOpacity=0.4, tickColor=INK, tickOpacity=0.4,
         )
         .configure_legend(labelColor=INK, labelFontSize=12, symbolOpacity=1)
     )  # fmt: skip
-    spec: Spec = styled.to_dict()
+    spec: Spec = styled.to_dict(validate=False)  # against the schema takes a second; the tests do it
     return spec

@@ -1,12 +1,17 @@
 """A model: its rows on every board, and its runs."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
+
+from markupsafe import Markup
 
 from evalstone.errors import UnknownName
 from evalstone.leaderboard.board import Board
+from evalstone.leaderboard.chart_data import Residual, profile
 from evalstone.leaderboard.exports import shown_json
+from evalstone.leaderboard.related import RankInType, Relative, rank_in_type, relative
 from evalstone.leaderboard.rows import Row
+from evalstone.leaderboard.series import series_names, step_of
 from evalstone.leaderboard.shown import ShownRow, all_rows
 from evalstone.leaderboard.site import Site
 from evalstone.leaderboard.stored import StoredRun
@@ -14,11 +19,13 @@ from evalstone.leaderboard.table import Table
 from evalstone.leaderboard.view import View
 from evalstone.records import JsonValue
 from evalstone.registry import nearest
-from evalstone.web.render import model_path
+from evalstone.web.pages.charts import residuals_svg
+from evalstone.web.render import model_path, plain
 
 __all__ = ["ModelPage", "model_page"]
 
 RELATED = 50  # models made from this one that are listed
+COMPARED = 5  # of them, question by question
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,9 @@ class OnBoard:
     board: Board
     table: Table
     rows: tuple[ShownRow, ...]
+    in_type: tuple[RankInType | None, ...]  # by row
+    residuals: tuple[Residual, ...]  # of the first row that has all scores
+    chart: Markup | None  # of the residuals
 
 
 @dataclass(frozen=True)
@@ -40,7 +50,9 @@ class ModelPage:
     runs: tuple[StoredRun, ...]
     base: Row | None  # the model that this one was made from, where a board has it
     base_name: str
-    made_from_it: tuple[Row, ...]
+    against_base: Relative | None
+    made_from_it: tuple[tuple[Row, Relative | None], ...]
+    series: str  # name of the training that this is a checkpoint of; empty for none
 
     def to_json(self) -> JsonValue:
         """Return what the page shows."""
@@ -50,10 +62,13 @@ class ModelPage:
             "boards": {
                 one.board.name: [shown_json(row, one.table.columns) for row in one.rows] for one in self.boards
             },
+            "profiles": {one.board.name: plain(one.residuals) for one in self.boards if one.residuals},
             "runs": [{"run": one.run_id, "status": one.row.status, "updated_at": one.row.updated_at,
                       "tasks": list(one.row.tasks)} for one in self.runs],
             "base": self.base_name or None,
-            "made_from_it": [row.model for row in self.made_from_it],
+            "against_base": plain(self.against_base),
+            "made_from_it": [{"model": row.model, "against_base": plain(found)} for row, found in self.made_from_it],
+            "series": self.series or None,
         }  # fmt: skip
 
 
@@ -75,19 +90,50 @@ def model_page(site: Site, path: str) -> ModelPage:
     for board, table in tables:
         ids = {row.id for row in table.rows_of(name)}
         if ids:
-            boards.append(OnBoard(board, table, tuple(all_rows(table, View(), board.shown, ids))))
+            boards.append(_on_board(board, table, ids))
     rows = [row for one in boards for shown in one.rows for row in [shown.row]]
     base_name = next((str(row.facts["base"]) for row in rows if row.facts.get("base")), "")
     base_name = "" if base_name == name else base_name
+    own = tuple(run for run in runs if run.model == name)
     return ModelPage(
         name,
         next((row.url for row in rows if row.url), ""),
         tuple(boards),
-        tuple(run for run in runs if run.model == name),
+        own,
         _row_of(tables, base_name) if base_name else None,
         base_name,
-        tuple(_made_from(tables, name))[:RELATED],
+        relative(site.runs, [run for run in runs if run.model == base_name], own) if base_name else None,
+        tuple(_derived(site, tables, name, runs)),
+        _series_of(own, runs),
     )
+
+
+def _on_board(board: Board, table: Table, ids: Container[str]) -> OnBoard:
+    rows = tuple(all_rows(table, View(), board.shown, ids))
+    residuals = next((found for one in rows if (found := tuple(profile(table, one.row)))), ())
+    in_type = tuple(rank_in_type(table, one.row) for one in rows)
+    return OnBoard(board, table, rows, in_type, residuals, residuals_svg(residuals))
+
+
+def _derived(
+    site: Site, tables: Sequence[tuple[Board, Table]], name: str, runs: Sequence[StoredRun]
+) -> list[tuple[Row, Relative | None]]:
+    """Return the models made from this one, the first few compared with it."""
+    own = [run for run in runs if run.model == name]
+    found: list[tuple[Row, Relative | None]] = []
+    n_compared = 0
+    for row in _made_from(tables, name)[:RELATED]:
+        theirs = [run for run in runs if run.model == row.model]
+        pair = relative(site.runs, own, theirs) if n_compared < COMPARED else None
+        n_compared += pair is not None
+        found.append((row, pair))
+    return found
+
+
+def _series_of(own: Sequence[StoredRun], runs: Sequence[StoredRun]) -> str:
+    known = series_names(runs)
+    steps = [found for run in own if (found := step_of(run)) is not None]
+    return next((name for name, _ in steps if name in known), "")
 
 
 def _row_of(tables: Sequence[tuple[Board, Table]], name: str) -> Row | None:

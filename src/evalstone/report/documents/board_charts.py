@@ -1,0 +1,163 @@
+"""The charts of a leaderboard as Vega-Lite specifications, in the style of the charts of reports."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalstone.report.documents.charts import COLOURS, INK, LONGEST_LABEL, ROW, Spec, finished, imported_altair
+
+__all__ = [
+    "FrontPoint",
+    "HeatPoint",
+    "ResidualPoint",
+    "StepPoint",
+    "best_chart",
+    "heat_chart",
+    "residual_chart",
+    "size_chart",
+]
+
+WIDTH = 620  # pixels of the plot
+HEIGHT = 320
+CELL = 62  # pixels: width of a cell of the heat map
+LONGEST_LEVEL = 8  # characters of a title that fits above a cell without a slope
+
+
+@dataclass(frozen=True, slots=True)
+class StepPoint:
+    """A new best score."""
+
+    date: str  # ISO 8601
+    value: float  # a share in [0, 1], as all values here
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class FrontPoint:
+    """A model by its size."""
+
+    size: float  # billions of parameters
+    value: float
+    is_on_front: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ResidualPoint:
+    """One bar of a profile."""
+
+    title: str
+    value: float
+    low: float | None
+    high: float | None
+    spread: float
+
+
+@dataclass(frozen=True, slots=True)
+class HeatPoint:
+    """One cell of a heat map."""
+
+    row: str
+    column: str
+    text: str
+    standing: float  # in [0, 1]
+
+
+def best_chart(points: Sequence[StepPoint], end: str) -> Spec:
+    """Return a chart of the best score over time: a step for each new best one, its interval as a line.
+
+    Args:
+        points: by date.
+        end: the day that the last step reaches.
+
+    Raises: MissingExtra without the extra `charts`.
+    """
+    alt = imported_altair()
+    rows = [{"date": one.date, "value": one.value, "low": one.low, "high": one.high} for one in points]
+    x = alt.X("date:T", title=None, axis=alt.Axis(tickCount=6, format="%b %Y"))
+    y = alt.Y("value:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(format=".0%", tickCount=6))
+    line = alt.Chart(alt.Data(values=[*rows, {**rows[-1], "date": end}])).encode(x=x, y=y)
+    marks = alt.Chart(alt.Data(values=rows)).encode(x=x)
+    known = alt.Chart(alt.Data(values=[row for row in rows if row["low"] is not None])).encode(x=x)
+    layers = [
+        line.mark_line(interpolate="step-after", color=COLOURS[0], strokeWidth=1.5),
+        known.mark_rule(color=COLOURS[0], strokeWidth=1.5, opacity=0.6).encode(
+            y=alt.Y("low:Q", title=None), y2="high:Q"
+        ),
+        marks.mark_point(color=COLOURS[0], filled=True, size=40, opacity=1).encode(y=y),
+    ]
+    return finished(alt.layer(*layers), HEIGHT, width=WIDTH)
+
+
+def size_chart(points: Sequence[FrontPoint]) -> Spec:
+    """Return a chart of scores against the number of parameters, the Pareto front as a line.
+
+    Points that fall on the same pixel are drawn once.
+
+    Raises: MissingExtra without the extra `charts`.
+    """
+    alt = imported_altair()
+    x = alt.X("size:Q", title="parameters (billions)", scale=alt.Scale(type="log", nice=False, padding=12),
+              axis=alt.Axis(tickCount=6, format="~g"))  # fmt: skip
+    y = alt.Y("value:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(format=".0%", tickCount=6))
+    front = [{"size": one.size, "value": one.value} for one in points if one.is_on_front]
+    rest = {(float(f"{one.size:.3g}"), round(one.value, 3)) for one in points if not one.is_on_front}
+    others = alt.Chart(alt.Data(values=[{"size": size, "value": value} for size, value in sorted(rest)]))
+    best = alt.Chart(alt.Data(values=front)).encode(x=x, y=y)
+    layers = [
+        others.mark_point(color=COLOURS[5], filled=True, size=12, opacity=0.45).encode(x=x, y=y),
+        best.mark_line(interpolate="step-after", color=COLOURS[1], strokeWidth=1.5),
+        best.mark_point(color=COLOURS[1], filled=True, size=45, opacity=1),
+    ]
+    return finished(alt.layer(*layers), HEIGHT, width=WIDTH)
+
+
+def residual_chart(points: Sequence[ResidualPoint]) -> Spec:
+    """Return a chart of residuals around zero: a bar with its interval, and the models' standard deviation behind it.
+
+    Raises: MissingExtra without the extra `charts`.
+    """
+    alt = imported_altair()
+    order = [one.title for one in points]
+    rows = [
+        {"title": one.title, "value": 100 * one.value, "spread_low": -100 * one.spread, "spread_high": 100 * one.spread,
+         "low": None if one.low is None else 100 * one.low, "high": None if one.high is None else 100 * one.high}
+        for one in points
+    ]  # fmt: skip
+    axis = alt.Axis(labelLimit=LONGEST_LABEL, ticks=False, domain=False, labelPadding=8, grid=False)
+    base = alt.Chart(alt.Data(values=rows)).encode(y=alt.Y("title:N", sort=order, title=None, axis=axis))
+    x = alt.X(
+        "value:Q", title="points above or below what the other columns predict", axis=alt.Axis(format="+d", tickCount=7)
+    )
+    known = base.transform_filter("datum.low !== null")
+    zero = alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(color=INK, opacity=0.7, strokeWidth=1.2)
+    layers = [
+        base.mark_bar(color=COLOURS[5], opacity=0.25, height=ROW - 4).encode(
+            x=alt.X("spread_low:Q"), x2="spread_high:Q"
+        ),
+        zero.encode(x=alt.X("zero:Q")),
+        known.mark_rule(strokeWidth=2, color=COLOURS[0]).encode(x=alt.X("low:Q"), x2="high:Q"),
+        base.mark_point(filled=True, size=70, opacity=1, color=COLOURS[0]).encode(x=x),
+    ]
+    return finished(alt.layer(*layers), (ROW + 4) * len(points), width=420)
+
+
+def heat_chart(points: Sequence[HeatPoint], rows: Sequence[str], columns: Sequence[str]) -> Spec:
+    """Return a heat map: values as text, the standing in the column as the strength of the colour.
+
+    Raises: MissingExtra without the extra `charts`.
+    """
+    alt = imported_altair()
+    values = [{"row": one.row, "column": one.column, "text": one.text, "standing": one.standing} for one in points]
+    y = alt.Y("row:N", sort=list(rows), title=None,
+              axis=alt.Axis(labelLimit=LONGEST_LABEL, ticks=False, domain=False, labelPadding=8))  # fmt: skip
+    angle = -40 if any(len(title) > LONGEST_LEVEL for title in columns) else 0
+    x = alt.X("column:N", sort=list(columns), title=None,
+              axis=alt.Axis(orient="top", labelAngle=angle, labelLimit=200, ticks=False, domain=False))  # fmt: skip
+    strength: Any = alt.Opacity("standing:Q", scale=alt.Scale(domain=[0, 1], range=[0.04, 0.62]), legend=None)
+    base = alt.Chart(alt.Data(values=values)).encode(x=x, y=y)
+    layers = [
+        base.mark_rect(color=COLOURS[0]).encode(opacity=strength),
+        base.mark_text(color=INK, fontSize=11).encode(text="text:N"),
+    ]
+    return finished(alt.layer(*layers), (ROW + 2) * len(rows), width=CELL * len(columns))

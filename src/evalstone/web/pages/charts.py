@@ -1,0 +1,148 @@
+"""The charts of a board: best score over time, score against size, heat map; and the profile of one model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from markupsafe import Markup
+
+from evalstone.leaderboard.board import Board
+from evalstone.leaderboard.chart_data import (
+    HeatMap,
+    Residual,
+    SizedModel,
+    TimedModel,
+    best_over_time,
+    heat_map,
+    score_by_size,
+)
+from evalstone.leaderboard.shown import all_rows
+from evalstone.leaderboard.site import Site
+from evalstone.leaderboard.stored import model_label
+from evalstone.leaderboard.table import Table
+from evalstone.leaderboard.view import View
+from evalstone.records import JsonValue
+from evalstone.report.documents.board_charts import (
+    FrontPoint,
+    HeatPoint,
+    ResidualPoint,
+    StepPoint,
+    best_chart,
+    heat_chart,
+    residual_chart,
+    size_chart,
+)
+from evalstone.report.documents.charts import Spec, can_draw, to_svg
+from evalstone.web.pages.board import view_of
+from evalstone.web.render import plain, shown_score
+
+__all__ = ["ChartsPage", "charts_page", "residuals_svg"]
+
+MOST_COLUMNS = 16  # of the heat map
+LONGEST_NAME = 40  # characters beside it
+
+
+@dataclass(frozen=True)
+class ChartsPage:
+    """A board's charts, of the rows that a view leaves."""
+
+    board: Board
+    table: Table
+    view: View
+    n_rows: int
+    best: tuple[TimedModel, ...]
+    sized: tuple[SizedModel, ...]
+    heat: HeatMap
+    can_draw: bool  # the extra `charts` is installed
+    best_svg: Markup | None
+    size_svg: Markup | None
+    heat_svg: Markup | None
+
+    @property
+    def front(self) -> tuple[SizedModel, ...]:
+        """The models on the Pareto front, smallest first."""
+        return tuple(one for one in self.sized if one.is_on_front)
+
+    def to_json(self) -> JsonValue:
+        """Return what the page shows."""
+        return {
+            "board": self.board.name,
+            "version": self.table.version,
+            "view": dict(self.view.pairs()),
+            "best_over_time": plain(self.best),
+            "score_by_size": plain(self.sized),
+            "heat_map": {
+                "columns": [column.key for column in self.heat.columns],
+                "rows": [{"model": model, "cells": plain(cells)} for model, cells in self.heat.rows],
+            },
+        }
+
+
+def charts_page(site: Site, name: str, pairs: Sequence[tuple[str, str]]) -> ChartsPage:
+    """Return a board's charts under a view. Raises: UnknownName for a board that is not there."""
+    board = site.board(name)
+    table = site.table(board)
+    view = view_of(board, table, pairs)
+    rows = all_rows(table, view, board.shown)
+    best, sized = best_over_time(rows), score_by_size(rows)
+    heat = heat_map(rows, table.columns[:MOST_COLUMNS])
+    can = can_draw()
+    end = max((str(one.row.facts.get("date") or "")[:10] for one in rows), default="")
+    return ChartsPage(
+        board,
+        table,
+        view,
+        len(rows),
+        tuple(best),
+        tuple(sized),
+        heat,
+        can,
+        _best_svg(best, end) if can and len(best) > 1 else None,
+        _size_svg(sized) if can and len(sized) > 1 else None,
+        _heat_svg(heat) if can and heat.rows and heat.columns else None,
+    )
+
+
+def _best_svg(best: Sequence[TimedModel], end: str) -> Markup:
+    points = [StepPoint(one.date, one.number.value, one.number.low, one.number.high) for one in best]
+    return _svg(best_chart(points, end), "Best average over time, with 95% intervals")
+
+
+def _size_svg(sized: Sequence[SizedModel]) -> Markup:
+    points = [FrontPoint(one.params, one.number.value, one.is_on_front) for one in sized]
+    return _svg(size_chart(points), "Average against the number of parameters, with the Pareto front")
+
+
+def _heat_svg(heat: HeatMap) -> Markup:
+    names = _distinct([model_label(model) for model, _ in heat.rows])
+    points = [
+        HeatPoint(name, column.title, shown_score(cell.number, column.is_share), cell.standing)
+        for name, (_, cells) in zip(names, heat.rows, strict=True)
+        for column, cell in zip(heat.columns, cells, strict=True)
+        if cell is not None
+    ]
+    return _svg(heat_chart(points, names, [column.title for column in heat.columns]), "Scores of the first rows")
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return names short enough for an axis, still different where two rows have one model or one beginning."""
+    found: list[str] = []
+    for name in names:
+        short = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+        n_same = sum(one == short or one.startswith(f"{short} (") for one in found)
+        found.append(f"{short} ({n_same + 1})" if n_same else short)
+    return found
+
+
+@lru_cache(maxsize=256)
+def residuals_svg(residuals: tuple[Residual, ...]) -> Markup | None:
+    """Return a model's profile as a drawing; None without residuals or without the extra `charts`."""
+    if not residuals or not can_draw():
+        return None
+    points = [ResidualPoint(one.column.title, one.value, one.low, one.high, one.spread) for one in residuals]
+    return _svg(residual_chart(points), "Strengths and weaknesses beside models of the same level")
+
+
+def _svg(spec: Spec, description: str) -> Markup:
+    # made by us of numbers, and of texts that the renderer escapes
+    return Markup(to_svg(spec, description))  # noqa: S704

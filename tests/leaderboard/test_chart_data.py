@@ -1,0 +1,160 @@
+"""What charts show: best over time, Pareto front, heat map, residuals; against plain computations."""
+
+from xml.etree import ElementTree as ET
+
+import altair as alt
+import numpy as np
+import pytest
+
+from evalstone.leaderboard.chart_data import best_over_time, heat_map, profile, score_by_size
+from evalstone.leaderboard.rows import Average, Cell, Fact, Number, Row, ScoreColumn
+from evalstone.leaderboard.shown import ShownRow, all_rows
+from evalstone.leaderboard.table import Table
+from evalstone.leaderboard.view import View
+from evalstone.report.documents.board_charts import (
+    FrontPoint,
+    HeatPoint,
+    ResidualPoint,
+    StepPoint,
+    best_chart,
+    heat_chart,
+    residual_chart,
+    size_chart,
+)
+from evalstone.report.documents.charts import to_svg
+
+KEYS = ("a", "b", "c", "d")
+COLUMNS = tuple(ScoreColumn(key, key.upper()) for key in KEYS)
+
+
+def table(n: int = 40, *, stderr: float | None = 0.01) -> Table:
+    """Return a table of random models; the fifth has no score in the last column."""
+    random = np.random.default_rng(7)
+    rows = []
+    for place in range(n):
+        values = random.uniform(0.1, 0.9, len(KEYS))
+        cells = {
+            key: Cell(Number(float(value), value - 0.02, value + 0.02, stderr))
+            for key, value in zip(KEYS, values, strict=True)
+            if not (place == 4 and key == "d")
+        }
+        mean = float(np.mean([cell.number.value for cell in cells.values()]))
+        facts: dict[str, Fact] = {
+            "date": f"2024-{place % 12 + 1:02}-15",
+            "params": round(float(random.uniform(0.5, 70)), 1),
+        }
+        average = Average(Number(mean, mean - 0.01, mean + 0.01, 0.005), len(cells))
+        rows.append(Row(f"r{place}", f"m/{place}", "measured", cells, average, facts))
+    return Table(COLUMNS, tuple(rows), rank_apart=False)
+
+
+def value_of(one: ShownRow) -> float:
+    """Return a row's average; it has one."""
+    assert one.average is not None
+    return one.average.number.value
+
+
+def test_each_step_is_the_first_to_score_as_much() -> None:
+    """A model is a step exactly if all of an earlier or the same day score less."""
+    rows = all_rows(table(), View(), ())
+    ranked = [one for one in rows if one.rank is not None]
+    wanted = {
+        one.row.model
+        for one in ranked
+        if all(
+            value_of(other) < value_of(one)
+            for other in ranked
+            if other is not one and str(other.row.facts["date"]) <= str(one.row.facts["date"])
+        )
+    }
+    found = best_over_time(rows)
+    assert {one.model for one in found} == wanted
+    assert [one.date for one in found] == sorted(one.date for one in found)
+    assert "m/4" not in {one.model for one in found}
+
+
+def test_the_front_holds_what_no_smaller_model_reaches() -> None:
+    """By comparing each pair."""
+    rows = all_rows(table(), View(), ())
+    found = score_by_size(rows)
+    assert len(found) == 39  # the incomplete one is left out
+    for one in found:
+        beaten = any(
+            other.params <= one.params and other.number.value >= one.number.value for other in found if other is not one
+        )
+        assert one.is_on_front == (not beaten)
+
+
+def test_residuals_equal_a_regression_by_lstsq() -> None:
+    """Each column on the mean of the others, over the complete rows but the model's own."""
+    made = table()
+    row = made.rows[0]
+    found = profile(made, row)
+    assert [one.column.key for one in found] == list(KEYS)
+    complete = [one for one in made.rows if len(one.cells) == 4 and one.id != row.id]
+    values = np.array([[one.cells[key].number.value for key in KEYS] for one in complete])
+    own = np.array([row.cells[key].number.value for key in KEYS])
+    for place, one in enumerate(found):
+        rest = np.delete(values, place, axis=1).mean(axis=1)
+        line, squares, *_ = np.linalg.lstsq(np.column_stack([np.ones(len(rest)), rest]), values[:, place], rcond=None)
+        own_rest = np.delete(own, place).mean()
+        assert one.value == pytest.approx(own[place] - line[0] - line[1] * own_rest, abs=1e-12)
+        assert one.spread == pytest.approx(np.sqrt(squares[0] / (len(rest) - 2)), abs=1e-12)
+        assert one.n_models == 38
+        error = 0.01 * np.sqrt(1 + line[1] ** 2 / 3)
+        assert one.low == pytest.approx(one.value - 1.959964 * error, abs=1e-6)
+        assert one.high == pytest.approx(one.value + 1.959964 * error, abs=1e-6)
+
+
+def test_the_interval_of_a_residual_covers_its_expectation() -> None:
+    """Scores drawn around one truth: about 95 of 100 intervals hold the truth's own residual."""
+    random = np.random.default_rng(11)
+    made = table(400)
+    truth = profile(made, made.rows[0])
+    n_held = 0
+    for _ in range(300):
+        cells = {
+            key: Cell(Number(float(cell.number.value + random.normal(0, 0.01)), stderr=0.01))
+            for key, cell in made.rows[0].cells.items()
+        }
+        row = Row("r0", "m/0", "measured", cells, made.rows[0].average)
+        pairs = zip(profile(made, row), truth, strict=True)
+        n_held += sum((a.low or 0.0) <= b.value <= (a.high or 0.0) for a, b in pairs)
+    assert 0.92 < n_held / 1200 < 0.98
+
+
+def test_too_little_gives_no_profile() -> None:
+    """Few models, a missing score; without errors the residuals have no intervals."""
+    small = table(8)
+    assert profile(small, small.rows[0]) == []
+    made = table()
+    assert profile(made, made.rows[4]) == []
+    bare = table(stderr=None)
+    assert {(one.low, one.high) for one in profile(bare, bare.rows[0])} == {(None, None)}
+
+
+def test_heat_map_standings() -> None:
+    """The best of a column stands highest, the same score the same, a missing one nowhere."""
+    rows = all_rows(table(), View(), ())
+    found = heat_map(rows, COLUMNS)
+    assert len(found.rows) == 30
+    for place in range(4):
+        cells = [cell for _, cells in found.rows if (cell := cells[place]) is not None]
+        by_value = sorted(cells, key=lambda cell: cell.number.value)
+        assert [cell.standing for cell in by_value] == sorted(cell.standing for cell in cells)
+        assert by_value[0].standing == pytest.approx(0.5 / len(cells))
+
+
+@pytest.mark.parametrize("text", ["a <b>&\"'", "\u202e\x00x", "]]>"])
+def test_drawings_are_valid_and_hold_no_foreign_markup(text: str) -> None:
+    """Each specification passes the schema of Vega-Lite, and names are text in the drawing."""
+    specs = [
+        best_chart([StepPoint("2024-01-01", 0.2, 0.1, 0.3), StepPoint("2024-02-01", 0.4, None, None)], "2024-03-01"),
+        size_chart([FrontPoint(1, 0.2, True), FrontPoint(7, 0.1, False), FrontPoint(8, 0.5, True)]),
+        residual_chart([ResidualPoint(text, 0.1, 0.05, 0.15, 0.1), ResidualPoint("b", -0.1, None, None, 0.1)]),
+        heat_chart([HeatPoint(text, "c", "1.0", 0.3)], [text], ["c"]),
+    ]
+    for spec in specs:
+        alt.Chart.from_dict(dict(spec), validate=True)
+        tree = ET.fromstring(to_svg(spec, text))
+        assert not [one for one in tree.iter() if one.tag.endswith(("script", "b", "foreignObject"))]

@@ -1,0 +1,68 @@
+"""Which benchmark for what: every card is placed, names are found, page and command say the same."""
+
+import json
+
+import pytest
+
+from evalstone.cli.main import main
+from evalstone.errors import UnknownName
+from evalstone.leaderboard.guide import guide, guide_section
+from evalstone.limits.yaml_documents import load_yaml
+from evalstone.tasks.catalog import LIBRARY, Catalog
+from evalstone.web.pages.guide import guide_page
+
+NO_CAPABILITY = {"gauntlet", "wikitext"}  # a suite of everything, and perplexity of text
+
+
+def test_every_card_is_in_the_guide() -> None:
+    """But those that measure no single capability."""
+    cards = {file.name.removesuffix(".card.yaml") for file in LIBRARY.rglob("*.card.yaml") if "demo" not in file.parts}
+    placed = {entry.task for one in guide() for entry in one.entries}
+    assert cards - placed == NO_CAPABILITY
+
+
+def test_each_suggestion_leads_and_can_be_run() -> None:
+    """The suggested benchmark is the first of its list, and a task or group of the catalogue."""
+    known = {entry.name for entry in Catalog.open().entries()}
+    for one in guide():
+        suggested = one.capability.suggested
+        if suggested:
+            assert one.entries[0].task == suggested
+            assert suggested in known
+
+
+def test_advice_names_benchmarks_that_exist() -> None:
+    """A name with an underscore or of the library in an advice is one of the catalogue."""
+    known = {entry.name for entry in Catalog.open().entries()}
+    for one in guide():
+        named = {word.strip(".,:;()") for word in one.capability.advice.split() if "_" in word}
+        assert named <= known, one.capability.key
+
+
+def test_precision_is_the_intervals() -> None:
+    """Half of Wilson's interval at 50%: 1.96 / (2 sqrt(n + 1.96^2))."""
+    entry = next(entry for one in guide() for entry in one.entries if entry.task == "gsm8k")
+    assert entry.half_width == pytest.approx(1.959964 / 2 / (1319 + 1.959964**2) ** 0.5, abs=1e-9)
+
+
+def test_page_and_command_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    """All capabilities as JSON, one by another of its names, and a mistyped one with the nearest."""
+    assert main(["guide", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    page = guide_page().to_json()
+    assert {one["capability"]: one["benchmarks"] for one in listed} == {
+        key: one["benchmarks"] for key, one in json.loads(json.dumps(page)).items()
+    }
+    assert main(["guide", "Math"]) == 0
+    assert "gsm8k" in capsys.readouterr().out
+    assert guide_section("coding").capability.key == "code"
+    with pytest.raises(UnknownName, match="nearest: maths"):
+        guide_section("mathss")
+    assert main(["guide", "mathss"]) == 2
+
+
+def test_the_cards_are_read_as_they_are() -> None:
+    """A number of samples and the faults are those of the card's file."""
+    card = load_yaml(next(LIBRARY.rglob("mmlu.card.yaml")).read_bytes())
+    entry = next(entry for entry in guide_section("knowledge").entries if entry.task == "mmlu")
+    assert (entry.n_samples, list(entry.known_faults)) == (card["n_samples"], card["known_faults"])
