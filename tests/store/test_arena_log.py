@@ -5,12 +5,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text, update
 
 from evalstone.errors import UnknownName, UsageError
 from evalstone.store import Store
 from evalstone.store.arena_log import AlreadyVoted
 from evalstone.store.arena_rows import NewBattle, NewVote
+from evalstone.store.arena_schema import ARENA_TABLES
+from evalstone.store.study_log import NewAssignment
 from evalstone.store.vote_chain import FIRST, commitment, first_break, vote_hash
 
 BATTLE = NewBattle(
@@ -194,11 +196,40 @@ def test_the_chain_is_sha256_over_the_previous_hash_and_the_record(store: Store)
     assert commitment(b"s" * 32, "é") == hashlib.sha256(b"s" * 32 + "é".encode()).digest()
 
 
-def test_verify_checks_the_rows_of_the_arena(store: Store) -> None:
-    """`Store.verify` finds a changed row of the arena's tables by its checksum."""
-    (token,) = opened(store, 1)
-    store.arena.append(vote(token))
+def test_a_change_of_any_value_of_the_arena_is_found(file_store: Store) -> None:
+    """`Store.verify` finds another value in any column of any row of battles, votes and studies."""
+    store = file_store
+    (token,) = opened(store, 1, category="c")
+    store.arena.append(replace(vote(token), mark_a="poor", mark_b="poor"))
+    store.arena.withdraw("small")
+    store.arena.publish(1, 2.0)
+    one = NewAssignment(0, "small", "large", "a")
+    store.studies.create({"study": "s", "items": []}, {"rater": "token"}, {"rater": [one]}, 1.0)
+    store.studies.consent(1, {"age": "old"}, 2.0)
+    store.studies.answer(1, 0, {"better": "a"}, 3.0, 1.0)
     assert store.verify() == []
+    for table in ARENA_TABLES:
+        for column in table.columns:
+            with store._database.reading() as connection:
+                value = connection.execute(select(column)).scalars().first()
+            assert value is not None, f"no value in {table.name}.{column.name}"
+            if column.primary_key or column.foreign_keys:
+                continue
+            other = (
+                value + 1 if isinstance(value, int | float) else value[:-1] + (b"~" if type(value) is bytes else "~")
+            )
+            for new in (other, value):
+                with store._database.writing() as connection:
+                    connection.execute(
+                        update(table).where(column.is_not(None)).values({column: new}).execution_options()
+                    )
+                assert (store.verify() == []) == (new == value), f"{table.name}.{column.name}"
+
+
+def test_a_removed_vote_is_found_by_verify(store: Store) -> None:
+    """The store's verification includes the chain."""
+    for token in opened(store, 2):
+        store.arena.append(vote(token))
     with store._database.writing() as connection:
-        connection.execute(text("UPDATE votes SET choice = 'b'"))
-    assert [(one.table, one.row) for one in store.verify()] == [("votes", "sequence 1")]
+        connection.execute(text("DELETE FROM votes WHERE sequence = 2"))
+    assert [(one.table, one.row) for one in store.verify()] == [("votes", "log")]

@@ -18,6 +18,7 @@ def counts(store: Store) -> dict[str, int]:
         return {
             table.name: connection.execute(select(func.count()).select_from(table)).scalar_one()
             for table in metadata.sorted_tables
+            if table.name != "vote_head"  # one row, also of an empty log
         }
 
 

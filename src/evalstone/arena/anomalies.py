@@ -20,7 +20,7 @@ from evalstone.store.arena_rows import VoteRow
 
 __all__ = ["FALSE_POSITIVES", "Expected", "Flag", "expected_votes", "flagged_voters"]
 
-FALSE_POSITIVES = 0.001
+FALSE_POSITIVES = 0.01
 """α: the share of honest voters that the test may flag."""
 
 FEWEST = 5  # votes before a voter can be flagged

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, Table, and_, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from evalstone.errors import HashMismatch, StoreError
+from evalstone.store.arena_log import ArenaLog
 from evalstone.store.arena_schema import ARENA_TABLES
 from evalstone.store.connection import Database
 from evalstone.store.packing import text_digest, unpack_hash, unpack_text
@@ -62,13 +63,19 @@ OWN_ROWS = (
 
 def verify(database: Database, run_id: str | None = None) -> list[Problem]:
     """Return the problems of the store, or of one run in it."""
+    log: list[str] = []
+    if run_id is None:
+        try:
+            log = ArenaLog(database).problems()
+        except UNREADABLE as error:
+            log = [f"cannot be read: {str(error).splitlines()[0]}"]
     with database.reading() as connection, _lenient_text(connection):
         number = None if run_id is None else run_number(connection, run_id)
         search = _Search(connection, number)
         if number is None and database.is_sqlite:
             search.guarded("file", search.check_file)
         search.check_everything()
-    return search.problems
+    return search.problems + [Problem("votes", "log", line) for line in log]
 
 
 @contextmanager
