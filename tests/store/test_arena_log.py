@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import select, text, update
@@ -215,14 +216,11 @@ def test_a_change_of_any_value_of_the_arena_is_found(file_store: Store) -> None:
             assert value is not None, f"no value in {table.name}.{column.name}"
             if column.primary_key or column.foreign_keys:
                 continue
-            other = (
-                value + 1 if isinstance(value, int | float) else value[:-1] + (b"~" if type(value) is bytes else "~")
-            )
-            for new in (other, value):
+            tail: Any = b"~" if isinstance(value, bytes) else "~"
+            other = value + 1 if isinstance(value, int | float) else value[:-1] + tail
+            for old, new in ((value, other), (other, value)):
                 with store._database.writing() as connection:
-                    connection.execute(
-                        update(table).where(column.is_not(None)).values({column: new}).execution_options()
-                    )
+                    connection.execute(update(table).where(column == old).values({column: new}))
                 assert (store.verify() == []) == (new == value), f"{table.name}.{column.name}"
 
 

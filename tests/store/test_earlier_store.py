@@ -93,10 +93,8 @@ def test_rows_that_need_not_change_do_not(earlier: Path) -> None:
     kept = ("texts", "runs", "attempts", "run_tasks", "requests", "outputs", "scorings", "scores", "run_leases")
 
     with closing(sqlite3.connect(earlier)) as connection:
-        columns = {
-            table: ", ".join(f'"{row[1]}"' for row in connection.execute(f"PRAGMA table_info({table})"))
-            for table in kept
-        }
+        named = {table: connection.execute(f"PRAGMA table_info({table})").fetchall() for table in kept}
+    columns = {table: ", ".join(f'"{row[1]}"' for row in found) for table, found in named.items()}
 
     def rows() -> dict[str, list[tuple[object, ...]]]:
         with closing(sqlite3.connect(earlier)) as connection:
