@@ -77,12 +77,17 @@ def vote_row(number: int, voter: str, prompt: int, sides: Sequence[str], choice:
                    sides[0], sides[1], False, choice, None, None, True, "", "", "", "")  # fmt: skip
 
 
+def is_within(low: float | None, high: float | None, value: float) -> bool:
+    """Return whether an interval contains a value; an interval that could not be computed does not."""
+    return low is not None and high is not None and low <= value <= high
+
+
 def covered(votes: Sequence[VoteRow], truth: dict[str, float], side: float) -> tuple[list[bool], bool]:
     """Return for each model whether its interval contains the truth, and the same for the side's effect."""
     found = rate(votes_in(Rows.of([published_row(vote) for vote in votes])), RatingSettings(side=True))
-    inside = [bool(one.low <= truth[one.model] <= one.high) for one in found.ratings if one.low is not None]
+    inside = [is_within(one.low, one.high, truth[one.model]) for one in found.ratings]
     (effect,) = found.effects
-    return inside, bool(effect.low is not None and effect.low <= side <= effect.high)
+    return inside, is_within(effect.low, effect.high, side)
 
 
 def truth_of(voters: Voters) -> dict[str, float]:

@@ -39,9 +39,8 @@ class Tally:
     seconds: list[float] = field(default_factory=list)  # of a vote
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    @property
     def is_done(self) -> bool:
-        """Whether enough votes are acknowledged."""
+        """Return whether enough votes are acknowledged."""
         return len(self.cast) >= self.wanted
 
 
@@ -61,7 +60,7 @@ def start(folder: Path, port: int, store: str) -> subprocess.Popen[str]:
 def vote_on(url: str, tally: Tally, name: int) -> None:
     """Vote until there are enough votes, through the death of the server."""
     generator = generator_for("arena votes", name)
-    while not tally.is_done:
+    while not tally.is_done():
         try:
             with httpx.Client(base_url=url, timeout=30) as client:
                 found = re.search(r'name="token" value="(\w+)"', client.get("/arena").text)
@@ -70,7 +69,7 @@ def vote_on(url: str, tally: Tally, name: int) -> None:
                     battle = client.post("/arena/battles", json={}, headers=headers).json()["battle"]
                     choice = ("a", "b", "tie", "both_bad")[int(generator.integers(4))]
                     send_until_acknowledged(client, tally, battle, {"choice": choice, "key": battle}, headers)
-                    if tally.is_done:
+                    if tally.is_done():
                         return
         except httpx.TransportError:
             time.sleep(0.2)

@@ -133,20 +133,22 @@ MAY_IMPORT: dict[str, set[str]] = {
         "interop",
     },
     "library": set(),  # task files and their functions: imported by name, they import nothing of ours
-    "worker": {
-        "errors",
-        "settings",
-        "records",
-        "registry",
-        "tasks",
-        "models",
-        "runner",
-        "leaderboard",
-        "store",
-    },
 }
-MAY_IMPORT["audit"] = set(MAY_IMPORT) - {"interop", "arena", "leaderboard", "worker"}
-MAY_IMPORT["api"] = set(MAY_IMPORT) - {"worker"}
+MAY_IMPORT["audit"] = set(MAY_IMPORT) - {"interop", "arena", "leaderboard"}
+MAY_IMPORT["api"] = set(MAY_IMPORT)
+MAY_IMPORT["worker"] = {
+    "errors",
+    "settings",
+    "records",
+    "registry",
+    "tasks",
+    "models",
+    "runner",
+    "interop",
+    "leaderboard",
+    "store",
+    "api",
+}
 # faces
 MAY_IMPORT["web"] = {
     "drafts",

@@ -6,6 +6,7 @@ Nothing else reads os.environ. Values are read when they are needed, so a test o
 import math
 import os
 import platform
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable("HF_TOKEN", "token for gated repositories on the Hub"),
     Variable("OPENAI_API_KEY", "key for models behind an OpenAI-compatible server; sent to that server only"),
+    Variable("EVALSTONE_TOKEN", "token with which `evalstone submit` sends to a leaderboard; sent to that server only"),
     Variable("HF_HUB_OFFLINE", "1: never contact the Hub"),
     Variable("COLUMNS", "width of tables if the output is not a terminal"),
     Variable("NO_COLOR", "any value: no colours"),
@@ -131,6 +133,37 @@ def lease_seconds() -> float:
     return seconds
 
 
+PASSED = (  # to processes that evaluate what others submitted; nothing else of this process's variables is
+    *("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    *("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "OMP_NUM_THREADS"),
+    *("EVALSTONE_THREADS", "EVALSTONE_DATA"),
+)
+PASSED_WITH_NETWORK = (*PASSED, "HF_ENDPOINT", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy")
+_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL|DATABASE_URL|EVALSTONE_STORE", re.IGNORECASE)
+
+
+def environment_of_job(home: Path, *, network: bool) -> dict[str, str]:
+    """Return the variables of a process that evaluates what others submitted: none of this machine's tokens.
+
+    Args:
+        home: its home, where all that it caches goes.
+        network: whether it may fetch.
+    """
+    passed = PASSED_WITH_NETWORK if network else PASSED
+    found = {name: os.environ[name] for name in passed if name in os.environ}
+    own = {"HOME": home, "EVALSTONE_HOME": home / "evalstone", "HF_HOME": home / "hf", "TMPDIR": home / "tmp"}
+    found |= {name: str(path) for name, path in own.items()}
+    found |= {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_TELEMETRY": "1", "EVALSTONE_LEASE_SECONDS": "10"}
+    if not network or read("HF_HUB_OFFLINE"):
+        found |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+    return found
+
+
+def secrets_here() -> list[str]:
+    """Return the values of this process's variables that are secrets by their name, to hide them in logs."""
+    return [value for name, value in os.environ.items() if value and _SECRET.search(name)]
+
+
 def process_of() -> tuple[int, int]:
     """Return (rank, world size) as set by torchrun or accelerate; (0, 1) for a single process."""
     return int(read("RANK") or 0), int(read("WORLD_SIZE") or 1)
@@ -138,7 +171,7 @@ def process_of() -> tuple[int, int]:
 
 def current() -> Mapping[str, str | None]:
     """Return every variable with its present value; secrets are hidden."""
-    secret = {"HF_TOKEN", "OPENAI_API_KEY", "EVALSTONE_SECRET"}
+    secret = {"HF_TOKEN", "EVALSTONE_TOKEN", "OPENAI_API_KEY", "EVALSTONE_SECRET"}
     return {v.name: ("(set)" if v.name in secret and read(v.name) else read(v.name)) for v in VARIABLES}
 
 

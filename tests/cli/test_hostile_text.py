@@ -134,6 +134,9 @@ COMMANDS = (
     "compare {first} {second} --flips --json",
     "diff-prompts {first} {second}",
     "ls runs",
+    "card fake-random-1",
+    "recommend --for choices",
+    "recommend --for choices --json",
     "verify",
 )
 

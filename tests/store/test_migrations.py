@@ -24,13 +24,14 @@ NEXT_REVISION = '''"""A revision that the future may bring."""
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision, branch_labels, depends_on = "0006", "0005", None, None
+revision, down_revision, branch_labels, depends_on = "{next}", "{head}", None, None
 
 
 def upgrade() -> None:
     op.add_column("runs", sa.Column("note", sa.Text))
     {then}
 '''
+NEXT = f"{int(HEAD) + 1:04}"
 
 
 def test_the_migrations_make_the_schema(store: Store) -> None:
@@ -55,8 +56,8 @@ def test_there_is_one_head() -> None:
 
 def test_a_second_head_would_be_seen(next_revision: Path) -> None:
     """A script that follows an earlier revision than the last is a head of its own."""
-    next_revision.write_text(NEXT_REVISION.format(then="pass").replace('"0005", None', '"0001", None'))
-    assert sorted(heads()) == ["0005", "0006"]
+    next_revision.write_text(NEXT_REVISION.format(then="pass", next=NEXT, head="0001"))
+    assert sorted(heads()) == [HEAD, NEXT]
 
 
 def test_the_head_in_the_schema_is_the_last_migration() -> None:
@@ -160,8 +161,8 @@ def next_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         target = folder / source.relative_to(migrate.MIGRATIONS)
         target.write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
     monkeypatch.setattr(migrate, "MIGRATIONS", folder)
-    monkeypatch.setattr(migrate, "HEAD", "0006")
-    return folder / "versions" / "r0006_next.py"
+    monkeypatch.setattr(migrate, "HEAD", NEXT)
+    return folder / "versions" / f"r{NEXT}_next.py"
 
 
 def test_an_older_store_is_migrated_when_it_is_opened(
@@ -172,12 +173,12 @@ def test_an_older_store_is_migrated_when_it_is_opened(
         earlier.setattr(migrate, "HEAD", HEAD)
         with Store.open(url) as store:
             run_id = examples.fill(store, examples.plan())
-    next_revision.write_text(NEXT_REVISION.format(then="pass"))
-    with pytest.raises(StoreError, match="schema 0005 and this version needs 0006; open it once for writing"):
+    next_revision.write_text(NEXT_REVISION.format(then="pass", next=NEXT, head=HEAD))
+    with pytest.raises(StoreError, match=f"schema {HEAD} and this version needs {NEXT}; open it once for writing"):
         Store.open(url, read_only=True)
     with Store.open(url) as store:
         with store._database.reading() as connection:
-            assert migrate.version_of(connection) == "0006"
+            assert migrate.version_of(connection) == NEXT
         assert store.verify() == []
         assert len(list(store.scores(run_id))) == 16
 
@@ -188,7 +189,9 @@ def test_a_migration_that_fails_changes_nothing(url: str, next_revision: Path, m
         earlier.setattr(migrate, "HEAD", HEAD)
         with Store.open(url) as store:
             examples.fill(store, examples.plan())
-    next_revision.write_text(NEXT_REVISION.format(then='op.execute("UPDATE no_such_table SET x = 1")'))
+    next_revision.write_text(
+        NEXT_REVISION.format(then='op.execute("UPDATE no_such_table SET x = 1")', next=NEXT, head=HEAD)
+    )
     with pytest.raises(StoreError, match="no_such_table"):
         Store.open(url)
     monkeypatch.setattr(migrate, "HEAD", HEAD)

@@ -189,7 +189,8 @@ def served_by_a_process(folder: Path, port: int, answers_file: Path) -> Iterator
     finally:
         process.kill()
         process.wait()
-        process.stdout.close()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def free_port() -> int:

@@ -1,4 +1,4 @@
-"""`evalstone board init|check|query|export`: a leaderboard's file, its rows in the terminal, its static site."""
+"""`evalstone board init|check|query|export|token`: a leaderboard's file, its rows, its static site, its accounts."""
 
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,34 @@ def export(boards: tuple[str, ...], output: str, show_gated: bool, store: str | 
     done = export_site(read, opened, Path(output), show_gated=show_gated)
     echo(f"{output}: {done.n_files:,} files, {done.n_bytes / 1e6:,.1f} MB; {done.n_written:,} written, "
          f"{done.n_deleted:,} deleted")  # fmt: skip
+
+
+@board.command()
+@click.argument("name")
+@click.option("--role", type=click.Choice(["submitter", "moderator"]), default="submitter", show_default=True)
+@click.option("--days", type=float, default=180.0, show_default=True, help="How long the token is valid.")
+@json_option
+def token(name: str, role: str, days: float, as_json: bool) -> None:
+    """Print a token with which NAME submits, votes or moderates; nothing is stored.
+
+    It is signed with the server's secret (EVALSTONE_SECRET, or the file in the data folder): run this where the server
+    runs, as the user it runs as. A moderator revokes it on the page /moderation by its id.
+    """
+    from evalstone.cli.serve import need_extra
+
+    need_extra("evalstone board token")
+    from evalstone.web.accounts import Tokens
+    from evalstone.web.secret import server_secret
+
+    tokens = Tokens(server_secret())
+    made = tokens.make(name, role, days)
+    account = tokens.read(made)
+    found = "" if account is None else account.token
+    if as_json:
+        print_json({"token": made, "id": found, "name": name, "role": role, "days": days})
+    else:
+        echo(made)
+        echo(f"id {found}: {role} {name}, for {days:g} days", err=True)
 
 
 def _site(path: str, store: str | None) -> Any:

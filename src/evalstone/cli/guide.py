@@ -48,7 +48,8 @@ def _overview(sections: Any) -> Any:
 
 def _print_section(section: Any) -> None:
     from rich.table import Table
-    from rich.text import Text
+
+    from evalstone.report.console import Text
 
     table = Table("benchmark", "samples", "±", "chance", "known faults", box=None, pad_edge=False)
     for entry in section.entries:

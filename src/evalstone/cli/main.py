@@ -38,6 +38,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "arena": ("evalstone.cli.arena:arena", "Let people compare two models' answers; compute ratings from votes."),
     "study": ("evalstone.cli.study:study", "Run a human study: invited people compare models' answers blind."),
     "serve": ("evalstone.cli.serve:serve", "Show leaderboards in the browser."),
+    "submit": ("evalstone.cli.submit:submit", "Check a model as a leaderboard would, and submit it."),
+    "worker": ("evalstone.cli.worker:worker", "Evaluate submitted models: take jobs from the queue."),
     "board": ("evalstone.cli.board:board", "Create and check a leaderboard's file, or search its rows."),
     "card": ("evalstone.cli.card:card", "Write a model card (README.md) from a model's stored runs."),
     "recommend": ("evalstone.cli.recommend:recommend", "Rank models by the benchmarks that measure what is needed."),

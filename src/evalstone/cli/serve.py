@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from evalstone.cli.output import echo, store_option
+from evalstone.cli.serve_queue import queue_options, queue_parts
 from evalstone.errors import MissingExtra
 
 gated_option = click.option(
@@ -26,18 +27,15 @@ EXTRA = ("fastapi", "uvicorn", "nh3", "markdown_it")  # what the extra `web` ins
 )
 @click.option("--allow_host", multiple=True, metavar="NAME", help="Host name that browsers may use; repeatable.")
 @gated_option
+@queue_options
 @store_option
 def serve(
-    boards: tuple[str, ...],
-    host: str,
-    port: int,
-    allow_host: tuple[str, ...],
-    show_gated: bool,
-    store: str | None,
+    boards: tuple[str, ...], host: str, port: int, allow_host: tuple[str, ...], store: str | None, **given: Any
 ) -> None:
     """Show leaderboards in the browser: those of BOARD.yaml files, or one for each suite with stored runs.
 
-    Without --host, only this machine can connect.
+    Without --host, only this machine can connect. With --submissions it also takes models to evaluate, which
+    `evalstone worker` does; `evalstone board token` makes the tokens of those who submit.
     """
     need_extra("evalstone serve")
     from evalstone.web.app import create_app
@@ -45,8 +43,9 @@ def serve(
     from evalstone.web.serve import serve as serve_app
 
     hosts = hosts_for(host, allow_host)
-    site = open_site(boards, store, show_gated=show_gated)
-    app = create_app(site, hosts)
+    parts = queue_parts(boards, store, given)
+    site = open_site(boards, store, show_gated=given["show_gated"])
+    app = create_app(site, hosts, parts, given["proxy"])
     with listen(host, port) as listening:
         if site.runs is not None:
             fill_facts_beside(store)

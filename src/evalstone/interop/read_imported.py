@@ -18,6 +18,7 @@ from evalstone.interop.read_lighteval import is_lighteval, read_lighteval
 from evalstone.interop.read_lm_eval_03 import early_files, read_lm_eval_03
 from evalstone.interop.read_opencompass import opencompass_summary, read_opencompass
 from evalstone.interop.read_simple_evals import is_simple_evals, read_simple_evals
+from evalstone.interop.read_yall import is_yall, read_yall
 
 __all__ = ["FORMATS", "read_imported"]
 
@@ -29,6 +30,7 @@ READERS: tuple[tuple[Callable[[Path], Any], Callable[[Path], ForeignRun]], ...] 
     (is_alpaca_eval, read_alpaca_eval),
     (opencompass_summary, read_opencompass),
     (evalscope_reports, read_evalscope),
+    (is_yall, read_yall),
     (early_files, read_lm_eval_03),
 )
 FORMATS = (
@@ -39,6 +41,7 @@ FORMATS = (
     "simple-evals' JSON",
     "EvalScope's reports/<model>/<dataset>.json",
     "OpenCompass's summary_<time>.csv",
+    "LLM AutoEval's Markdown, as YALL's gists hold it",
     "AlpacaEval's annotations.json or leaderboard.csv",
     "exported .evalstone files",
 )

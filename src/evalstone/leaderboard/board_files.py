@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -49,7 +50,21 @@ def library_suites() -> dict[str, Suite]:
 
 def board_of_suite(suite: Suite) -> Board:
     """Return the board of a suite, as it is shown where no file was given."""
-    return Board(name=slug(suite.name), title=suite.title, introduction=suite.note, suite=suite)
+    texts = _suite_texts()
+    return Board(
+        name=slug(suite.name),
+        title=suite.title,
+        introduction=suite.note,
+        suite=suite,
+        faq=tuple(Question(one["question"], one["answer"]) for one in texts["faq"]),
+        policy=texts["policy"],
+    )
+
+
+@cache
+def _suite_texts() -> Mapping[str, Any]:
+    content: Mapping[str, Any] = load_yaml(Path(__file__).with_name("suite_texts.yaml").read_bytes())
+    return content
 
 
 def read_board(path: str | Path) -> Board:

@@ -38,6 +38,8 @@ _OF_RUNS = """
 #   - name: Human
 #     source: "who measured it, and where it was published"
 #     scores: {COLUMN: 90.0}
+# claims:                                         # what others state, shown under the measured score
+#   - {model: org/name, source: "where it is stated", scores: {COLUMN: 90.0}}
 # runs: {only: [], exclude: []}                   # words that a run must hold; ids that are left out
 """
 _FILES = {".csv", ".jsonl", ".tsv", ".parquet", ".json", ".yaml", ".yml"}

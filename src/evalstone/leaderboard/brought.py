@@ -14,6 +14,7 @@ __all__ = ["read_brought"]
 
 MOST_FILES = 10_000
 LARGEST_FILE = 1 << 30  # bytes; logs with every sample are read too
+ENDINGS = {".json", ".md"}
 FIRST_STAGE = 10  # letters of an id that are shown
 
 
@@ -41,7 +42,8 @@ def _checked(file: Path) -> Path:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.rglob("*.json")) if path.is_file() and not path.name.startswith(".")]
+    known = (path for path in sorted(folder.rglob("*")) if path.suffix in ENDINGS and not path.name.startswith("."))
+    return [path for path in known if path.is_file()]
 
 
 def _date(source: object) -> str:

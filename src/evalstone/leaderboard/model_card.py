@@ -18,7 +18,7 @@ from evalstone.leaderboard.evidence import benchmarks, own_board
 from evalstone.leaderboard.own_rows import estimates_of_member
 from evalstone.leaderboard.run_facts import prompt_set
 from evalstone.leaderboard.site import Site
-from evalstone.leaderboard.stored import StoredRun, StoredRuns
+from evalstone.leaderboard.stored import StoredRun, StoredRuns, model_label
 from evalstone.options.of_plans import limit_shown, short_hash
 from evalstone.records import Estimate
 from evalstone.registry import nearest
@@ -121,7 +121,7 @@ def _front_matter(store: Store, runs: Sequence[StoredRun], licence: str) -> str:
     base, _, adapter = runs[0].plan.model.name.partition("+")
     content = {
         **({"license": licence} if licence else {}),
-        **({"base_model": base} if adapter else {}),
+        **({"base_model": model_label(base)} if adapter else {}),
         "model-index": [
             {
                 "name": runs[0].model,
@@ -238,7 +238,8 @@ def _lineage(run: StoredRun) -> list[str]:
     base, _, adapter = model.name.partition("+")
     lines = []
     if adapter:
-        lines.append(f"- Adapter {markdown_inline(adapter)} on the base model {markdown_inline(base)}.")
+        adapter_name, base_name = (markdown_inline(model_label(name)) for name in (adapter, base))
+        lines.append(f"- Adapter {adapter_name} on the base model {base_name}.")
     if model.n_parameters is not None:
         lines.append(f"- Parameters: {model.n_parameters:,}")
     if model.revision:

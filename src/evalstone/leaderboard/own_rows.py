@@ -77,6 +77,7 @@ def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Ro
     used = {one.run.run_id: one.run for one in found if one is not None}
     latest = next(run for run in runs if run.run_id in used)
     facts = facts_of_run(latest, board)
+    notes += [one.run.mark.note for one in found if one is not None and one.run.mark is not None and one.run.mark.note]
     origin: Origin = "self-reported" if latest.source or latest.plan.model.kind == "imported" else "measured"
     return Row(
         id=name,

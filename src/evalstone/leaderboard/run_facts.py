@@ -94,6 +94,7 @@ def facts_of_run(run: StoredRun, board: Board) -> dict[str, Any]:
         "limit": None if plan.limit is None else limit_shown(plan.limit),
         "profile": plan.profile,
         "date": run.row.updated_at[:10],
+        **(run.mark.facts if run.mark is not None else {}),
         **_work(run.row.summary.get("work")),
         **board.models.get(run.model, {}),
         **board.models.get(model.name, {}),

@@ -1,6 +1,6 @@
 """The boards that a server shows, over one store: tables are built when first requested and again when runs change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 
@@ -12,6 +12,7 @@ from evalstone.leaderboard.brought import read_brought
 from evalstone.leaderboard.claims import with_claims
 from evalstone.leaderboard.own_rows import rows_of_runs
 from evalstone.leaderboard.published import read_published
+from evalstone.leaderboard.queue_marks import Marks
 from evalstone.leaderboard.rows import Row, ScoreColumn
 from evalstone.leaderboard.stored import StoredRun, StoredRuns
 from evalstone.leaderboard.table import Table
@@ -72,17 +73,22 @@ class Site:
         """Return the store's runs, the latest first; none without a store."""
         return [] if self.runs is None else self.runs.runs()
 
+    def marks(self) -> Marks:
+        """Return what the queue and moderators say of runs and models; nothing without a store."""
+        return Marks() if self.runs is None else self.runs.marks()
+
     def table(self, board: Board) -> Table:
         """Return a board's table as the store is now.
 
         Raises: DataError for a published file that is not as its format promises.
         """
         runs = [] if board.table is not None else self.stored_runs()
-        state = _state(board, runs)
+        flagged = self.marks().flagged
+        state = content_hash([_state(board, runs), sorted(flagged)])
         with self._lock:
             made = self._made.get(board.name)
         if made is None or made.state != state:
-            made = _Made(state, _make_table(board, runs))
+            made = _Made(state, _flagged(_make_table(board, runs), flagged))
             with self._lock:
                 self._made[board.name] = made
         return made.table
@@ -113,6 +119,15 @@ def _make_table(board: Board, runs: Sequence[StoredRun]) -> Table:
         updated_at=max((run.row.updated_at for run in runs if run.run_id in used), default=""),
         n_runs=len(used),
     )
+
+
+def _flagged(table: Table, models: Collection[str]) -> Table:
+    """Return a table whose rows of these models are flagged."""
+    if not any(row.model in models for row in table.rows):
+        return table
+    rows = [replace(row, facts={**row.facts, "flagged": True}) if row.model in models else row for row in table.rows]
+    version = content_hash([table.version, sorted(models)]).rpartition(":")[2][:16]
+    return replace(table, rows=tuple(rows), version=version)
 
 
 def _with_unit(column: ScoreColumn, rows: Sequence[Row]) -> ScoreColumn:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 
 from evalstone.errors import UnknownName
+from evalstone.leaderboard.queue_marks import Marks, RunMark, read_marks
 from evalstone.leaderboard.withheld import WITHHELD, TextsWithheld, is_gated
 from evalstone.records import Estimate, RunPlan, content_hash
 from evalstone.report.comparison.compare import compare_runs
@@ -48,12 +49,13 @@ class StoredRun:
     row: RunRow
     estimates: tuple[Estimate, ...]
     source: str = ""  # the file it was read from; empty for a run of the store
-    state: str = ""  # changes when the run or its estimates do
+    state: str = ""  # changes when the run, its estimates or its mark do
+    mark: RunMark | None = None  # of a run that was submitted
 
     @property
     def model(self) -> str:
         """The model's name as pages show it."""
-        return model_label(self.row.model)
+        return self.mark.name if self.mark is not None else model_label(self.row.model)
 
     @property
     def run_id(self) -> str:
@@ -118,6 +120,7 @@ class StoredRuns:
         self._show_gated = show_gated
         self._lock = Lock()
         self._known: dict[str, _Known] = {}
+        self._marks = Marks()
         self._counts: dict[tuple[str, str, str], _Counts] = {}
         self._compared: dict[tuple[str, ...], Comparison] = {}
 
@@ -132,7 +135,7 @@ class StoredRuns:
         with self._lock:
             if not self._opened.is_in_place():
                 self._opened = self._opened.open_again()  # the old one stays open: other threads may be reading it
-                self._known, self._counts, self._compared = {}, {}, {}
+                self._known, self._counts, self._compared, self._marks = {}, {}, {}, Marks()
             return self._opened
 
     @property
@@ -155,7 +158,29 @@ class StoredRuns:
         found = {facts.run_id: known[facts.run_id] for facts in listed if facts.run_id in known}
         with self._lock:
             self._known = found
-        return [one.run for one in found.values()]
+        return self._marked([one.run for one in found.values()])
+
+    def marks(self) -> Marks:
+        """Return what the queue and moderators say of runs and models, as it is now."""
+        found = read_marks(self._store, self._marks)
+        with self._lock:
+            self._marks = found
+        return found
+
+    def _marked(self, runs: Sequence[StoredRun]) -> list[StoredRun]:
+        """Return the runs that are shown, with their marks, under the present names of their models."""
+        marks = self.marks()
+        found = []
+        for run in runs:
+            mark = marks.runs.get(run.run_id)
+            if mark is None:
+                present = marks.names.get(run.model)
+                mark = None if present is None else RunMark(present, "")
+            if mark is None:
+                found.append(run)
+            elif not mark.is_hidden:
+                found.append(replace(run, mark=mark, state=f"{run.state} {mark.name} {mark.note}"))
+        return found
 
     def _rows(self, run_ids: Sequence[str]) -> list[RunRow]:
         """Return the rows of runs; one that was removed meanwhile is omitted."""

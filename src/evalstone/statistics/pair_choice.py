@@ -48,7 +48,8 @@ def penalised_strengths(wins: Floats) -> Strengths:
         strengths = strengths + np.clip(step, -2.0, 2.0)
         if np.abs(step).max(initial=0.0) < _TOLERANCE:
             break
-    return Strengths(strengths, np.linalg.inv(curvature))
+    covariance: Floats = np.linalg.inv(curvature).astype(np.float64)
+    return Strengths(strengths, covariance)
 
 
 def expected_reductions(fit: Strengths) -> Floats:

@@ -16,6 +16,8 @@ from evalstone.records import Estimate, JsonValue, Output, Request, RunPlan, Sam
 from evalstone.store import lookups, remove, request_rows, results, run_list, runs, sample_facts, search
 from evalstone.store.arena_log import ArenaLog
 from evalstone.store.connection import Database
+from evalstone.store.moderation import Moderation
+from evalstone.store.queue import Queue
 from evalstone.store.reading import StoredResults
 from evalstone.store.rows import OpenRun, RemovedCounts, RunWriter, StoredProgress
 from evalstone.store.study_log import StudyLog
@@ -72,6 +74,16 @@ class Store(StoredResults):
     def url(self) -> str:
         """The URL of the store, without a password."""
         return self._database.shown_url
+
+    @property
+    def queue(self) -> Queue:
+        """Submissions and their jobs, in this store."""
+        return Queue(self._database)
+
+    @property
+    def moderation(self) -> Moderation:
+        """Flags, names of models and the log of moderation, in this store."""
+        return Moderation(self._database)
 
     @property
     def notices(self) -> tuple[str, ...]:

@@ -13,11 +13,12 @@ import uuid
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, delete, insert, literal_column, select, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from evalstone import settings
 from evalstone.errors import LeaseLost, RunBusy, StoreError
 from evalstone.store.connection import Database
+from evalstone.store.database_clock import now
 from evalstone.store.liveness import Owner
 from evalstone.store.rows import RunWriter
 from evalstone.store.schema import attempts, run_leases, runs, with_checksum
@@ -28,10 +29,6 @@ RENEWALS = 3  # per lease, so that a failed one (a locked file) does not lose it
 RETRY_SECONDS = 1.0  # after a failed renewal
 
 _renewed_here: set[str] = set()  # tokens of the leases that this process renews
-_CLOCKS: dict[str, Any] = {
-    "sqlite": literal_column("(julianday('now') - 2440587.5) * 86400.0"),
-    "postgresql": literal_column("extract(epoch FROM clock_timestamp())::float8"),
-}
 
 
 class Lease(NamedTuple):
@@ -70,7 +67,7 @@ def lock(connection: Connection, run: int) -> Lease | None:
 
 def _read(connection: Connection, run: int, *, for_update: bool = False) -> Lease | None:
     row = _row(connection, run, for_update=for_update)
-    return None if row is None else _lease_of(row, _now(connection))
+    return None if row is None else _lease_of(row, now(connection))
 
 
 def _row(connection: Connection, run: int, *, for_update: bool = False) -> Row[Any] | None:
@@ -78,13 +75,8 @@ def _row(connection: Connection, run: int, *, for_update: bool = False) -> Row[A
     return connection.execute(statement.with_for_update() if for_update else statement).one_or_none()
 
 
-def _lease_of(row: Row[Any], now: float) -> Lease:
-    return Lease(row.run, row.attempt, row.epoch, Owner.from_text(row.owner), row.expires - now)
-
-
-def _now(connection: Connection) -> float:
-    """Return the database's time. Units: seconds since 1970."""
-    return float(connection.execute(select(_CLOCKS[connection.dialect.name])).scalar_one())
+def _lease_of(row: Row[Any], at: float) -> Lease:
+    return Lease(row.run, row.attempt, row.epoch, Owner.from_text(row.owner), row.expires - at)
 
 
 def _change(connection: Connection, row: Row[Any], **changes: Any) -> None:
@@ -136,7 +128,7 @@ class Leases:
         token = uuid.uuid4().hex
         before = _row(connection, run)
         epoch = 1 if before is None else before.epoch + 1
-        owner, expires = Owner.this_process(token).to_text(), _now(connection) + self._seconds
+        owner, expires = Owner.this_process(token).to_text(), now(connection) + self._seconds
         if before is None:
             fresh = {"run": run, "attempt": attempt, "epoch": epoch, "owner": owner, "expires": expires}
             connection.execute(insert(run_leases), with_checksum(run_leases, fresh))
@@ -257,4 +249,4 @@ class Leases:
                 if row is None or row.epoch != one.epoch:
                     self._lose(run_id, one, None if row is None else _lease_of(row, 0.0))
                 elif row.owner:  # else it has been released
-                    _change(connection, row, expires=_now(connection) + self._seconds)
+                    _change(connection, row, expires=now(connection) + self._seconds)

@@ -30,7 +30,7 @@ from evalstone.web.pages.sample import sample_page
 from evalstone.web.pages.series import series_page
 from evalstone.web.pages.task import task_page
 from evalstone.web.posts import Posts
-from evalstone.web.render import respond
+from evalstone.web.render import model_path, respond
 from evalstone.web.secret import server_secret
 from evalstone.web.security import LOOPBACK, Guard, safe_path
 from evalstone.web.shown_paths import without_folders
@@ -202,6 +202,8 @@ def _add_rest(app: FastAPI, site: Site) -> None:
     @app.get("/model/{path:path}")
     def model(request: Request, path: str) -> Response:
         path, as_json = _named(path)
+        if (present := site.marks().names.get(path)) is not None:
+            return RedirectResponse(model_path(present) + (JSON if as_json else ""), 308)
         return respond(request, "model.html", model_page(site, path), as_json=as_json)
 
     @app.get("/task/{name:path}")
@@ -270,5 +272,5 @@ def _status_of(error: EvalstoneError) -> int:
 
 
 def _failure(request: Request, status: int, text: str) -> Response:
-    as_json = request.url.path.endswith(JSON)
+    as_json = request.url.path.endswith(JSON) or request.url.path.startswith("/api/")
     return respond(request, "failure.html", FailurePage(status, without_folders(text)), as_json=as_json, status=status)

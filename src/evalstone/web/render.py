@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
 from hashlib import sha256
@@ -52,6 +53,7 @@ def respond(request: Request, template: str, page: Any, *, as_json: bool = False
             here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
             path=request.url.path,
             version=VERSION,
+            takes_flags="app" in request.scope and getattr(request.app.state, "takes_flags", False),
             links=getattr(request.app.state, "links", ()) if "app" in request.scope else (),
             **getattr(request.state, "context", {"live": True}),  # of an exported page
         )
@@ -101,6 +103,8 @@ def _environment() -> Environment:
         "fact": shown_fact,
         "day": lambda text: str(text)[:10],
         "minute": lambda text: str(text)[:16].replace("T", " "),
+        "moment": shown_moment,
+        "duration": shown_duration,
         "markdown": markdown,
         "model_path": model_path,
         "in_path": lambda text: quote(str(text), safe=""),
@@ -153,3 +157,18 @@ def shown_fact(value: Any, key: str) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
     return str(value)
+
+
+def shown_moment(seconds: float) -> str:
+    """Return a time given in seconds since 1970 as tables show it, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def shown_duration(seconds: float | None) -> str:
+    """Return a duration in the largest unit that leaves a number above one."""
+    if seconds is None:
+        return NOTHING
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"

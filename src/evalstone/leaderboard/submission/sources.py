@@ -1,0 +1,163 @@
+"""Where models come from: a folder that the host allowed, or the Hub. Both give the same facts, without weights.
+
+A folder's revision is the hash of its content, so that a model that is changed after it was submitted is noticed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from evalstone.errors import EvalstoneError, ModelUnavailable
+from evalstone.models.checkpoint import files
+from evalstone.records import content_hash
+
+__all__ = ["FolderModels", "FoundModel", "ModelMissing", "ModelSource", "weights_hash"]
+
+CARD = "README.md"
+LONGEST_CARD = 1 << 20
+READ = (*files.CONFIGURATION, "tokenizer_config.json", *files.TEMPLATE)
+
+
+class ModelMissing(ModelUnavailable):
+    """There is no such model, or no such revision of it; the message has the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundModel:
+    """What is known of a model before its weights are loaded."""
+
+    name: str
+    revision: str  # commit, or hash of a folder's content
+    source: str  # hub | folder
+    sizes: Mapping[str, int]  # bytes by file
+    weights: Mapping[str, str]  # SHA-256 by file of weights
+    config: Mapping[str, Any]
+    adapter: Mapping[str, Any]
+    has_template: bool
+    card: str = ""
+    licence: str | None = None
+    tags: tuple[str, ...] = ()
+    n_parameters: int | None = None
+    needs_permission: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of its weights."""
+        return sum(self.sizes.get(name, 0) for name in self.weights)
+
+    @property
+    def content_hash(self) -> str:
+        """The hash of its weights: the same for a copy under another name."""
+        return weights_hash(self.weights)
+
+
+class ModelSource(Protocol):
+    """A place of models."""
+
+    def find(self, name: str, revision: str) -> FoundModel:
+        """Return what is known of a model.
+
+        Raises: ModelMissing where it is not here; ModelUnavailable where it cannot be read; Retryable where the place
+            cannot be reached now.
+        """
+        ...
+
+    def fetch(self, name: str, revision: str) -> Path:
+        """Return the folder with the model at exactly this revision. Raises: as `find`."""
+        ...
+
+
+def weights_hash(weights: Mapping[str, str]) -> str:
+    """Return one hash of the weights' digests; their files' names do not count."""
+    return content_hash(sorted(weights.values()))
+
+
+class FolderModels:
+    """Models in folders that the host allowed: DIR/model or DIR/organisation/model."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        """Args: folders: absolute ones."""
+        self._folders = tuple(folder.resolve() for folder in folders)
+
+    def names(self, most: int = 200) -> list[str]:
+        """Return the names of the models in the folders."""
+        found = [
+            place.parent.relative_to(folder).as_posix()
+            for folder in self._folders
+            for pattern in ("*/config.json", "*/*/config.json", "*/adapter_config.json")
+            for place in sorted(folder.glob(pattern))
+        ]
+        return list(dict.fromkeys(found))[:most]
+
+    def _place(self, name: str) -> Path:
+        for folder in self._folders:
+            place = (folder / name).resolve()
+            if place.is_relative_to(folder) and place != folder and place.is_dir():
+                return place
+        raise ModelMissing(f"there is no model '{name}' in the folders of this host")
+
+    def find(self, name: str, revision: str) -> FoundModel:
+        """Return what is known of a model in a folder."""
+        place = self._place(name)
+        digests = files.Digests()
+        weights = {
+            path.name: digests.of(path) for path in files.weight_files(place) if path.suffix in {".safetensors", ".bin"}
+        }
+        rest = files.matching(place, (*files.CONFIGURATION, *files.TOKENIZER, *files.TEMPLATE))
+        content = {**weights, **{path.relative_to(place).as_posix(): digests.of(path) for path in rest}}
+        digests.save()
+        found = content_hash(content)
+        if revision not in {"", found, found.removeprefix("sha256:")}:
+            raise ModelMissing(f"'{name}' in the folder of this host is not at revision {revision}: it was changed")
+        card = place / CARD
+        text = card.read_text(encoding="utf-8", errors="replace")[:LONGEST_CARD] if card.is_file() else ""
+        return FoundModel(
+            name=name,
+            revision=found,
+            source="folder",
+            sizes={path.name: path.stat().st_size for path in place.iterdir() if path.is_file()},
+            weights=weights,
+            config=files.read_json(place / "config.json"),
+            adapter=files.read_json(place / "adapter_config.json"),
+            has_template=_has_template(place),
+            card=text,
+            licence=_front_matter(text).get("license"),
+            tags=(),
+            n_parameters=_n_parameters(place),
+        )
+
+    def fetch(self, name: str, revision: str) -> Path:
+        """Return the folder itself, if it is still at this revision."""
+        self.find(name, revision)
+        return self._place(name)
+
+
+def _has_template(place: Path) -> bool:
+    named = files.read_json(place / "tokenizer_config.json").get("chat_template")
+    return bool(named) or bool(files.matching(place, files.TEMPLATE))
+
+
+def _n_parameters(place: Path) -> int | None:
+    counted = 0
+    for path in place.glob("*.safetensors"):
+        try:
+            shapes = [entry.get("shape", ()) for entry in files.safetensors_header(path).values()]
+        except EvalstoneError:
+            return None
+        for shape in shapes:
+            product = 1
+            for extent in shape:
+                product *= int(extent)
+            counted += product
+    return counted or None
+
+
+def _front_matter(card: str) -> dict[str, str]:
+    """Return the plain keys of a model card's front matter: `key: value` lines between two `---`."""
+    if not card.startswith("---"):
+        return {}
+    lines = card[3:].partition("\n---")[0].splitlines()
+    pairs = [line.partition(":") for line in lines if not line.startswith((" ", "-", "#"))]
+    return {key.strip(): value.strip().strip("'\"") for key, colon, value in pairs if colon and value.strip()}

@@ -1,0 +1,41 @@
+"""Results files that were made elsewhere: read as data, never opened as a store, and stored as reported results."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from evalstone.drafts import draft_folder
+from evalstone.errors import DataError
+from evalstone.interop.read_imported import read_imported
+from evalstone.interop.store_imported import store_imported
+from evalstone.limits.nesting import is_deeper
+from evalstone.store import Store
+
+__all__ = ["LARGEST_RESULTS", "store_results"]
+
+LARGEST_RESULTS = 4 << 20  # bytes
+MOST_DEPTH = 40
+
+
+def store_results(store: Store, results: Any) -> str:
+    """Store the results of a file that another tool wrote; return the id of their run.
+
+    Args:
+        store: where.
+        results: the file's content, a JSON object as lm-eval's results_<time>.json.
+
+    Raises: DataError for content that is not as its tool writes it; nothing is stored then.
+    """
+    if not isinstance(results, Mapping) or "results" not in results:
+        raise DataError("results are no JSON object with the key 'results'; expected lm-eval's results_<time>.json")
+    text = json.dumps(results)
+    if len(text) > LARGEST_RESULTS or is_deeper(text, MOST_DEPTH):
+        raise DataError(f"results are larger than {LARGEST_RESULTS:,} bytes, or nested deeper than {MOST_DEPTH} levels")
+    with draft_folder() as folder:
+        file = folder / "results_uploaded.json"
+        file.write_text(text, encoding="utf-8")
+        try:
+            found = read_imported(file)
+        except DataError as error:
+            raise DataError(str(error).replace(str(file), "the results")) from error
+    return store_imported(store, found, command="uploaded")[0]

@@ -1,0 +1,20 @@
+// Progress of a submission, from the server's events; when its state changes, the page is loaded again.
+"use strict";
+(() => {
+  const shown = document.getElementById("live");
+  const bar = document.getElementById("bar");
+  if (!shown || !window.EventSource) return;
+  const events = new EventSource(shown.dataset.events);
+  events.onmessage = (event) => {
+    const now = JSON.parse(event.data);
+    if (now.state !== shown.dataset.state) {
+      events.close();
+      location.reload();
+      return;
+    }
+    const done = now.done === null ? "" : `, ${Math.round(100 * now.done)}%`;
+    shown.textContent = now.state === "pending" ? `${now.ahead} ahead` : now.stage + done;
+    if (bar && now.done !== null) bar.value = now.done;
+  };
+  addEventListener("pagehide", () => events.close());
+})();

@@ -1,0 +1,1 @@
+"""Tests of submissions: choices, sources, checks, uploads."""

@@ -1,0 +1,143 @@
+"""What may be chosen, and all checks at once, on folders of models."""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import evalstone
+from evalstone.leaderboard.board_files import board_of_suite, library_suites
+from evalstone.leaderboard.submission.checks import Checked, Policy, check_submission
+from evalstone.leaderboard.submission.choices import is_model_name, read_choices
+from evalstone.leaderboard.submission.sources import FolderModels, ModelMissing
+
+MODELS = Path(evalstone.__file__).parent / "library" / "demo_models"
+BOARDS = {"gpt4all": board_of_suite(library_suites()["gpt4all"])}
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """Return a folder with two models."""
+    for name in ("small", "large"):
+        shutil.copytree(MODELS / name, tmp_path / "models" / "demo" / name)
+    return tmp_path / "models"
+
+
+@pytest.fixture
+def check(models: Path) -> Callable[..., Checked]:
+    """Return a function that runs all checks."""
+
+    def checked(policy: Policy | None = None, **given: str) -> Checked:
+        chosen, problems = read_choices(lambda name: given.get(name, ""), BOARDS)
+        return check_submission(chosen, problems, [FolderModels([models])], policy or Policy(), "ada")
+
+    return checked
+
+
+def change(file: Path, **values: Any) -> None:
+    """Change keys of a JSON file."""
+    content: Mapping[str, Any] = json.loads(file.read_text())
+    file.write_text(json.dumps({**content, **values}))
+
+
+def fields(found: Checked) -> set[str]:
+    """Return the fields that have problems."""
+    return {one.field for one in found.problems}
+
+
+def test_a_good_model_passes_with_its_facts(check: Callable[..., Checked]) -> None:
+    """Revision and content are pinned; licence, size and architecture are read from the files."""
+    found = check(model="demo/small", kind="pretrained")
+    assert found.problems == ()
+    assert found.new is not None
+    assert found.new.revision.startswith("sha256:")
+    assert found.new.facts["licence"] == "apache-2.0"
+    assert found.new.facts["architecture"] == "LlamaForCausalLM"
+    assert found.new.facts["chat_template"] is True
+    assert check(model="demo/small", revision=found.new.revision.removeprefix("sha256:")).new == found.new.__class__(
+        **{**{name: getattr(found.new, name) for name in found.new.__slots__}, "kind": "unknown"}
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["x,trust_remote_code=True", "../small", "/etc/passwd", "demo/../../x", "demo/small/extra", "a..b/c", "a\nb",
+     "~root", "demo\\small", "http://host/x",
+     "", "-x/y", ".hidden", "small'--", "x" * 300, "demo/small ", "dеmo/small"],
+)  # fmt: skip
+def test_no_name_carries_a_path_or_an_argument(check: Callable[..., Checked], name: str) -> None:
+    """Whatever is no plain name is refused before anything is looked up."""
+    assert "model" in fields(check(model=name))
+    assert not is_model_name(name)
+
+
+def test_every_problem_is_reported_at_once(check: Callable[..., Checked]) -> None:
+    """One answer has all problems, each with a remedy."""
+    found = check(model="a,b", precision="int1", preset="lama-3", weights="delta", kind="?", board="none", base="/x")
+    assert fields(found) == {"model", "precision", "preset", "weights", "kind", "board", "base"}
+    assert all(one.remedy for one in found.problems)
+    assert "nearest: llama-3" in next(one.remedy for one in found.problems if one.field == "preset")
+
+
+def test_links_do_not_lead_out_of_the_folder(models: Path, check: Callable[..., Checked], tmp_path: Path) -> None:
+    """A link in an allowed folder to another one gives no model."""
+    shutil.copytree(MODELS / "small", tmp_path / "private")
+    (models / "demo" / "link").symlink_to(tmp_path / "private")
+    assert fields(check(model="demo/link")) == {"model"}
+
+
+def test_pickles_code_and_large_models_are_refused(models: Path, check: Callable[..., Checked]) -> None:
+    """Weights only as pickle; an architecture that needs its author's code; more than the host takes."""
+    folder = models / "demo" / "small"
+    change(folder / "config.json", model_type="mine", auto_map={"AutoModel": "mine.Mine"})
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    found = check(Policy(most_bytes=10), model="demo/small")
+    whats = " ".join(one.what for one in found.problems)
+    assert "no weights as safetensors" in whats
+    assert "needs trust_remote_code" in whats
+    assert "GB of weights" in whats
+
+
+def test_a_template_is_needed_only_where_it_is_used(models: Path, check: Callable[..., Checked]) -> None:
+    """A model without a chat template may be evaluated with named presets, not with its own template."""
+    folder = models / "demo" / "small"
+    (folder / "chat_template.jinja").unlink()
+    assert fields(check(model="demo/small", preset="chat-template")) == {"preset"}
+    assert check(model="demo/small", preset="chatml").problems == ()
+    assert check(model="demo/large", preset="chat-template").problems == ()
+
+
+def test_an_adapter_needs_its_base(models: Path, check: Callable[..., Checked]) -> None:
+    """An adapter is checked with its base, which must be the one it was trained on."""
+    folder = models / "demo" / "tuned"
+    folder.mkdir()
+    shutil.copy(MODELS / "small" / "model.safetensors", folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "demo/small"}))
+    assert fields(check(model="demo/tuned")) == {"model"}
+    assert fields(check(model="demo/tuned", weights="adapter")) == {"base"}
+    assert fields(check(model="demo/tuned", weights="adapter", base="demo/large")) == {"base"}
+    found = check(model="demo/tuned", weights="adapter", base="demo/small")
+    assert found.problems == ()
+    assert found.new is not None
+    assert (found.new.base or "").startswith("demo/small")
+
+
+def test_a_copy_has_the_same_content(models: Path, check: Callable[..., Checked]) -> None:
+    """Weights under another name, and in another file name, are the same content."""
+    shutil.copytree(models / "demo" / "small", models / "eve" / "own")
+    one, other = check(model="demo/small").new, check(model="eve/own").new
+    assert one is not None
+    assert other is not None
+    assert one.content_hash == other.content_hash
+
+
+def test_a_changed_folder_is_another_revision(models: Path) -> None:
+    """A folder at a revision that it no longer has is missing."""
+    source = FolderModels([models])
+    before = source.find("demo/small", "").revision
+    change(models / "demo" / "small" / "config.json", rope_theta=1.0)
+    with pytest.raises(ModelMissing, match="it was changed"):
+        source.find("demo/small", before)

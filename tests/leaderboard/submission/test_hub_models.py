@@ -1,0 +1,140 @@
+"""The Hub's real client against a server on this machine that speaks the Hub's API."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+import evalstone
+from evalstone.errors import Unreachable
+from evalstone.leaderboard.board_files import board_of_suite, library_suites
+from evalstone.leaderboard.submission.checks import Policy, check_submission
+from evalstone.leaderboard.submission.choices import read_choices
+from evalstone.leaderboard.submission.hub_models import HubModels
+from evalstone.leaderboard.submission.sources import ModelMissing
+
+MODEL = Path(evalstone.__file__).parent / "library" / "demo_models" / "small"
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+BOARDS = {"gpt4all": board_of_suite(library_suites()["gpt4all"])}
+
+
+class Hub(BaseHTTPRequestHandler):
+    """One repository, `demo/small`, at one commit; notes the headers it was sent."""
+
+    headers_seen: list[dict[str, str]] = []  # noqa: RUF012 - reset by the fixture
+
+    def do_HEAD(self) -> None:
+        """Answer the client's look before a download."""
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        """Answer the model's facts, or one of its files."""
+        Hub.headers_seen.append({name.lower(): value for name, value in self.headers.items()})
+        path = self.path.partition("?")[0]
+        if path.startswith("/api/models/demo/small/tree/"):
+            tree = [{"type": "file", "path": one.name, "size": one.stat().st_size, "oid": "0" * 40}
+                    for one in sorted(MODEL.iterdir())]  # fmt: skip
+            self._send(200, json.dumps(tree).encode(), {"content-type": "application/json"})
+        elif path.startswith("/api/models/demo/small"):
+            revision = path.partition("/revision/")[2]
+            if revision not in {"", "main", COMMIT}:
+                self._send(404, b"{}", {"x-error-code": "RevisionNotFound"})
+                return
+            self._send(200, json.dumps(self._info()).encode(), {"content-type": "application/json"})
+        elif path.startswith(("/api/models/gated/x", "/gated/x")):
+            self._send(403, b"{}", {"x-error-code": "GatedRepo"})
+        elif path.startswith("/demo/small/resolve/") and (MODEL / path.rpartition("/")[2]).is_file():
+            content = (MODEL / path.rpartition("/")[2]).read_bytes()
+            tag = hashlib.sha256(content).hexdigest()
+            self._send(200, content, {"etag": f'"{tag}"', "x-repo-commit": COMMIT})
+        else:
+            self._send(404, b"{}", {"x-error-code": "RepoNotFound"})
+
+    def _info(self) -> dict[str, object]:
+        files = []
+        for file in sorted(MODEL.iterdir()):
+            content = file.read_bytes()
+            entry: dict[str, object] = {"rfilename": file.name, "size": len(content), "blobId": "0" * 40}
+            if file.suffix == ".safetensors":
+                digest = hashlib.sha256(content).hexdigest()
+                entry["lfs"] = {"sha256": digest, "size": len(content), "pointerSize": 130}
+            files.append(entry)
+        facts = {"cardData": {"license": "apache-2.0"}, "private": False, "gated": False, "tags": ["merge"]}
+        counted = {"parameters": {"F16": 369_000}, "total": 369_000}
+        return {"id": "demo/small", "sha": COMMIT, "siblings": files, "safetensors": counted, **facts}
+
+    def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "content-length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubModels]:
+    """Serve the repository, and return the real client of it."""
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_TOKEN", "hf_thehostsowntoken")
+    Hub.headers_seen = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield HubModels(f"http://127.0.0.1:{server.server_port}", tmp_path / "cache")
+        server.shutdown()
+
+
+def test_a_model_is_found_and_pinned_to_its_commit(hub: HubModels) -> None:
+    """Facts, card, licence and the weights' hashes come from the API; no token is sent."""
+    found = hub.find("demo/small", "main")
+    assert (found.revision, found.licence, found.has_template, found.n_parameters) == (
+        COMMIT,
+        "apache-2.0",
+        True,
+        369_000,
+    )
+    digest = hashlib.sha256((MODEL / "model.safetensors").read_bytes()).hexdigest()
+    assert found.weights == {"model.safetensors": digest}
+    assert found.config["model_type"] == "llama"
+    assert len(found.card) > 200
+    assert Hub.headers_seen
+    assert not any("authorization" in headers for headers in Hub.headers_seen)
+
+
+def test_it_passes_the_checks_and_is_fetched_whole(hub: HubModels) -> None:
+    """The submission is pinned to the commit; what is fetched has the weights, and no code."""
+    given = {"model": "demo/small", "kind": "chat"}
+    chosen, problems = read_choices(lambda name: given.get(name, ""), BOARDS)
+    checked = check_submission(chosen, problems, [hub], Policy(), "ada")
+    assert checked.problems == ()
+    assert checked.new is not None
+    assert (checked.new.revision, checked.new.source, checked.new.facts["merged"]) == (COMMIT, "hub", True)
+    folder = hub.fetch("demo/small", COMMIT)
+    assert (folder / "model.safetensors").read_bytes() == (MODEL / "model.safetensors").read_bytes()
+    assert (folder / "tokenizer.json").is_file()
+
+
+def test_what_is_not_there_is_said(hub: HubModels) -> None:
+    """An unknown repository, an unknown revision, a gated one: each with its remedy."""
+    with pytest.raises(ModelMissing, match="not a public model on the Hub"):
+        hub.find("nobody/nothing", "")
+    with pytest.raises(ModelMissing, match="has no revision 'v9'"):
+        hub.find("demo/small", "v9")
+    with pytest.raises(ModelMissing, match="is gated on the Hub"):
+        hub.find("gated/x", "")
+
+
+def test_a_hub_that_cannot_be_reached_is_no_fault_of_the_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No connection is an error that may pass, not a missing model."""
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    with pytest.raises(Unreachable, match="try again later"):
+        HubModels("http://127.0.0.1:9", tmp_path).find("demo/small", "")

@@ -1,0 +1,52 @@
+"""Flags and replies, names that lead on, revoked tokens, and a log that shows when it was changed."""
+
+import pytest
+
+from evalstone.errors import UnknownName, UsageError
+from evalstone.store import Store
+from evalstone.store.queue_schema import moderation
+
+
+def test_a_flag_is_answered_and_settled(store: Store) -> None:
+    """A flag has its reason, replies in order, and a moderator's decision that the log has."""
+    flag = store.moderation.flag("org/model", "copy", "the same weights as org/other", "eve")
+    with pytest.raises(UsageError, match="reported 'org/model' already"):
+        store.moderation.flag("org/model", "other", "again", "eve")
+    store.moderation.reply(flag, "ada", "owner", "It is a licensed copy.")
+    store.moderation.settle(flag, "rejected", "mod")
+    assert [(one.state, one.settled_by) for one in store.moderation.flags("org/model")] == [("rejected", "mod")]
+    assert [(one.role, one.text) for one in store.moderation.replies(flag)] == [("owner", "It is a licensed copy.")]
+    assert [(one.action, one.subject) for one in store.moderation.entries()] == [("flag rejected", "org/model")]
+    with pytest.raises(UnknownName):
+        store.moderation.reply("nothing", "ada", "owner", "?")
+
+
+def test_names_lead_to_the_present_one(store: Store) -> None:
+    """A model that was renamed twice is found by each of its names; a circle is refused."""
+    store.moderation.rename("a/one", "a/two", "mod")
+    store.moderation.rename("a/two", "a/three", "mod")
+    assert store.moderation.names() == {"a/one": "a/three", "a/two": "a/three"}
+    with pytest.raises(UsageError, match="lead to each other"):
+        store.moderation.rename("a/three", "a/one", "mod")
+
+
+def test_the_log_shows_what_was_changed_or_removed(store: Store) -> None:
+    """An entry that was edited, and one that was removed, are found."""
+    for number in range(4):
+        store.moderation.log("mod", "withdraw", f"org/{number}", {"why": "asked"})
+    assert store.moderation.verify_log() == []
+    with store._database.writing() as connection:
+        connection.execute(moderation.update().where(moderation.c.number == 2).values(subject="org/9"))
+    assert store.moderation.verify_log() == ["moderation log: entry 2 differs from its hash"]
+    with store._database.writing() as connection:
+        connection.execute(moderation.delete().where(moderation.c.number == 3))
+    assert "moderation log: entry 3 is missing" in store.moderation.verify_log()
+
+
+def test_a_token_is_revoked_once(store: Store) -> None:
+    """Revoking is remembered, and logged once."""
+    assert not store.moderation.is_revoked("t1")
+    store.moderation.revoke("t1", "mod")
+    store.moderation.revoke("t1", "mod")
+    assert store.moderation.is_revoked("t1")
+    assert len(store.moderation.entries()) == 1

@@ -1,0 +1,1 @@
+"""Tests of the workers: real models, real processes, real databases."""

@@ -1,0 +1,103 @@
+"""The sandbox, tried from inside; and what a log may show."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evalstone import settings
+from evalstone.worker.redact import log_tail
+from evalstone.worker.sandbox import command_in_sandbox, find_bubblewrap
+
+INSIDE = """
+import json, os, socket, sys
+found = {"environment": dict(os.environ), "home": os.path.exists(sys.argv[1])}
+try:
+    socket.create_connection(("127.0.0.1", int(sys.argv[2])), 2)
+    found["network"] = True
+except OSError:
+    found["network"] = False
+for name in ("own", "other"):
+    try:
+        open(sys.argv[3 if name == "own" else 4], "w").write("x")
+        found[name] = True
+    except OSError:
+        found[name] = False
+found["model"] = open(sys.argv[5]).read()
+found["processes"] = len([one for one in os.listdir("/proc") if one.isdigit()])
+import evalstone, numpy
+print(json.dumps(found))
+"""
+
+
+def test_the_sandbox_has_no_network_no_home_and_no_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inside: our Python and packages, the model, the job's folder; neither tokens, other files nor other processes."""
+    bubblewrap = find_bubblewrap()
+    if bubblewrap is None:
+        pytest.skip("bubblewrap is not installed, or cannot start a process here")
+    monkeypatch.setenv("HF_TOKEN", "hf_secretofthehost")
+    monkeypatch.setenv("EVALSTONE_STORE", "postgresql://me:secret@db/x")
+    secret, model, job = tmp_path / "secret", tmp_path / "models" / "m", tmp_path / "job"
+    secret.write_text("secret")
+    model.parent.mkdir()
+    model.write_text("weights")
+    job.mkdir()
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        port = str(listening.getsockname()[1])
+        inside = [sys.executable, "-c", INSIDE, str(secret), port, str(job / "new"), str(model), str(model)]
+        environment = settings.environment_of_job(job, network=False)
+        words = command_in_sandbox(bubblewrap, inside, job, [model.parent], environment)
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["home"], found["network"], found["own"], found["other"]) == (False, False, True, False)
+    assert found["model"] == "weights"
+    assert found["processes"] <= 3
+    assert "secret" not in json.dumps(found["environment"])
+    assert found["environment"]["HOME"] == str(job)
+
+
+def test_a_jobs_variables_are_a_list_of_harmless_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither step gets a token, a key or the store's address; only the one that fetches gets a proxy."""
+    for name in ("HF_TOKEN", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "EVALSTONE_SECRET", "EVALSTONE_STORE"):
+        monkeypatch.setenv(name, "secret-value")
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:1")
+    for network in (True, False):
+        found = settings.environment_of_job(tmp_path, network=network)
+        assert "secret-value" not in found.values()
+        assert ("HTTPS_PROXY" in found) is network
+        assert set(found) < set(os.environ) | {"HF_HOME", "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TMPDIR",
+                                               "HF_HUB_DISABLE_TELEMETRY", "EVALSTONE_LEASE_SECONDS"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("GET https://user:pass@db.example/x", "GET https://db.example/x"),
+        ("token hf_abcdefghijklmnop used", "token (hidden) used"),
+        ("Authorization: Bearer abc.def-ghijkl", "Authorization: (hidden)"),
+        ("api_key='1234567'", "api_key='(hidden)'"),
+        ("PASSWORD=hunter22 next", "PASSWORD=(hidden) next"),
+        ("File /root/work/models/x/config.json, line 3", "File config.json, line 3"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("mine: topsecretvalue", "mine: (hidden)"),
+        ("org/model at https://huggingface.co/org/model", "org/model at https://huggingface.co/org/model"),
+    ],
+)
+def test_logs_are_redacted(text: str, shown: str) -> None:
+    """Tokens, passwords, the given secrets, folders and control characters are removed; names stay."""
+    assert log_tail(text, ["topsecretvalue"]) == shown
+
+
+def test_a_log_is_cut_at_a_line_from_its_end() -> None:
+    """The tail begins with a whole line, so that no secret is cut in half."""
+    tail = log_tail("\n".join(f"line {n}" for n in range(100_000)))
+    assert len(tail) <= 6000
+    assert tail.startswith("line ")
+    assert tail.endswith("line 99999")
