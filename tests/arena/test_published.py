@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalstone.arena.anomalies import flagged_voters
-from evalstone.arena.battles import Publishing
+from evalstone.arena.battles import Publishing, Voter
 from evalstone.arena.export import export_votes, head_file, verify_export
 from evalstone.arena.published import Ratings, publish_ratings, tier_ends
 from evalstone.arena.quality import quality_of
@@ -88,8 +88,6 @@ def test_an_exported_file_is_verified_without_the_store(tmp_path: Path) -> None:
 
 def test_an_open_battle_is_not_in_the_export(tmp_path: Path) -> None:
     """Nothing of a battle is written before its vote."""
-    from evalstone.arena.battles import Voter
-
     arena = arena_in(tmp_path / "s.sqlite")
     cast(arena, 3)
     token = arena.begin(Voter("x", "y")).token
@@ -135,6 +133,17 @@ def test_marks_are_shared_out() -> None:
     assert (found.n_battles, found.n_decided, found.good_wins) == (3, 2, 0.5)
     assert (found.poor_poor, found.acceptable_poor, found.acceptable_acceptable) == (1 / 3, 2 / 3, 0)
     assert quality_of(base) is None
+
+
+def test_battles_of_two_acceptable_answers_are_rated_alone(tmp_path: Path) -> None:
+    """The board with `acceptable` has the votes with both marks, and no others."""
+    arena = arena_in(tmp_path / "s.sqlite", publishing=Publishing(60, 1e9, 10))
+    for number in range(60):
+        voter = Voter(f"voter {number}", "origin")
+        marks = ("acceptable", ("acceptable", "poor", None)[number % 3])
+        arena.vote(voter, (token := arena.begin(voter).token), "ab"[number % 2], token, marks)
+    ratings = Ratings(arena.store)
+    assert (ratings.board().n_votes, ratings.board(acceptable=True).n_votes) == (60, 20)
 
 
 def test_votes_of_known_strengths_are_recovered(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_texts_of_a_replaced_request_are_removed_too(store: Store) -> None:
 def test_the_file_shrinks(path: Path) -> None:
     """The space of a removed run is returned to the file system."""
     with Store.open(str(path)) as store:
-        run_id = examples.fill(store, examples.plan(n_samples=600))
+        run_id = examples.fill(store, examples.plan(n_samples=1200))
     large = path.stat().st_size
     with Store.open(str(path)) as store:
         store.remove(run_id)

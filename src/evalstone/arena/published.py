@@ -74,17 +74,18 @@ class Ratings:
 
     store: Store
     preliminary: int = PRELIMINARY
-    _made: dict[tuple[int, bool, str | None], Published] = field(default_factory=dict)
+    _made: dict[tuple[int, bool, str | None, bool], Published] = field(default_factory=dict)
 
-    def board(self, *, style: bool = False, category: str | None = None) -> Published:
-        """Return the board of the last batch, for one category or all."""
+    def board(self, *, style: bool = False, category: str | None = None, acceptable: bool = False) -> Published:
+        """Return the board of the last batch, optionally of one category, or of battles of two acceptable answers."""
         batch = self.store.arena.last_batch()
         models = self.store.arena.models()
-        key = (batch.sequence if batch else 0, style, category)
+        key = (batch.sequence if batch else 0, style, category, acceptable)
         if key not in self._made:
             votes = list(self.store.arena.votes(until=key[0])) if batch else []
             texts = self.store.arena.answer_texts() if style else None
-            made = publish_ratings(votes, models, style=style, category=category, texts=texts, least=self.preliminary)
+            chosen = [vote for vote in votes if not acceptable or {vote.mark_a, vote.mark_b} == {"acceptable"}]
+            made = publish_ratings(chosen, models, style=style, category=category, texts=texts, least=self.preliminary)
             self._made = {old: value for old, value in self._made.items() if old[0] == key[0]}
             self._made[key] = replace(made, batch=batch)
         made, withdrawn = self._made[key], {one.name: one.withdrawn_at for one in models}

@@ -20,13 +20,15 @@ class RatingsPage:
 
     board: Published
     style: bool
+    good: bool  # whether only battles count in which both answers were marked acceptable
     charts: Mapping[str, Markup]
 
-    def query(self, *, style: bool | None = None, category: str | None = None) -> str:
+    def query(self, *, style: bool | None = None, category: str | None = None, good: bool | None = None) -> str:
         """Return the query of this page with other settings; `category` "" means all."""
         chosen = self.board.category if category is None else category
         pairs = [("style", "1")] if (self.style if style is None else style) else []
         pairs += [("category", chosen)] if chosen else []
+        pairs += [("good", "1")] if (self.good if good is None else good) else []
         return f"?{urlencode(pairs)}" if pairs else ""
 
     def to_json(self) -> JsonValue:
@@ -34,10 +36,10 @@ class RatingsPage:
         made = plain(self.board)
         flagged = made.pop("flagged")
         made["flagged"] = [{name: one[name] for name in ("n_votes", "evidence", "reason")} for one in flagged]
-        return {"style": self.style, **made}
+        return {"style": self.style, "good": self.good, **made}
 
 
-def ratings_page(board: Published, *, style: bool) -> RatingsPage:
+def ratings_page(board: Published, *, style: bool, good: bool = False) -> RatingsPage:
     """Return the page of a board."""
     rated = [row.rating for row in board.models if row.rating is not None]
     matrix = board.matrix
@@ -53,4 +55,4 @@ def ratings_page(board: Published, *, style: bool) -> RatingsPage:
         largest = max((count for row in matrix.n_battles for count in row), default=0) or 1
         counts = [[(count / largest, f"{count:,}") if count else None for count in row] for row in matrix.n_battles]
         charts["Number of battles"] = heatmap(matrix.models, counts)
-    return RatingsPage(board, style, charts)
+    return RatingsPage(board, style, good, charts)

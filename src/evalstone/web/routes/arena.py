@@ -79,10 +79,10 @@ class _Routes:
             return self._shown(request, voted, as_json=True)
         return RedirectResponse(f"/arena/battle/{token}", 303)
 
-    def board(self, request: Request, style: str = "", category: str = "") -> Response:
-        with_style = style == "1"
-        board = self._ratings.board(style=with_style, category=category[:100] or None)
-        page = ratings_page(board, style=with_style)
+    def board(self, request: Request, style: str = "", category: str = "", good: str = "") -> Response:
+        with_style, only_good = style == "1", good == "1"
+        board = self._ratings.board(style=with_style, category=category[:100] or None, acceptable=only_good)
+        page = ratings_page(board, style=with_style, good=only_good)
         return respond(request, "arena_ratings.html", page, as_json=request.url.path.endswith(JSON))
 
     def _voter(self, request: Request) -> Voter:
