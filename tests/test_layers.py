@@ -102,6 +102,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "arena": {
         "errors",
+        "drafts",
+        "limits",
         "settings",
         "records",
         "registry",

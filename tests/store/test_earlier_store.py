@@ -92,9 +92,16 @@ def test_rows_that_need_not_change_do_not(earlier: Path) -> None:
     """The migration and the filling leave every row of the other tables byte for byte as it was."""
     kept = ("texts", "runs", "attempts", "run_tasks", "requests", "outputs", "scorings", "scores", "run_leases")
 
+    with closing(sqlite3.connect(earlier)) as connection:
+        named = {table: connection.execute(f"PRAGMA table_info({table})").fetchall() for table in kept}
+    columns = {table: ", ".join(f'"{row[1]}"' for row in found) for table, found in named.items()}
+
     def rows() -> dict[str, list[tuple[object, ...]]]:
         with closing(sqlite3.connect(earlier)) as connection:
-            return {table: connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall() for table in kept}
+            return {
+                table: connection.execute(f"SELECT {names} FROM {table} ORDER BY 1, 2").fetchall()
+                for table, names in columns.items()
+            }
 
     before = rows()
     with Store.open(str(earlier)) as store:

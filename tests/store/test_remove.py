@@ -18,6 +18,7 @@ def counts(store: Store) -> dict[str, int]:
         return {
             table.name: connection.execute(select(func.count()).select_from(table)).scalar_one()
             for table in metadata.sorted_tables
+            if table.name != "vote_head"  # one row, also of an empty log
         }
 
 
@@ -59,7 +60,7 @@ def test_texts_of_a_replaced_request_are_removed_too(store: Store) -> None:
 def test_the_file_shrinks(path: Path) -> None:
     """The space of a removed run is returned to the file system."""
     with Store.open(str(path)) as store:
-        run_id = examples.fill(store, examples.plan(n_samples=600))
+        run_id = examples.fill(store, examples.plan(n_samples=1200))
     large = path.stat().st_size
     with Store.open(str(path)) as store:
         store.remove(run_id)

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,7 @@ def _amount(value: Any) -> float:
     return float(value) if isinstance(value, int | float) else math.nan
 
 
+@lru_cache(maxsize=50_000)  # battles over stored answers show the same text many times
 def _in_text(text: str, style: str) -> float:
     if style == "length":
         return float(len(text))

@@ -1,16 +1,16 @@
-"""`evalstone arena rate VOTES`: ratings of models from votes, with intervals."""
+"""`evalstone arena`: battles between models in the browser, their votes as a file, and ratings of any file of votes."""
 
 from typing import Any
 
 import click
 
-from evalstone.cli.output import echo, json_option, print_json, print_rich
-from evalstone.errors import UsageError
+from evalstone.cli.output import echo, json_option, print_json, print_rich, store_option
+from evalstone.errors import DataError, UsageError
 
 
 @click.group()
 def arena() -> None:
-    """Compute ratings from votes between two models' answers."""
+    """Let people compare two models' answers, and compute ratings from votes."""
 
 
 @arena.command()
@@ -70,3 +70,117 @@ def rate(votes: str, *, as_csv: bool, markdown: bool, as_json: bool, **given: An
         echo(rated.to_markdown(), nl=False)
     else:
         print_rich(rated.table())
+
+
+@arena.command()
+@click.option(
+    "--answers",
+    multiple=True,
+    metavar="FILE|FOLDER|RUN",
+    help="Answers to compare: files with instruction, output and generator, or runs; repeatable (default: the latest "
+    "run of each model).",
+)
+@click.option("--task", metavar="NAME", help="Generation task of the runs (default: the one with the longest texts).")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
+@click.option("--port", default=7500, show_default=True, type=click.IntRange(0, 65535), help="Port; 0: any free one.")
+@click.option("--allow_host", multiple=True, metavar="NAME", help="Host name that browsers may use; repeatable.")
+@click.option("--proxy", multiple=True, metavar="ADDRESS", help="Reverse proxy whose headers are believed; repeatable.")
+@click.option(
+    "--cooldown", default=5.0, show_default=True, metavar="SECONDS", help="Time between two votes of a voter."
+)
+@click.option("--votes_per_day", default=100, show_default=True, metavar="N", help="Votes of one voter in a day.")
+@click.option(
+    "--address_votes_per_day", default=1000, show_default=True, metavar="N", help="Votes of one network in a day."
+)
+@click.option(
+    "--batch", default=50, show_default=True, metavar="N", help="New votes after which ratings are published."
+)
+@store_option
+def serve(**given: Any) -> None:
+    """Let people vote in the browser on two models' stored answers to the same prompt.
+
+    The two models' names are shown after the vote. No leaderboard or run is shown beside the arena, since stored
+    answers there would tell which model an answer is of. Without --host, only this machine can connect.
+    """
+    from evalstone.cli.arena_serving import serve_arena
+
+    serve_arena(**given)
+
+
+@arena.command()
+@click.option("-o", "--output", default="votes.jsonl", show_default=True, metavar="FILE", help="File to write.")
+@click.option("--texts", is_flag=True, help="Include prompts and answers.")
+@store_option
+@json_option
+def export(output: str, *, texts: bool, store: str | None, as_json: bool) -> None:
+    """Write all votes as JSON lines, which `evalstone arena rate` reads, and the head of their chain beside it."""
+    from dataclasses import asdict
+    from pathlib import Path
+
+    from evalstone.arena.export import export_votes, head_file
+    from evalstone.store import Store
+
+    path = Path(output)
+    with Store.open_to_read(store) as opened:
+        head = export_votes(opened, path, texts=texts)
+    if as_json:
+        print_json({"file": str(path), "head": asdict(head)})
+    else:
+        echo(f"{head.sequence:,} votes in {path}; {head_file(path)} has the head of their chain: {head.hash}")
+
+
+@arena.command()
+@click.argument("votes", required=False, metavar="[VOTES.jsonl]")
+@click.option("--head", metavar="HASH", help="Published hash of the last vote (default: from VOTES.head.json).")
+@store_option
+@json_option
+def verify(votes: str | None, *, head: str | None, store: str | None, as_json: bool) -> None:
+    """Compute the chain of votes again: of an exported file, or of the store."""
+    from pathlib import Path
+
+    from evalstone.arena.export import verify_export
+    from evalstone.store import Store
+
+    if votes is not None:
+        count, broken = verify_export(Path(votes), head)
+        problems = [broken] if broken else []
+    else:
+        with Store.open_to_read(store) as opened:
+            count, problems = opened.arena.head().sequence, opened.arena.problems()
+    if as_json:
+        print_json({"n_votes": count, "problems": problems})
+    elif not problems:
+        echo(f"{count:,} votes: the chain is intact")
+    if problems:
+        raise DataError(f"{len(problems)} problems with {count:,} votes: {problems[0]}")
+
+
+@arena.command()
+@click.argument("models", nargs=-1, required=True, metavar="MODEL ...")
+@store_option
+def withdraw(models: tuple[str, ...], *, store: str | None) -> None:
+    """Stop drawing models for battles; their votes and their rows in the ratings stay."""
+    from evalstone.store import Store
+
+    with Store.open(store) as opened:
+        for name in models:
+            opened.arena.withdraw(name)
+            echo(f"{name} is withdrawn")
+
+
+@arena.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN ...")
+@click.option("--undo", is_flag=True, help="Make them public again.")
+@store_option
+def hide(runs: tuple[str, ...], *, undo: bool, store: str | None) -> None:
+    """Hide runs whose answers are in battles from lists, pages, exports and caches of this store.
+
+    Stored answers that anybody can look up tell which model a battle's answer is of. `arena serve` still reads them.
+    """
+    from evalstone.store import Store
+
+    with Store.open(store, hidden_for="change of visibility") as opened:
+        for name in runs:
+            found = opened.run(name)
+            opened.set_visibility(found.run_id, "public" if undo else "hidden")
+            echo(f"{found.short_id} is {'public' if undo else 'hidden'}")

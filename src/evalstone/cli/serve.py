@@ -45,7 +45,7 @@ def serve(
     from evalstone.web.serve import serve as serve_app
 
     hosts = hosts_for(host, allow_host)
-    parts = [*queue_parts(boards, store, given), *_chat_parts(given)]
+    parts = [*queue_parts(boards, store, given), *_chat_parts(given["endpoint"], given["endpoint_key"])]
     site = open_site(boards, store, show_gated=given["show_gated"])
     app = create_app(site, hosts, parts, given["proxy"])
     with listen(host, port) as listening:
@@ -54,12 +54,12 @@ def serve(
         serve_app(app, listening, lambda url: echo(f"{_shown(site)} at {url}  (stop with Ctrl-C)"))
 
 
-def _chat_parts(given: dict[str, Any]) -> list[Any]:
-    """Return the chat as a part of the application, where models are listed. Raises: UsageError."""
+def _chat_parts(endpoint: tuple[str, ...], endpoint_key: tuple[str, ...]) -> list[Any]:
+    """Return the part that chats with endpoints, if any are given. Raises: UsageError."""
     from evalstone.web.endpoints import read_endpoints
     from evalstone.web.routes.chat import chat_part
 
-    found = read_endpoints(given["endpoint"], given["endpoint_key"])
+    found = read_endpoints(endpoint, endpoint_key)
     return [chat_part(found)] if found else []
 
 

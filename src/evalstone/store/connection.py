@@ -61,8 +61,9 @@ def can_create_in(folder: Path) -> bool:
 class Database:
     """An open database with a current schema."""
 
-    def __init__(self, url: URL, *, read_only: bool = False) -> None:
+    def __init__(self, url: URL, *, read_only: bool = False, hidden_for: str | None = None) -> None:
         self.url = url
+        self.hidden_for = hidden_for  # the reason to read hidden runs; None: they are not read
         self.read_only = read_only
         self.is_sqlite = url.get_backend_name() == "sqlite"
         self.shown_url = f"sqlite:///{url.database}" if self.is_sqlite else url.render_as_string(hide_password=True)
@@ -73,12 +74,14 @@ class Database:
         self._engine = self._make_engine()
 
     @classmethod
-    def open(cls, url: str, *, read_only: bool = False) -> Self:
+    def open(cls, url: str, *, read_only: bool = False, hidden_for: str | None = None) -> Self:
         """Open the database and bring its schema up to date.
+
+        With `hidden_for`, the reason, hidden runs are read and written as public ones are.
 
         Raises: StoreError, SchemaTooNew, MissingExtra.
         """
-        database = cls(_parsed(url), read_only=read_only)
+        database = cls(_parsed(url), read_only=read_only, hidden_for=hidden_for)
         try:
             with translated(database.shown_url):
                 database._prepare()
@@ -126,25 +129,45 @@ class Database:
     def reading(self) -> Iterator[Connection]:
         """Open a transaction that sees one state of the database throughout."""
         with translated(self.shown_url), self._engine.connect() as plain:
-            connection = plain if self.is_sqlite else plain.execution_options(isolation_level="REPEATABLE READ")
+            connection = plain.execution_options(evalstone_sees_hidden=self.hidden_for is not None)
+            if not self.is_sqlite:
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
                 yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self, *, durable: bool = False) -> Iterator[Connection]:
         """Open the writing transaction; all of it is stored, or nothing.
+
+        With `durable` it is on the disk when the block ends, also if the machine loses its power: SQLite otherwise
+        guarantees that only if the process is killed. (PostgreSQL always does.)
 
         Raises: StoreError, also if the store was opened read-only, or its file was removed.
         """
         if self.read_only:
             raise StoreError(f"store {self.shown_url} is read-only; check its permissions, or name another store")
         with self._lock, translated(self.shown_url), self._engine.connect() as plain:
-            connection = plain.execution_options(evalstone_writes=True)
-            with connection.begin():
+            connection = plain.execution_options(
+                evalstone_writes=True, evalstone_sees_hidden=self.hidden_for is not None
+            )
+            with self._flushed(plain, durable), connection.begin():
                 if not self.is_sqlite:
                     connection.execute(_LIMITS, {"idle": f"{IDLE_SECONDS}s", "lock": f"{BUSY_SECONDS}s"})
                 yield connection
             self._refuse_lost_file(plain)
+
+    @contextmanager
+    def _flushed(self, connection: Connection, durable: bool) -> Iterator[None]:
+        """Make SQLite flush each transaction in the block to the disk, if `durable`."""
+        if not (durable and self.is_sqlite):
+            yield
+            return
+        driver = cast("sqlite3.Connection", connection.connection.driver_connection)
+        driver.execute("PRAGMA synchronous = FULL")
+        try:
+            yield
+        finally:
+            driver.execute("PRAGMA synchronous = NORMAL")
 
     def _refuse_lost_file(self, connection: Connection) -> None:
         """Raise StoreError if the path no longer leads to the file that was just written; save its content once."""

@@ -14,11 +14,13 @@ from evalstone import settings
 from evalstone.errors import StoreError
 from evalstone.records import Estimate, JsonValue, Output, Request, RunPlan, Sample, Score
 from evalstone.store import lookups, remove, request_rows, results, run_list, runs, sample_facts, search
+from evalstone.store.arena_log import ArenaLog
 from evalstone.store.connection import Database
 from evalstone.store.moderation import Moderation
 from evalstone.store.queue import Queue
 from evalstone.store.reading import StoredResults
 from evalstone.store.rows import OpenRun, RemovedCounts, RunWriter, StoredProgress
+from evalstone.store.study_log import StudyLog
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -28,15 +30,17 @@ class Store(StoredResults):
     """Runs, attempts, requests, outputs, scores and the cache across runs."""
 
     @classmethod
-    def open(cls, url: str | None = None, *, read_only: bool = False) -> Self:
+    def open(cls, url: str | None = None, *, read_only: bool = False, hidden_for: str | None = None) -> Self:
         """Open the store at `settings.store_location(url)`; create its folder and tables if there are none.
 
         A store of an earlier version is migrated. With `read_only` nothing is created or migrated.
 
+        Hidden runs (`set_visibility`) do not exist for a store opened without `hidden_for`, the reason to read them.
+
         Raises: SchemaTooNew; StoreError if it is missing (read-only), unreadable, locked, corrupt or another
         program's; MissingExtra if the driver for the server is not installed.
         """
-        return cls(Database.open(settings.store_location(url), read_only=read_only))
+        return cls(Database.open(settings.store_location(url), read_only=read_only, hidden_for=hidden_for))
 
     @staticmethod
     def exists(url: str | None = None) -> bool:
@@ -104,6 +108,16 @@ class Store(StoredResults):
                 self._leases.close()
             finally:
                 self._database.close()
+
+    @property
+    def arena(self) -> ArenaLog:
+        """The arena's models, battles and votes."""
+        return ArenaLog(self._database)
+
+    @property
+    def studies(self) -> StudyLog:
+        """Human studies: raters, assignments and answers."""
+        return StudyLog(self._database)
 
     # ------------------------------------------------------------------------------- writing a run
 
@@ -234,6 +248,16 @@ class Store(StoredResults):
         self._writer.forget(run_id)
         self._leases.forget(run_id)
         return counts
+
+    def set_visibility(self, run_id: str, visibility: str) -> None:
+        """Make a run `hidden`, so that only a store opened with `hidden_for` reads it, or `public` again.
+
+        Its outputs are not given to other runs either while it is hidden.
+
+        Raises: UsageError for another word; StoreError for a run that this store does not see.
+        """
+        self._writer.flush()
+        runs.set_visibility(self._database, run_id, visibility)
 
     # ------------------------------------------------------------------------ reading while writing
 

@@ -5,7 +5,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import bindparam, exists, func, select
+from sqlalchemy import Connection, bindparam, exists, func, select
 
 from evalstone.records import Output
 from evalstone.store.answer_rows import OUTPUT_COLUMNS, output_of
@@ -13,8 +13,9 @@ from evalstone.store.connection import Database
 from evalstone.store.packing import pack_hash
 from evalstone.store.request_rows import task_numbers
 from evalstone.store.runs import run_number
-from evalstone.store.schema import outputs, requests, row_checksum, run_tasks, scores, scorings
+from evalstone.store.schema import outputs, requests, row_checksum, run_tasks, runs, scores, scorings
 from evalstone.store.text_table import chunks
+from evalstone.store.visibility import sees_hidden
 from evalstone.store.write import split_request_id
 
 _OUTPUT_FIELDS = [outputs.columns.keys().index(column.name) for column in OUTPUT_COLUMNS]
@@ -29,7 +30,7 @@ _outputs_at = (
     .order_by(outputs.c.request, outputs.c.ask_index, outputs.c.repeat)
 )
 _outputs_by_key = (
-    select(outputs, run_tasks.c.name, requests.c.sample_index, requests.c.turn)
+    select(outputs, run_tasks.c.name, requests.c.sample_index, requests.c.turn, requests.c.run_task)
     .join(requests, requests.c.id == outputs.c.request)
     .join(run_tasks, run_tasks.c.id == requests.c.run_task)
     .where(
@@ -82,15 +83,24 @@ def unscored(database: Database, run_id: str, scoring_hash: str, task: str | Non
         return [f"{name}/{index}/{turn}" for name, index, turn in connection.execute(statement)]
 
 
+def _hidden_tasks(connection: Connection) -> frozenset[int]:
+    """Return the tasks of hidden runs, whose outputs are not given to other runs; empty if they may be read."""
+    if sees_hidden(connection):
+        return frozenset()
+    hidden = select(run_tasks.c.id).join(runs, runs.c.id == run_tasks.c.run).where(runs.c.visibility.isnot(None))
+    return frozenset(connection.execute(hidden).scalars())
+
+
 def find(database: Database, keys: Sequence[str]) -> dict[str, Output]:
     """Return outputs of any run by cache key; if there are several, the one stored first."""
     packed = {pack_hash(key): key for key in keys}
     found: dict[str, tuple[int, Output]] = {}
     with database.reading() as connection:
+        hidden = _hidden_tasks(connection)
         for some in chunks(list(packed)):
             for row in connection.execute(_outputs_by_key, {"keys": some}).all():
                 key = packed[row.cache_key]
-                is_better = key not in found or row.request < found[key][0]
+                is_better = row.run_task not in hidden and (key not in found or row.request < found[key][0])
                 if is_better and row_checksum(outputs, row) == row.checksum:
                     request_id = f"{row.name}/{row.sample_index}/{row.turn}"
                     values = [row[i] for i in _OUTPUT_FIELDS]

@@ -16,6 +16,7 @@ from evalstone.store.leases import holder_of
 from evalstone.store.packing import shown_text
 from evalstone.store.rows import EstimateRow, RunEstimates, RunFacts
 from evalstone.store.schema import estimates, run_facts, runs, with_checksum
+from evalstone.store.visibility import shown_runs
 
 __all__ = ["estimates_of_runs", "facts_row"]
 
@@ -83,7 +84,7 @@ def estimates_of_runs(
         if run_ids is not None:
             _refuse_missing(run_ids, {one.run_id for one in facts.values()})
         cells: dict[int, list[EstimateRow]] = {number: [] for number in facts}
-        for row in connection.execute(_estimates(run_ids, tasks, primary_only=primary_only)).all():
+        for row in connection.execute(_estimates(connection, run_ids, tasks, primary_only=primary_only)).all():
             number = row[0]
             higher, primary = row[-2:]
             cells[number].append(_make_row((facts[number].run_id, *row[1:-2], higher == 1, primary == 1)))
@@ -91,14 +92,17 @@ def estimates_of_runs(
     return sorted(found, key=lambda one: one.run.updated_at, reverse=True)
 
 
-def _chosen(run_ids: Sequence[str] | None) -> ColumnElement[bool]:
-    return run_facts.c.audit.is_(None) if run_ids is None else runs.c.run_id.in_(run_ids)
+def _chosen(connection: Connection, run_ids: Sequence[str] | None) -> ColumnElement[bool]:
+    chosen = run_facts.c.audit.is_(None) if run_ids is None else runs.c.run_id.in_(run_ids)
+    return chosen & shown_runs(connection)
 
 
 def _facts(connection: Connection, run_ids: Sequence[str] | None) -> dict[int, RunFacts]:
     """Return the facts of runs by row id, the latest created first."""
     joined = runs.join(run_facts, run_facts.c.run == runs.c.id)
-    statement = select(runs.c.id, *_OF_RUN).select_from(joined).where(_chosen(run_ids)).order_by(runs.c.id.desc())
+    statement = (
+        select(runs.c.id, *_OF_RUN).select_from(joined).where(_chosen(connection, run_ids)).order_by(runs.c.id.desc())
+    )
     found: dict[int, RunFacts] = {}
     for row in connection.execute(statement).all():
         values = dict(zip(_NAMES, row[1:], strict=True))
@@ -115,12 +119,12 @@ def _refuse_missing(run_ids: Sequence[str], existing: Collection[str]) -> None:
             raise StoreError(f"run {run_id} is not in the store; it may have been removed by another process")
 
 
-def _estimates(run_ids: Sequence[str] | None, tasks: Sequence[str] | None, *, primary_only: bool) -> Select[Any]:
+def _estimates(
+    connection: Connection, run_ids: Sequence[str] | None, tasks: Sequence[str] | None, *, primary_only: bool
+) -> Select[Any]:
     """Return the query for estimates, in the order of the primary key, so that nothing is sorted."""
-    joined = estimates.join(run_facts, run_facts.c.run == estimates.c.run)
-    if run_ids is not None:
-        joined = joined.join(runs, runs.c.id == estimates.c.run)
-    statement = select(estimates.c.run, *_OF_ESTIMATE).select_from(joined).where(_chosen(run_ids))
+    joined = estimates.join(run_facts, run_facts.c.run == estimates.c.run).join(runs, runs.c.id == estimates.c.run)
+    statement = select(estimates.c.run, *_OF_ESTIMATE).select_from(joined).where(_chosen(connection, run_ids))
     if tasks is not None:
         statement = statement.where(estimates.c.task.in_(tasks))
     if primary_only:

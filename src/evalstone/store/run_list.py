@@ -18,6 +18,7 @@ from evalstone.store.runs import counts_of, run_number, sealed_counts
 from evalstone.store.schema import attempts as attempt_table
 from evalstone.store.schema import outputs, requests, run_tasks
 from evalstone.store.schema import runs as run_table
+from evalstone.store.visibility import shown_runs
 
 SHORTEST_SHOWN = 8
 _LAST = re.compile(r"last(?:~(\d+))?")
@@ -58,14 +59,14 @@ def attempts(database: Database, run_id: str) -> list[AttemptRow]:
 def writer(database: Database, key: str) -> RunWriter | None:
     """Return the process that is writing the run with this key; None if there is none, or no such run."""
     with database.reading() as connection:
-        number = connection.execute(select(run_table.c.id).where(run_table.c.key == pack_hash(key))).scalar()
+        number = _number_of_key(connection, key)
         return None if number is None else holder_of(connection, number)
 
 
 def progress(database: Database, key: str) -> StoredProgress:
     """Return how much of the run with this key is stored."""
     with database.reading() as connection:
-        number = connection.execute(select(run_table.c.id).where(run_table.c.key == pack_hash(key))).scalar()
+        number = _number_of_key(connection, key)
         joined = requests.join(run_tasks, run_tasks.c.id == requests.c.run_task)
         mine = run_tasks.c.run == number
         n_expected = select(func.coalesce(func.sum(requests.c.n_outputs), 0)).select_from(joined).where(mine)
@@ -74,6 +75,12 @@ def progress(database: Database, key: str) -> StoredProgress:
             int(connection.execute(n_outputs.where(mine)).scalar_one()),
             int(connection.execute(n_expected).scalar_one()),
         )
+
+
+def _number_of_key(connection: Connection, key: str) -> int | None:
+    this = select(run_table.c.id).where(run_table.c.key == pack_hash(key), shown_runs(connection))
+    found: int | None = connection.execute(this).scalar()
+    return found
 
 
 def _find(listed: Sequence[tuple[Row[Any], str]], name: str) -> tuple[Row[Any], str]:
@@ -105,7 +112,7 @@ def _has_answers(connection: Connection, row: Row[Any]) -> bool:
 
 def _with_short_ids(connection: Connection) -> list[tuple[Row[Any], str]]:
     """Return every run, the latest first, with the shortest unique beginning of its id."""
-    rows = connection.execute(select(run_table)).all()
+    rows = connection.execute(select(run_table).where(shown_runs(connection))).all()
     ids = sorted(row.run_id for row in rows)
     shorts = {}
     for i, run_id in enumerate(ids):

@@ -35,6 +35,7 @@ from evalstone.store.schema import (
     search_sets,
     with_checksum,
 )
+from evalstone.store.visibility import sees_hidden, shown_runs
 
 SHORTEST_ID = 12  # hex digits of the run key
 END_STATES = ("finished", "incomplete", "interrupted", "failed")
@@ -53,9 +54,10 @@ def next_id(connection: Connection, table: Table) -> int:
 def run_number(connection: Connection, run_id: str) -> int:
     """Return the row id of a run.
 
-    Raises: StoreError if it does not exist, or was removed.
+    Raises: StoreError if it does not exist, was removed, or is hidden and the store was not opened for a reason.
     """
-    number: int | None = connection.execute(select(runs.c.id).where(runs.c.run_id == run_id)).scalar()
+    this = select(runs.c.id).where(runs.c.run_id == run_id, shown_runs(connection))
+    number: int | None = connection.execute(this).scalar()
     if number is None:
         raise StoreError(f"run {run_id} is not in the store; it may have been removed by another process")
     return number
@@ -116,7 +118,21 @@ def sealed_counts(seal: str) -> dict[str, int]:
 def is_complete(database: Database, key: str) -> bool:
     """Return whether the run with this key is stored completely."""
     with database.reading() as connection:
-        return connection.execute(select(runs.c.seal).where(runs.c.key == pack_hash(key))).scalar() is not None
+        this = select(runs.c.seal).where(runs.c.key == pack_hash(key), shown_runs(connection))
+        return connection.execute(this).scalar() is not None
+
+
+def set_visibility(database: Database, run_id: str, visibility: str) -> None:
+    """Make a run hidden or public.
+
+    Raises: UsageError for another word; StoreError if the run does not exist for this store.
+    """
+    if visibility not in {"public", "hidden"}:
+        raise UsageError(f"'{visibility}' is not a visibility; expected public or hidden")
+    with database.writing() as connection:
+        number = run_number(connection, run_id)
+        row = connection.execute(select(runs).where(runs.c.id == number)).one()
+        change_row(connection, runs, row, visibility=None if visibility == "public" else visibility)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +146,14 @@ class Opening:
     rescoring: bool = False
 
     def find(self, connection: Connection) -> Any:
-        """Return the row of the run, None if it does not exist."""
-        return connection.execute(select(runs).where(runs.c.key == pack_hash(self.key))).one_or_none()
+        """Return the row of the run, None if it does not exist.
+
+        Raises: StoreError if it is hidden and the store was not opened for a reason.
+        """
+        row = connection.execute(select(runs).where(runs.c.key == pack_hash(self.key))).one_or_none()
+        if row is not None and row.visibility is not None and not sees_hidden(connection):
+            raise StoreError("this run is stored and hidden; make it public to run or rescore it here")
+        return row
 
 
 def open_run(database: Database, leases: Leases, opening: Opening) -> OpenRun:
@@ -250,6 +272,7 @@ def _add_run(connection: Connection, plan: RunPlan, key: str) -> tuple[int, str]
         "summary": None,
         "extra": None,
         "seal": None,
+        "visibility": None,
     }
     connection.execute(insert(runs), with_checksum(runs, row))
     connection.execute(insert(run_facts), facts_row(number, plan))

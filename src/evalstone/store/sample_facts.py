@@ -41,6 +41,7 @@ from evalstone.store.schema import (
     with_checksum,
 )
 from evalstone.store.text_table import chunks, load_texts
+from evalstone.store.visibility import shown_runs
 
 __all__ = [
     "FACT_COLUMNS",
@@ -319,7 +320,11 @@ def _lacking(connection: Connection) -> list[str]:
         .outerjoin(fact_sets, and_(fact_sets.c.run_task == run_tasks.c.id, fact_sets.c.is_complete == 1))
     )
     lacking = select(runs.c.run_id).select_from(joined).where(fact_sets.c.run_task.is_(None))
-    lacking = lacking.where(run_facts.c.audit.is_(None)).group_by(runs.c.id, runs.c.run_id).order_by(runs.c.id)
+    lacking = (
+        lacking.where(run_facts.c.audit.is_(None), shown_runs(connection))
+        .group_by(runs.c.id, runs.c.run_id)
+        .order_by(runs.c.id)
+    )
     return list(connection.execute(lacking).scalars())
 
 

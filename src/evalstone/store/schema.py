@@ -4,6 +4,8 @@ Each text is stored once, under its SHA-256; a prompt is a list of texts. Output
 request, and each row of every table has a CRC-32 over its columns, so that a flipped byte is detected. Only parents
 that are removed by an indexed look-up have a foreign key; `verify` checks the other references.
 
+The tables of the arena and of studies are in `arena_schema`.
+
 Columns for leaderboards and pages are derived from these rows: `run_facts` from the plans, `sample_facts` from
 requests, outputs and scores. `fact_sets` records the tasks whose sample facts are current.
 
@@ -36,7 +38,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from evalstone.errors import StoreError
 
-HEAD = "0004"  # the newest migration; stated here so that opening a current store needs no Alembic
+HEAD = "0005"  # the newest migration; stated here so that opening a current store needs no Alembic
 VERSION_TABLE = "evalstone_schema"  # Alembic's table, under a name of our own: a database may have another one
 
 
@@ -51,25 +53,28 @@ class Blob(LargeBinary):
 
 
 metadata = MetaData()
-_ID = BigInteger().with_variant(Integer(), "sqlite")  # SQLite's row id must be called INTEGER
+ROW_ID = BigInteger().with_variant(Integer(), "sqlite")  # SQLite's row id must be called INTEGER
 
 
-def _key(name: str = "id") -> Column[int]:
-    return Column(name, _ID, primary_key=True, autoincrement=False)
+def row_key(name: str = "id") -> Column[int]:
+    """Return the column of a row id that we assign."""
+    return Column(name, ROW_ID, primary_key=True, autoincrement=False)
 
 
-def _parent(name: str, target: str, *, primary_key: bool = False) -> Column[int]:
-    return Column(name, _ID, ForeignKey(target), nullable=False, primary_key=primary_key, autoincrement=False)
+def parent_key(name: str, target: str, *, primary_key: bool = False) -> Column[int]:
+    """Return a column that refers to another table's row."""
+    return Column(name, ROW_ID, ForeignKey(target), nullable=False, primary_key=primary_key, autoincrement=False)
 
 
-def _checksum() -> Column[int]:
+def checksum_column() -> Column[int]:
+    """Return the column of the CRC-32 of a row; the last one of its table."""
     return Column("checksum", BigInteger, nullable=False)
 
 
 texts = Table(
     "texts",
     metadata,
-    _key(),
+    row_key(),
     Column("sha256", Blob(32), nullable=False, unique=True),
     Column("content", Blob, nullable=False),  # packed
 )
@@ -77,7 +82,7 @@ texts = Table(
 runs = Table(
     "runs",
     metadata,
-    _key(),
+    row_key(),
     Column("run_id", String(64), nullable=False, unique=True),
     Column("key", Blob, nullable=False, unique=True),  # RunPlan.key, packed
     Column("plan", Blob, nullable=False),  # JSON, packed
@@ -87,13 +92,14 @@ runs = Table(
     Column("summary", Blob),  # JSON, packed
     Column("extra", Blob),  # JSON, packed
     Column("seal", Text),  # JSON: numbers of rows of a finished run; NULL while it may grow
-    _checksum(),
+    Column("visibility", String(16)),  # NULL: public; hidden: only read by a store opened for a reason
+    checksum_column(),
 )
 
 attempts = Table(
     "attempts",
     metadata,
-    _parent("run", "runs.id", primary_key=True),
+    parent_key("run", "runs.id", primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("status", String(16), nullable=False),
     Column("started_at", String(32), nullable=False),
@@ -103,25 +109,25 @@ attempts = Table(
     Column("command", Blob),  # packed
     Column("facts", Blob, nullable=False),  # JSON, packed
     Column("summary", Blob),  # JSON, packed
-    _checksum(),
+    checksum_column(),
 )
 
 run_tasks = Table(
     "run_tasks",
     metadata,
-    _key(),
-    _parent("run", "runs.id"),
+    row_key(),
+    parent_key("run", "runs.id"),
     Column("position", Integer, nullable=False),
     Column("name", String(255), nullable=False),
-    _checksum(),
+    checksum_column(),
     UniqueConstraint("run", "name"),
 )
 
 requests = Table(
     "requests",
     metadata,
-    _key(),
-    _parent("run_task", "run_tasks.id"),
+    row_key(),
+    parent_key("run_task", "run_tasks.id"),
     Column("sample_index", Integer, nullable=False),
     Column("turn", Integer, nullable=False),
     Column("content_hash", Blob(32), nullable=False),
@@ -130,14 +136,14 @@ requests = Table(
     Column("pieces", Text, nullable=False),  # JSON: ids of the texts to which the form refers by number
     Column("form", BigInteger, nullable=False),  # text: the request as JSON, its long texts as indices of `pieces`
     Column("sample_row", BigInteger),  # text: the sample's row as JSON
-    _checksum(),
+    checksum_column(),
     UniqueConstraint("run_task", "sample_index", "turn"),
 )
 
 outputs = Table(
     "outputs",
     metadata,
-    _parent("request", "requests.id", primary_key=True),
+    parent_key("request", "requests.id", primary_key=True),
     Column("ask_index", Integer, primary_key=True, autoincrement=False),
     Column("repeat", Integer, primary_key=True, autoincrement=False),
     Column("attempt", Integer, nullable=False),  # number of the attempt that wrote it
@@ -154,7 +160,7 @@ outputs = Table(
     Column("from_cache", SmallInteger, nullable=False),
     Column("error", Blob),
     Column("error_kind", String(64)),
-    _checksum(),
+    checksum_column(),
     sqlite_with_rowid=False,
 )
 
@@ -169,33 +175,33 @@ Index(
 scorings = Table(
     "scorings",
     metadata,
-    _key(),
-    _parent("run_task", "run_tasks.id"),
+    row_key(),
+    parent_key("run_task", "run_tasks.id"),
     Column("scoring_hash", Blob, nullable=False),  # packed hash
     Column("filter", String(255), nullable=False),
     Column("metric", String(255), nullable=False),
     Column("sequence", Integer, nullable=False),  # the highest of one task, filter and metric is the current one
-    _checksum(),
+    checksum_column(),
     UniqueConstraint("run_task", "scoring_hash", "filter", "metric"),
 )
 
 scores = Table(
     "scores",
     metadata,
-    _parent("request", "requests.id", primary_key=True),
-    Column("scoring", _ID, primary_key=True, autoincrement=False),
+    parent_key("request", "requests.id", primary_key=True),
+    Column("scoring", ROW_ID, primary_key=True, autoincrement=False),
     Column("value", Double),
     Column("status", String(16), nullable=False),
     Column("parts", Blob),  # JSON, packed
     Column("detail", Blob),  # JSON, packed
-    _checksum(),
+    checksum_column(),
     sqlite_with_rowid=False,
 )
 
 estimates = Table(
     "estimates",
     metadata,
-    _parent("run", "runs.id", primary_key=True),
+    parent_key("run", "runs.id", primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("task", Text, nullable=False),  # or the name of a group or suite
     Column("metric", Text, nullable=False),
@@ -216,14 +222,14 @@ estimates = Table(
     Column("n_shots", Integer),
     Column("unit", String(32)),  # proportion | plain
     Column("details", Blob, nullable=False),  # JSON, packed
-    _checksum(),
+    checksum_column(),
 )
 Index("estimates_by_task", estimates.c.task, estimates.c.metric, estimates.c.filter)
 
 run_facts = Table(
     "run_facts",
     metadata,
-    _parent("run", "runs.id", primary_key=True),
+    parent_key("run", "runs.id", primary_key=True),
     Column("model", Text, nullable=False),
     Column("kind", Text, nullable=False),
     Column("model_hash", Text),
@@ -242,26 +248,26 @@ run_facts = Table(
     Column("audit", Text),  # kind of audit; NULL for a run
     Column("n_tasks", Integer, nullable=False),
     Column("n_samples", BigInteger, nullable=False),
-    _checksum(),
+    checksum_column(),
 )
 
 fact_sets = Table(
     "fact_sets",
     metadata,
-    _parent("run_task", "run_tasks.id", primary_key=True),
+    parent_key("run_task", "run_tasks.id", primary_key=True),
     Column("metric", Text),  # with the filter: the score that decides; NULL if the task has none
     Column("filter", Text),
     Column("is_share", SmallInteger, nullable=False),  # whether that score is the share of a sample that is right
     Column("reached_index", Integer, nullable=False),  # facts are stored up to this sample and turn
     Column("reached_turn", Integer, nullable=False),
     Column("is_complete", SmallInteger, nullable=False),
-    _checksum(),
+    checksum_column(),
 )
 
 sample_facts = Table(
     "sample_facts",
     metadata,
-    _parent("run_task", "run_tasks.id", primary_key=True),
+    parent_key("run_task", "run_tasks.id", primary_key=True),
     Column("sample_index", Integer, primary_key=True, autoincrement=False),
     Column("turn", Integer, primary_key=True, autoincrement=False),
     Column("status", String(16)),  # of the deciding score; NULL if there is no score
@@ -274,7 +280,7 @@ sample_facts = Table(
     Column("n_truncated_tokens", Integer, nullable=False),  # of the prompt
     Column("n_at_limit", Integer, nullable=False),  # outputs that ended at the token limit
     Column("snippet", Text, nullable=False),
-    _checksum(),
+    checksum_column(),
     sqlite_with_rowid=False,
 )
 Index(  # narrow: counts, categories and pages are found in it without reading the snippets
@@ -285,27 +291,22 @@ Index(  # narrow: counts, categories and pages are found in it without reading t
 search_sets = Table(
     "search_sets",
     metadata,
-    _parent("run", "runs.id", primary_key=True),
+    parent_key("run", "runs.id", primary_key=True),
     Column("n_requests", Integer, nullable=False),  # number of requests in the index; see `search`
-    _checksum(),
+    checksum_column(),
 )
 
 run_leases = Table(
     "run_leases",
     metadata,
-    _parent("run", "runs.id", primary_key=True),
+    parent_key("run", "runs.id", primary_key=True),
     Column("attempt", Integer, nullable=False),  # number of the attempt that took it
     Column("epoch", BigInteger, nullable=False),  # raised each time the lease is taken
     Column("owner", Text, nullable=False),  # JSON: liveness.Owner; empty after release
     Column("expires", Double, nullable=False),  # seconds since 1970 by the database's clock
-    _checksum(),
+    checksum_column(),
 )
 
-_NAMES = {
-    table.name: [column.name for column in table.columns if column.name != "checksum"]
-    for table in metadata.tables.values()
-}
-_COLUMNS = {table: [name.encode() for name in names] for table, names in _NAMES.items()}
 _ENCODERS: dict[type, Callable[[Any], bytes]] = {
     bytes: lambda value: value,
     int: lambda value: b"%d" % value,
@@ -316,9 +317,19 @@ _ENCODERS: dict[type, Callable[[Any], bytes]] = {
 _KIND_NAMES = {kind: kind.__name__.encode() for kind in _ENCODERS}
 
 
+@cache
+def _names_of(table: Table) -> tuple[str, ...]:
+    return tuple(column.name for column in table.columns if column.name != "checksum")
+
+
+@cache
+def _encoded_names_of(table: Table) -> tuple[bytes, ...]:
+    return tuple(name.encode() for name in _names_of(table))
+
+
 def row_checksum(table: Table, values: Sequence[Any]) -> int:
     """Return the CRC-32 of a row in the table's order, over name, type and value of each column that is not NULL."""
-    return checksum_of(_COLUMNS[table.name], values)
+    return checksum_of(_encoded_names_of(table), values)
 
 
 def checksum_of(names: Sequence[bytes], values: Sequence[Any]) -> int:
@@ -343,7 +354,7 @@ def _plain_kind(value: Any) -> type:
 
 def with_checksum(table: Table, row: dict[str, Any]) -> dict[str, Any]:
     """Set the checksum of a row; return the same dictionary."""
-    row["checksum"] = row_checksum(table, [row[name] for name in _NAMES[table.name]])
+    row["checksum"] = row_checksum(table, [row[name] for name in _names_of(table)])
     return row
 
 

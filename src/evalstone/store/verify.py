@@ -13,6 +13,8 @@ from sqlalchemy import Connection, Row, Table, and_, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from evalstone.errors import HashMismatch, StoreError
+from evalstone.store.arena_log import ArenaLog
+from evalstone.store.arena_schema import ARENA_TABLES
 from evalstone.store.connection import Database
 from evalstone.store.packing import text_digest, unpack_hash, unpack_text
 from evalstone.store.plan_json import plan_from_json
@@ -61,13 +63,19 @@ OWN_ROWS = (
 
 def verify(database: Database, run_id: str | None = None) -> list[Problem]:
     """Return the problems of the store, or of one run in it."""
+    log: list[str] = []
+    if run_id is None:
+        try:
+            log = ArenaLog(database).problems()
+        except UNREADABLE as error:
+            log = [f"cannot be read: {str(error).splitlines()[0]}"]
     with database.reading() as connection, _lenient_text(connection):
         number = None if run_id is None else run_number(connection, run_id)
         search = _Search(connection, number)
         if number is None and database.is_sqlite:
             search.guarded("file", search.check_file)
         search.check_everything()
-    return search.problems
+    return search.problems + [Problem("votes", "log", line) for line in log]
 
 
 @contextmanager
@@ -114,8 +122,11 @@ class _Search:
         self.guarded("requests", self._check_requests)
         for table in OWN_ROWS:
             self.guarded(table.name, lambda table=table: self._check_rows(table))  # type: ignore[misc]
+        for table in () if self.number is not None else ARENA_TABLES:
+            self.guarded(table.name, lambda table=table: self._check_rows(table))  # type: ignore[misc]
         for table in metadata.sorted_tables:
-            self.guarded(table.name, lambda table=table: self._check_parents(table))  # type: ignore[misc]
+            if self.number is None or table not in ARENA_TABLES:
+                self.guarded(table.name, lambda table=table: self._check_parents(table))  # type: ignore[misc]
         self.guarded("scores", self._check_scorings)
         self.guarded("outputs", self._check_attempts)
         self.guarded("runs", self._check_derived)

@@ -1,0 +1,41 @@
+"""How `evalstone arena serve` puts together the arena and its pages."""
+
+from typing import Any
+
+from evalstone.cli.output import echo
+from evalstone.cli.serve import need_extra
+
+__all__ = ["serve_arena"]
+
+
+def serve_arena(
+    *, answers: tuple[str, ...], task: str | None, store: str | None, host: str, port: int, **given: Any
+) -> None:
+    """Serve battles until a signal stops the process.
+
+    Raises: as `open_answers`, `hosts_for` and `listen`; MissingExtra without the extra `web`.
+    """
+    need_extra("evalstone arena serve")
+    from evalstone.arena.answer_files import open_answers
+    from evalstone.arena.battles import Arena, Publishing
+    from evalstone.arena.published import Ratings
+    from evalstone.arena.voters import VoteLimits
+    from evalstone.leaderboard.site import Site
+    from evalstone.store import Store
+    from evalstone.web.app import create_app
+    from evalstone.web.routes.arena import arena_part
+    from evalstone.web.serve import hosts_for, listen, serve
+
+    hosts = hosts_for(host, given["allow_host"])
+    with Store.open(store, hidden_for="answers of battles") as opened:
+        source, n_named = open_answers(answers, opened, task)
+        if n_named:
+            echo(f"left out: {n_named:,} answers that name a model", err=True)
+        limits = VoteLimits(given["cooldown"], given["votes_per_day"], given["address_votes_per_day"],
+                            3 * given["address_votes_per_day"])  # fmt: skip
+        arena = Arena(opened, source, limits, Publishing(votes=given["batch"]))
+        part = arena_part(arena, Ratings(opened))
+        app = create_app(Site([]), hosts, [part], given["proxy"])
+        with listen(host, port) as listening:
+            shown = f"{len(source.models)} models, {source.name}"
+            serve(app, listening, lambda url: echo(f"Arena ({shown}) at {url}arena  (stop with Ctrl-C)"))

@@ -1,0 +1,104 @@
+"""The arena's routes: begin a battle, see it, vote, and the ratings.
+
+A battle is answered to its voter only, who is recognised by the signed cookie; to everybody else it does not exist.
+"""
+
+from functools import partial
+from secrets import token_hex
+
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.responses import RedirectResponse
+
+from evalstone.arena.battles import Arena, Refused, Shown, Voter
+from evalstone.arena.published import Ratings
+from evalstone.arena.voters import keyed_hash
+from evalstone.store.arena_log import AlreadyVoted
+from evalstone.web.app import Part
+from evalstone.web.pages.arena_ratings import ratings_page
+from evalstone.web.pages.battle import ArenaPage, BattlePage
+from evalstone.web.posts import Form
+from evalstone.web.render import respond
+from evalstone.web.secret import server_secret
+
+__all__ = ["arena_part"]
+
+JSON = ".json"
+PRIVATE = {"cache-control": "no-store"}
+
+
+def arena_part(arena: Arena, ratings: Ratings) -> Part:
+    """Return the arena as a part of the application."""
+    return Part(partial(_add, arena=arena, ratings=ratings), [("/arena", "Arena"), ("/arena/ratings", "Ratings")])
+
+
+def _add(app: FastAPI, *, arena: Arena, ratings: Ratings) -> None:
+    routes = _Routes(app, arena, ratings)
+    app.add_api_route("/arena/battles", routes.begin, methods=["POST"])
+    app.add_api_route("/arena/battle/{token}/vote", routes.vote, methods=["POST"])
+    app.add_api_route("/arena/battle/{token}", routes.battle)
+    for ending in ("", JSON):
+        app.add_api_route(f"/arena{ending}", routes.about)
+        app.add_api_route(f"/arena/ratings{ending}", routes.board)
+
+
+class _Routes:
+    """One arena's answers to requests."""
+
+    def __init__(self, app: FastAPI, arena: Arena, ratings: Ratings) -> None:
+        self._app, self._arena, self._ratings = app, arena, ratings
+        self._secret = server_secret()
+
+    def about(self, request: Request) -> Response:
+        page = ArenaPage(len(self._arena.source.models), self._app.state.posts.token(request))
+        answer = respond(request, "arena.html", page, as_json=request.url.path.endswith(JSON))
+        return _private(self._app, request, answer)
+
+    def begin(self, request: Request, form: Form) -> Response:
+        try:
+            battle = self._arena.begin(self._voter(request))
+        except Refused as error:
+            raise HTTPException(429, str(error)) from error
+        if form.is_json:
+            return self._shown(request, battle, as_json=True)
+        return RedirectResponse(f"/arena/battle/{battle.token}", 303)
+
+    def battle(self, request: Request, token: str) -> Response:
+        found = self._arena.show(self._voter(request), token.removesuffix(JSON))
+        return self._shown(request, found, as_json=token.endswith(JSON))
+
+    def vote(self, request: Request, token: str, form: Form) -> Response:
+        marks = (form.text("mark_a") or None, form.text("mark_b") or None)
+        key = form.text("key") or token_hex(16)
+        try:
+            voted = self._arena.vote(self._voter(request), token, form.text("choice"), key, marks)
+        except Refused as error:
+            raise HTTPException(429, str(error)) from error
+        except AlreadyVoted as error:
+            raise HTTPException(409, str(error)) from error
+        if form.is_json:
+            return self._shown(request, voted, as_json=True)
+        return RedirectResponse(f"/arena/battle/{token}", 303)
+
+    def board(self, request: Request, style: str = "", category: str = "", good: str = "") -> Response:
+        with_style, only_good = style == "1", good == "1"
+        board = self._ratings.board(style=with_style, category=category[:100] or None, acceptable=only_good)
+        page = ratings_page(board, style=with_style, good=only_good)
+        return respond(request, "arena_ratings.html", page, as_json=request.url.path.endswith(JSON))
+
+    def _voter(self, request: Request) -> Voter:
+        clients = self._app.state.clients
+        return Voter(
+            keyed_hash(self._secret, "voter", clients.visitor(request).id),
+            keyed_hash(self._secret, "origin", clients.network(request)),
+        )
+
+    def _shown(self, request: Request, battle: Shown, *, as_json: bool) -> Response:
+        page = BattlePage(battle, self._app.state.posts.token(request), token_hex(16))
+        return _private(self._app, request, respond(request, "battle.html", page, as_json=as_json))
+
+
+def _private(app: FastAPI, request: Request, response: Response) -> Response:
+    """Give a new visitor his cookie, and keep caches from storing the page."""
+    app.state.clients.remember(request, response)
+    response.headers.update(PRIVATE)
+    return response

@@ -1,0 +1,18 @@
+// Keys on voting pages: each button names its key in data-key. Without this script, Tab and Enter do the same.
+"use strict";
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
+  if (event.target.closest("input[type=text], textarea, select")) return;
+  const found = document.querySelector(`[data-keys] [data-key="${CSS.escape(event.key.toLowerCase())}"]`);
+  if (!found) return;
+  event.preventDefault();
+  found.click();
+});
+document.addEventListener("submit", (event) => {
+  if (!event.target.matches("[data-keys]")) return;
+  if (event.target.dataset.sent) event.preventDefault();
+  event.target.dataset.sent = "1";
+});
+window.addEventListener("pageshow", () => {
+  for (const form of document.querySelectorAll("[data-sent]")) delete form.dataset.sent;
+});

@@ -1,0 +1,48 @@
+"""Voters whose preferences are known, and arenas over made-up answers, for tests."""
+
+from pathlib import Path
+
+import numpy as np
+
+from evalstone.arena.answers import Prompt, StoredAnswers
+from evalstone.arena.battles import Arena, Voter
+from evalstone.arena.voters import VoteLimits
+from evalstone.randomness import generator_for
+from evalstone.statistics.bradley_terry import ELO_SCALE
+from evalstone.store import Store
+
+NO_LIMITS = VoteLimits(0.0, 10**9, 10**9, 10**9)
+STRENGTHS = {"owl": 150.0, "fox": 50.0, "hen": -50.0, "eel": -150.0}  # in points
+
+
+def answers(n_prompts: int = 40) -> StoredAnswers:
+    """Return answers from which the model can be read by tests alone."""
+    prompts = {f"p{n}": Prompt(f"p{n}", f"Prompt {n}?", ("even", "odd")[n % 2]) for n in range(n_prompts)}
+    given = {name: {key: f"text {index} of {key}" for key in prompts} for index, name in enumerate(STRENGTHS)}
+    return StoredAnswers("made up", prompts, given)
+
+
+def arena_in(path: Path, seed: int = 0, **named: object) -> Arena:
+    """Return an arena in a new store."""
+    return Arena(Store.open(str(path)), answers(), named.pop("limits", NO_LIMITS), seed=seed, **named)  # type: ignore[arg-type]
+
+
+def honest_choice(model_a: str, model_b: str, generator: np.random.Generator, side: float = 0.0) -> str:
+    """Return the vote of a voter with these strengths: a tenth ties, a twentieth both bad. `side`: points for A."""
+    draw = generator.random()
+    if draw < 0.15:
+        return "tie" if draw < 0.1 else "both_bad"
+    ahead = (STRENGTHS[model_a] - STRENGTHS[model_b] + side) / ELO_SCALE
+    return "a" if generator.random() < 1 / (1 + np.exp(-ahead)) else "b"
+
+
+def cast(arena: Arena, n: int, *, voters: int = 10, seed: int = 1, side: float = 0.0) -> None:
+    """Cast n honest votes."""
+    generator = generator_for("votes", seed)
+    for number in range(n):
+        voter = Voter(f"voter {number % voters}", "origin")
+        shown = arena.begin(voter)
+        stored = arena.store.arena.battle(shown.token)
+        assert stored is not None
+        choice = honest_choice(stored.model_a, stored.model_b, generator, side)
+        arena.vote(voter, shown.token, choice, f"key {shown.token}")

@@ -1,0 +1,219 @@
+"""Studies: the file, the design's balance, a rater's way, results, erasure; on a real store."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from evalstone.api.studies import export_study, results_of
+from evalstone.arena.studies.design import design_study
+from evalstone.arena.studies.example import write_example
+from evalstone.arena.studies.sessions import Session, invitations, store_study
+from evalstone.arena.studies.study_file import Check, Question, StudyFile, read_study
+from evalstone.arena.vote_files import read_votes
+from evalstone.errors import DataError, EvalstoneError, StoreError, UnknownName, UsageError
+from evalstone.store import Store
+
+MODELS = ("owl", "fox", "hen")
+SECRET = b"s" * 32
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> StudyFile:
+    """Return a study of three models on 12 prompts of two categories: 24 comparisons by 12 raters."""
+    rows = [
+        {"instruction": f"Prompt {n}", "category": ("writing", "coding")[n % 2], "generator": name,
+         "output": f"answer {place} of {n}"}
+        for n in range(12) for place, name in enumerate(MODELS)
+    ]  # fmt: skip
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    raters = tuple(f"rater {n}" for n in range(12))
+    return StudyFile(
+        "test", "Title", (tmp_path / "a.jsonl",), raters, "Yes?", quotas={"writing": 12, "coding": 12},
+        questions=(Question("why", "Why?", ("style", "content")),),
+        demographics=(Question("age", "Age", ("young", "old")),), checks=(Check("2 + 2", "4", "fish"),),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Return a new store."""
+    return Store.open(str(tmp_path / "s.sqlite"))
+
+
+def test_the_design_is_balanced(study: StudyFile) -> None:
+    """Pairs, categories and sides equally often; each rater at most `cap`, no comparison twice, and one check."""
+    design = design_study(study)
+    assert design.n_comparisons == 24
+    asked = [one for own in design.assignments.values() for one in own if one.expected is None]
+    assert len(asked) == 48
+    pairs = Counter(frozenset((one.model_a, one.model_b)) for one in asked)
+    assert set(pairs.values()) == {16}
+    sides = Counter((one.model_a, one.model_b) for one in asked)
+    assert all(abs(sides[a, b] - sides[b, a]) <= 1 for a, b in sides)
+    assert Counter(design.plan["items"][one.item]["category"] for one in asked) == {"writing": 24, "coding": 24}
+    for own in design.assignments.values():
+        comparisons = [(one.item, frozenset((one.model_a, one.model_b))) for one in own if one.expected is None]
+        assert len(comparisons) == len(set(comparisons)) == 4
+        assert len(own) == 5
+    assert design_study(study) == design
+    assert design_study(replace(study, seed=2)) != design
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"cap": 3}, "add 4 raters, raise `cap`"), ({"ratings": 13}, "add raters"),
+     ({"quotas": {"poems": 1}}, "unknown category"),
+     ({"quotas": {"writing": 19}}, "the answers have 18"),
+     ({"models": ("owl", "cat")}, "unknown model")],
+)  # fmt: skip
+def test_a_study_that_cannot_be_done_is_refused(study: StudyFile, change: dict[str, object], said: str) -> None:
+    """With what is missing, in one line."""
+    with pytest.raises(EvalstoneError, match=said) as caught:
+        design_study(replace(study, **change))  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+def test_the_example_is_a_study(tmp_path: Path) -> None:
+    """`study init` writes files that `study check` accepts, and overwrites none."""
+    path = write_example(tmp_path / "new")
+    read = read_study(path)
+    assert (read.cap, len(read.checks), design_study(read).n_comparisons) == (4, 1, 4)
+    with pytest.raises(UsageError, match="exists"):
+        write_example(tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [("cap: many", "`cap`"), ("quota: {writing: 1}", "nearest: quotas"),
+     ("questions: [{id: better, text: x, choices: [a, b]}]", "other than 'better'"),
+     ("questions: [{id: x}]", "`questions`"), ("raters: 0", "`raters`"), ("study: a/b", "`study`"),
+     ("consent: ''", "`consent`"), ("quotas: {writing: -1}", "`quotas`"), ("answers: {}", "`answers`"), ("[", "YAML")],
+)  # fmt: skip
+def test_a_wrong_file_is_named(tmp_path: Path, line: str, said: str) -> None:
+    """File, key, value and what was expected, in one line."""
+    path = write_example(tmp_path)
+    key = line.partition(":")[0]
+    kept = [one for one in path.read_text().splitlines() if not one.startswith(f"{key}:")]
+    path.write_text("\n".join([*kept, line]))
+    with pytest.raises((DataError, UnknownName)) as caught:
+        read_study(path)
+    assert said in str(caught.value)
+    assert "study.yaml" in str(caught.value)
+
+
+def answer_all(session: Session, token: str, *, better: str | None = None) -> int:
+    """Answer all comparisons of an invitation, in favour of the earlier of MODELS, or always with `better`."""
+    session.consent(token, agreed=True, demographics={"age": "old"})
+    n = 0
+    while (step := session.step(token)).kind == "item":
+        left = "a" if step.answer_a == "4" or (step.answer_a < step.answer_b and step.answer_b != "4") else "b"
+        session.answer(token, step.position, {"better": better or left, "why": "style"})
+        n += 1
+    return n
+
+
+def test_from_invitation_to_results(study: StudyFile, store: Store, tmp_path: Path) -> None:
+    """Twelve raters answer; the results have the preferences they were given, and the export rates alike."""
+    assert store_study(store, study, SECRET, 0.0)[1]
+    assert not store_study(store, study, SECRET, 9.0)[1]
+    tokens = [path.rpartition("/")[2] for path in invitations(store, "test", SECRET).values()]
+    session = Session(store)
+    assert [answer_all(session, token) for token in tokens] == [5] * 12
+    assert {session.step(token).kind for token in tokens} == {"thanks"}
+    found = results_of("test", store.url.removeprefix("sqlite:///"))
+    assert (found.n_finished, found.n_ratings, found.failed_checks) == (12, 48, ())
+    overall = [
+        (one.first, one.second, one.preferred, one.n_comparisons) for one in found.pairs if one.category == "all"
+    ]
+    assert overall == [("owl", "fox", 1.0, 8), ("owl", "hen", 1.0, 8), ("fox", "hen", 1.0, 8)]
+    assert (found.agreement.n_pairs, found.agreement.same) == (24, 1.0)
+    assert found.answers == {"why": {"style": 48, "content": 0}}
+    path = tmp_path / "x.jsonl"
+    assert export_study("test", path, store.url.removeprefix("sqlite:///")) == 48
+    assert "Prompt" not in path.read_text()
+    assert "rater 0" not in path.read_text().replace('"judge": "rater', "")
+    assert len(read_votes(path).battles) == 48
+    assert export_study("test", path, store.url.removeprefix("sqlite:///"), demographics=True) == 12
+    assert set(path.read_text().splitlines()) == {'{"age": "old"}'}
+
+
+def test_who_fails_a_check_is_left_out(study: StudyFile, store: Store) -> None:
+    """A rater who always clicks the wrong side of the check is named, and counts in no result."""
+    store_study(store, study, SECRET, 0.0)
+    session = Session(store)
+    token = next(iter(invitations(store, "test", SECRET).values())).rpartition("/")[2]
+    checked = next(one for one in store.studies.assignments("test") if one.rater == "rater 0" and one.expected)
+    answer_all(session, token, better="b" if checked.expected == "a" else "a")
+    found = results_of("test", store.url.removeprefix("sqlite:///"))
+    assert (found.failed_checks, found.n_ratings, found.pairs) == (("rater 0",), 0, ())
+
+
+def test_a_rater_sees_no_model_and_no_category(study: StudyFile, store: Store) -> None:
+    """Nor which item is a check."""
+    store_study(store, study, SECRET, 0.0)
+    session = Session(store)
+    token = next(iter(invitations(store, "test", SECRET).values())).rpartition("/")[2]
+    session.consent(token, agreed=True, demographics={})
+    while (step := session.step(token)).kind == "item":
+        said = repr(step)
+        assert not any(word in said for word in (*MODELS, "writing", "coding", "attention", "expected"))
+        session.answer(token, step.position, {"better": "tie", "why": "style"})
+
+
+def test_answers_come_in_order_and_once(study: StudyFile, store: Store) -> None:
+    """Nothing before consent; no skipping; a repeated answer changes nothing; every question needs a known choice."""
+    store_study(store, study, SECRET, 0.0)
+    session = Session(store)
+    token = next(iter(invitations(store, "test", SECRET).values())).rpartition("/")[2]
+    good = {"better": "a", "why": "style"}
+    with pytest.raises(UsageError, match="consent"):
+        session.answer(token, 0, good)
+    with pytest.raises(UsageError, match="consent"):
+        session.consent(token, agreed=False, demographics={})
+    with pytest.raises(UsageError, match="no answer to 'age'"):
+        session.consent(token, agreed=True, demographics={"age": "7"})
+    session.consent(token, agreed=True, demographics={})
+    with pytest.raises(UsageError, match="comes after"):
+        session.answer(token, 2, good)
+    for wrong in ({"better": "a"}, {"better": "c", "why": "style"}, {"better": "a", "why": "mood"}):
+        with pytest.raises(UsageError):
+            session.answer(token, 0, wrong)
+    session.answer(token, 0, good)
+    session.answer(token, 0, {**good, "better": "b"})
+    first = store.studies.assignments("test")[0]
+    assert first.answers == good
+    with pytest.raises(UnknownName, match="invitation"):
+        session.step("0" * 32)
+
+
+def test_erasing_removes_everything_of_a_rater(study: StudyFile, store: Store) -> None:
+    """Choices, demographics, name and invitation; the others stay, and the store verifies."""
+    store_study(store, study, SECRET, 0.0)
+    session = Session(store)
+    paths = invitations(store, "test", SECRET)
+    for name in ("rater 0", "rater 1"):
+        answer_all(session, paths[name].rpartition("/")[2])
+    assert store.studies.erase("test", "rater 0") == 5
+    with pytest.raises(UnknownName):
+        session.step(paths["rater 0"].rpartition("/")[2])
+    assert "rater 0" not in invitations(store, "test", SECRET)
+    assert len(store.studies.demographics("test")) == 1
+    with store._database.reading() as connection:
+        assert connection.execute(text("SELECT count(*) FROM study_answers")).scalar() == 5
+        assert connection.execute(text("SELECT count(*) FROM study_raters WHERE name = 'rater 0'")).scalar() == 0
+    assert store.verify() == []
+    with pytest.raises(UnknownName):
+        store.studies.erase("test", "rater 0")
+
+
+def test_a_changed_file_needs_another_name(study: StudyFile, store: Store) -> None:
+    """The stored study is never changed under its raters."""
+    store_study(store, study, SECRET, 0.0)
+    with pytest.raises(StoreError, match="another `study:` name"):
+        store_study(store, replace(study, title="Other"), SECRET, 0.0)
+    with pytest.raises(UnknownName, match="nearest: test"):
+        store.studies.plan("tset")

@@ -1,0 +1,155 @@
+"""Published boards, the export, and the test for votes that do not depend on the answers."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evalstone.arena.anomalies import flagged_voters
+from evalstone.arena.battles import Publishing, Voter
+from evalstone.arena.export import export_votes, head_file, verify_export
+from evalstone.arena.published import Ratings, publish_ratings, tier_ends
+from evalstone.arena.quality import quality_of
+from evalstone.arena.ratings import RatingSettings, rate
+from evalstone.arena.vote_files import read_votes
+from evalstone.errors import DataError
+from evalstone.randomness import generator_for
+from evalstone.store.arena_rows import VoteRow
+from tests.arena.stored_votes import STRENGTHS, arena_in, cast, honest_choice
+
+
+def votes_of(voter: str, n: int, choose: str, seed: int = 0) -> list[VoteRow]:
+    """Return votes of one voter: honest, or one choice always, or one model always."""
+    generator = generator_for("voter", voter, seed)
+    names = list(STRENGTHS)
+    found = []
+    for number in range(n):
+        a, b = (names[int(one)] for one in generator.permutation(4)[:2])
+        choice = choose
+        if choose == "honest":
+            choice = honest_choice(a, b, generator)
+        elif choose == "random":
+            choice = "ab"[int(generator.integers(2))]
+        elif choose in names:
+            choice = "a" if a == choose else "b" if b == choose else honest_choice(a, b, generator)
+        found.append(VoteRow(number + 1, f"{voter} {number}", 0.0, float(number), voter, "anonymous", "s", f"p{number}",
+                             None, a, b, False, choice, None, None, True, "", "", "", ""))  # fmt: skip
+    return found
+
+
+def test_a_board_is_a_function_of_the_votes_up_to_its_batch(tmp_path: Path) -> None:
+    """Later votes change nothing until they are published, and computing again from the log gives the same board."""
+    arena = arena_in(tmp_path / "s.sqlite", publishing=Publishing(100, 1e9, 10))
+    ratings = Ratings(arena.store)
+    assert ratings.board().why_none == "no votes are published yet"
+    cast(arena, 150)
+    board = ratings.board()
+    assert (board.n_votes, board.batch is not None and board.batch.sequence) == (100, 100)
+    again = publish_ratings(list(arena.store.arena.votes(until=100)), arena.store.arena.models())
+    assert replace(board, batch=None) == again
+    assert sum(map(sum, board.matrix.n_battles)) == 200
+    assert sum(one.n_votes for one in board.models) == 200
+
+
+def test_the_export_has_the_ratings_of_the_page(tmp_path: Path) -> None:
+    """`evalstone arena rate --side` of the exported file computes the numbers that the page shows."""
+    arena = arena_in(tmp_path / "s.sqlite", publishing=Publishing(200, 1e9, 10))
+    cast(arena, 200)
+    export_votes(arena.store, tmp_path / "v.jsonl", texts=True)
+    board = Ratings(arena.store).board(style=True)
+    found = rate(read_votes(tmp_path / "v.jsonl", style=True), RatingSettings(side=True, style=True))
+    assert board.found is not None
+    assert [one.rating for one in found.ratings] == pytest.approx([one.rating for one in board.found.ratings])
+
+
+def test_an_exported_file_is_verified_without_the_store(tmp_path: Path) -> None:
+    """An unchanged file verifies; an edited, removed or appended vote, or another head, is found."""
+    arena = arena_in(tmp_path / "s.sqlite")
+    cast(arena, 12)
+    path = tmp_path / "v.jsonl"
+    head = export_votes(arena.store, path)
+    assert verify_export(path) == (12, None)
+    assert verify_export(path, head.hash) == (12, None)
+    lines = path.read_text().splitlines()
+    row = json.loads(lines[4])
+    edited = json.dumps({**row, "choice": "a" if row["choice"] != "a" else "b"})
+    for changed in ([*lines[:4], edited, *lines[5:]], lines[:4] + lines[5:], lines[:-1]):
+        path.write_text("\n".join(changed))
+        assert verify_export(path)[1] is not None
+    path.write_text("[1]\n")
+    with pytest.raises(DataError, match="line 1"):
+        verify_export(path)
+    head_file(path).unlink()
+    path.write_text("\n".join(lines))
+    with pytest.raises(DataError, match="--head"):
+        verify_export(path)
+
+
+def test_an_open_battle_is_not_in_the_export(tmp_path: Path) -> None:
+    """Nothing of a battle is written before its vote."""
+    arena = arena_in(tmp_path / "s.sqlite")
+    cast(arena, 3)
+    token = arena.begin(Voter("x", "y")).token
+    export_votes(arena.store, tmp_path / "v.jsonl", texts=True)
+    assert token not in (tmp_path / "v.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("choose", "reason"),
+    [("a", "always left"), ("b", "always right"), ("tie", "always tie"), ("both_bad", "always both bad"),
+     ("eel", "favours eel")],
+)  # fmt: skip
+def test_voters_who_do_not_read_are_flagged(choose: str, reason: str) -> None:
+    """Among 20 honest voters of 60 votes, one with a fixed button or model is found, with the reason, and no other."""
+    votes = [vote for n in range(20) for vote in votes_of(f"honest {n}", 60, "honest")]
+    flagged = flagged_voters([*votes, *votes_of("bot", 60, choose)])
+    assert [(name, flag.reason) for name, flag in flagged.items()] == [("bot", reason)]
+
+
+def test_flagged_votes_are_left_out_and_counted() -> None:
+    """The board of honest votes and a bot's is the one of honest votes, with the bot's votes counted."""
+    honest = [vote for n in range(20) for vote in votes_of(f"honest {n}", 40, "honest")]
+    board = publish_ratings([*honest, *votes_of("bot", 60, "eel")], [])
+    assert (board.n_votes, board.n_flagged_votes, len(board.flagged)) == (800, 60, 1)
+    alone = publish_ratings(honest, [])
+    assert board.models == alone.models
+
+
+def test_tiers_end_where_everybody_above_is_better() -> None:
+    """A line needs ranks that do not overlap; there is none below the last model."""
+    assert tier_ends([(1, 2), (1, 2), (3, 3), (4, 5), (4, 5)]) == [False, True, True, False, False]
+    assert tier_ends([(1, 3), (1, 3), (2, 3)]) == [False, False, False]
+    assert tier_ends([]) == []
+
+
+def test_marks_are_shared_out() -> None:
+    """Shares of marked battles, and the wins of an acceptable answer over a poor one."""
+    base = votes_of("v", 4, "a")
+    marks = [("acceptable", "poor", "a"), ("poor", "acceptable", "a"), ("poor", "poor", "tie"), (None, "poor", "a")]
+    votes = [replace(vote, mark_a=a, mark_b=b, choice=c) for vote, (a, b, c) in zip(base, marks, strict=True)]
+    found = quality_of(votes)
+    assert found is not None
+    assert (found.n_battles, found.n_decided, found.good_wins) == (3, 2, 0.5)
+    assert (found.poor_poor, found.acceptable_poor, found.acceptable_acceptable) == (1 / 3, 2 / 3, 0)
+    assert quality_of(base) is None
+
+
+def test_battles_of_two_acceptable_answers_are_rated_alone(tmp_path: Path) -> None:
+    """The board with `acceptable` has the votes with both marks, and no others."""
+    arena = arena_in(tmp_path / "s.sqlite", publishing=Publishing(60, 1e9, 10))
+    for number in range(60):
+        voter = Voter(f"voter {number}", "origin")
+        marks = ("acceptable", ("acceptable", "poor", None)[number % 3])
+        arena.vote(voter, (token := arena.begin(voter).token), "ab"[number % 2], token, marks)
+    ratings = Ratings(arena.store)
+    assert (ratings.board().n_votes, ratings.board(acceptable=True).n_votes) == (60, 20)
+
+
+def test_votes_of_known_strengths_are_recovered(tmp_path: Path) -> None:
+    """1,500 votes of voters with a preference for the left: the order of the models and the side's sign are found."""
+    arena = arena_in(tmp_path / "s.sqlite", publishing=Publishing(1500, 1e9, 10))
+    votes = [vote for n in range(25) for vote in votes_of(f"v{n}", 60, "honest", seed=3)]
+    board = publish_ratings(votes, arena.store.arena.models())
+    assert [row.model for row in board.models] == list(STRENGTHS)
+    assert [row.is_preliminary for row in board.models] == [False] * 4

@@ -1,0 +1,233 @@
+"""The log of votes: one vote per battle, the chain, erasure, batches; on either database."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import select, text, update
+
+from evalstone.errors import UnknownName, UsageError
+from evalstone.store import Store
+from evalstone.store.arena_log import AlreadyVoted
+from evalstone.store.arena_rows import NewBattle, NewVote
+from evalstone.store.arena_schema import ARENA_TABLES
+from evalstone.store.study_log import NewAssignment
+from evalstone.store.vote_chain import FIRST, commitment, first_break, vote_hash
+
+BATTLE = NewBattle(
+    token="t0", opened_at=1000.5, voter="v", origin="o", mode="anonymous", source="s", prompt_id="p", category=None,
+    model_a="large", model_b="small", is_swapped=True, prompt="Who?", answer_a="I.", answer_b="You.",
+)  # fmt: skip
+
+
+def opened(store: Store, n: int, **changes: object) -> list[str]:
+    """Store n battles; return their tokens."""
+    store.arena.register(["small", "large"])
+    tokens = [f"t{index}" for index in range(n)]
+    for token in tokens:
+        store.arena.open_battle(replace(BATTLE, token=token, **changes))  # type: ignore[arg-type]
+    return tokens
+
+
+def vote(token: str, key: str | None = None, choice: str = "a") -> NewVote:
+    """Return a vote on a battle."""
+    return NewVote(token, key or f"key {token}", 1010.25, choice)
+
+
+def test_a_vote_is_read_back_with_the_facts_of_its_battle(store: Store) -> None:
+    """The stored vote has models, sides and commitments of its battle, and the head moves to it."""
+    (token,) = opened(store, 1)
+    stored = store.arena.append(vote(token))
+    assert [*store.arena.votes()] == [stored] == [store.arena.vote_of(token)]
+    assert (stored.model_a, stored.model_b, stored.is_swapped, stored.choice) == ("large", "small", True, "a")
+    assert store.arena.head().hash == stored.hash
+    assert store.arena.problems() == []
+
+
+def test_a_repeated_key_returns_the_stored_vote(store: Store) -> None:
+    """A client that sends its vote again after a broken connection gets the vote that is stored."""
+    (token,) = opened(store, 1)
+    assert store.arena.append(vote(token)) == store.arena.append(replace(vote(token), cast_at=2000.0))
+    assert store.arena.head().sequence == 1
+
+
+def test_a_key_of_another_vote_is_refused(store: Store) -> None:
+    """One key cannot stand for two different votes."""
+    one, other = opened(store, 2)
+    store.arena.append(vote(one, "key"))
+    with pytest.raises(UsageError, match="used for another vote"):
+        store.arena.append(vote(other, "key"))
+
+
+def test_a_battle_has_one_vote(store: Store) -> None:
+    """Another vote on a battle is refused, and the first one stays."""
+    (token,) = opened(store, 1)
+    store.arena.append(vote(token))
+    with pytest.raises(AlreadyVoted):
+        store.arena.append(vote(token, "another", "b"))
+    assert [one.choice for one in store.arena.votes()] == ["a"]
+
+
+def test_an_unknown_battle_or_model_is_refused(store: Store) -> None:
+    """Nothing is stored for a token or model that does not exist."""
+    with pytest.raises(UnknownName, match="battle"):
+        store.arena.append(vote("none"))
+    with pytest.raises(UnknownName, match="model of the arena"):
+        store.arena.open_battle(BATTLE)
+
+
+def test_of_many_simultaneous_votes_one_is_stored(url: str) -> None:
+    """Two stores and eight threads vote on the same ten battles: each gets one vote, and there is no gap."""
+    with Store.open(url) as one, Store.open(url) as other:
+        tokens = opened(one, 10)
+        stored: list[str] = []
+
+        def cast(store: Store, name: str) -> None:
+            for token in tokens:
+                try:
+                    stored.append(store.arena.append(vote(token, f"{name} {token}")).battle)
+                except AlreadyVoted:
+                    continue
+
+        threads = [threading.Thread(target=cast, args=((one, other)[n % 2], str(n))) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(stored) == sorted(tokens)
+        assert [row.sequence for row in one.arena.votes()] == list(range(1, 11))
+        assert one.arena.problems() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ("UPDATE votes SET choice = 'b' WHERE sequence = 2", "vote 2 does not have its hash"),
+        ("UPDATE battles SET voter = 'x' WHERE token = 't1'", "vote 2 does not have its hash"),
+        ("DELETE FROM votes WHERE sequence = 2", "vote 2 is missing"),
+        ("DELETE FROM votes WHERE sequence = 3", "does not have the published hash"),
+        ("UPDATE arena_texts SET salt = commitment", "is not the one that was committed to"),
+    ],
+)
+def test_a_changed_log_is_found(store: Store, change: str, found: str) -> None:
+    """An edited, removed or truncated vote breaks the chain; an edited text differs from its commitment."""
+    for token in opened(store, 3):
+        store.arena.append(vote(token))
+    with store._database.writing() as connection:
+        connection.execute(text(change))
+    assert any(found in line for line in store.arena.problems())
+
+
+def test_erasing_a_voters_texts_keeps_the_chain(store: Store) -> None:
+    """Texts of a voter are erased with their salts; the log still verifies, and no byte of the text remains."""
+    tokens = opened(store, 3, is_private=True)
+    for token in tokens:
+        store.arena.append(vote(token))
+    assert store.arena.erase_texts("t1") == 3
+    assert store.arena.problems() == []
+    erased, kept = store.arena.battle("t1"), store.arena.battle("t2")
+    assert erased is not None
+    assert (erased.prompt, erased.answer_a) == (None, None)
+    assert kept is not None
+    assert kept.prompt == "Who?"
+
+
+def test_an_operators_texts_are_stored_once_and_not_erased(store: Store) -> None:
+    """Battles over stored answers share their texts, which a voter's erasure leaves."""
+    opened(store, 3)
+    with store._database.reading() as connection:
+        assert connection.execute(text("SELECT count(*) FROM arena_texts")).scalar() == 3
+    assert store.arena.erase_texts("t1") == 0
+
+
+def test_a_batch_ends_at_a_stored_vote(store: Store) -> None:
+    """Publishing moves forward only."""
+    for token in opened(store, 3):
+        store.arena.append(vote(token))
+    assert store.arena.last_batch() is None
+    store.arena.publish(2, 1020.0)
+    store.arena.publish(1, 1030.0)
+    batch = store.arena.last_batch()
+    assert batch is not None
+    assert (batch.sequence, batch.published_at) == (2, 1020.0)
+
+
+def test_the_voters_open_battle_is_found_again(store: Store) -> None:
+    """A voter who comes back gets the battle without a vote, so that reloading does not choose another pair."""
+    one, other = opened(store, 2)
+    store.arena.append(vote(other))
+    found = store.arena.open_battle_of("v", 0.0)
+    assert found is not None
+    assert found.token == one
+    assert store.arena.open_battle_of("v", 1000.5) is None
+    assert store.arena.open_battle_of("another", 0.0) is None
+    assert store.arena.activity("v", "o", 0.0) == (1, 1, 2, 1010.25)
+
+
+def test_a_withdrawn_model_stays_listed(store: Store) -> None:
+    """Withdrawing marks a model; registering it again does not undo that."""
+    opened(store, 1)
+    store.arena.withdraw("small")
+    store.arena.register(["small", "other"])
+    assert [(one.name, one.withdrawn_at is None) for one in store.arena.models()] == [
+        ("small", False), ("large", True), ("other", True)
+    ]  # fmt: skip
+    with pytest.raises(UnknownName):
+        store.arena.withdraw("none")
+
+
+Edit = Callable[[dict[str, object]], None]
+
+
+def test_the_chain_is_sha256_over_the_previous_hash_and_the_record(store: Store) -> None:
+    """The first vote's hash, computed here from its definition, is the stored one."""
+    import hashlib
+    import json
+    from dataclasses import asdict
+
+    (token,) = opened(store, 1)
+    stored = asdict(store.arena.append(vote(token)))
+    hash_ = stored.pop("hash")
+    body = json.dumps(stored, sort_keys=True, separators=(",", ":"))
+    assert hashlib.sha256(bytes(32) + body.encode()).hexdigest() == hash_
+    assert vote_hash(FIRST, stored).hex() == hash_
+    assert first_break([{**stored, "hash": bytes.fromhex(hash_)}]) is None
+    assert commitment(b"s" * 32, "é") == hashlib.sha256(b"s" * 32 + "é".encode()).digest()
+
+
+def test_a_change_of_any_value_of_the_arena_is_found(file_store: Store) -> None:
+    """`Store.verify` finds another value in any column of any row of battles, votes and studies."""
+    store = file_store
+    (token,) = opened(store, 1, category="c")
+    store.arena.append(replace(vote(token), mark_a="poor", mark_b="poor"))
+    store.arena.withdraw("small")
+    store.arena.publish(1, 2.0)
+    one = NewAssignment(0, "small", "large", "a")
+    store.studies.create({"study": "s", "items": []}, {"rater": "token"}, {"rater": [one]}, 1.0)
+    store.studies.consent(1, {"age": "old"}, 2.0)
+    store.studies.answer(1, 0, {"better": "a"}, 3.0, 1.0)
+    assert store.verify() == []
+    for table in ARENA_TABLES:
+        for column in table.columns:
+            with store._database.reading() as connection:
+                value = connection.execute(select(column)).scalars().first()
+            assert value is not None, f"no value in {table.name}.{column.name}"
+            if column.primary_key or column.foreign_keys:
+                continue
+            tail: Any = b"~" if isinstance(value, bytes) else "~"
+            other = value + 1 if isinstance(value, int | float) else value[:-1] + tail
+            for old, new in ((value, other), (other, value)):
+                with store._database.writing() as connection:
+                    connection.execute(update(table).where(column == old).values({column: new}))
+                assert (store.verify() == []) == (new == value), f"{table.name}.{column.name}"
+
+
+def test_a_removed_vote_is_found_by_verify(store: Store) -> None:
+    """The store's verification includes the chain."""
+    for token in opened(store, 2):
+        store.arena.append(vote(token))
+    with store._database.writing() as connection:
+        connection.execute(text("DELETE FROM votes WHERE sequence = 2"))
+    assert [(one.table, one.row) for one in store.verify()] == [("votes", "log")]

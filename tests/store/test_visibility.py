@@ -1,0 +1,43 @@
+"""A hidden run does not exist for a store that was not opened for a reason."""
+
+import inspect
+
+import pytest
+
+from evalstone.errors import EvalstoneError, StoreError, UsageError
+from evalstone.store import Store
+from evalstone.store.reading import StoredResults
+from tests.store import examples
+
+
+def test_every_read_of_a_hidden_run_is_refused(url: str) -> None:
+    """Each public method that takes a run refuses a hidden one, and lists leave it out; a reason shows it again."""
+    with Store.open(url) as store:
+        run_id = examples.summarised(store, examples.plan())
+        store.set_visibility(run_id, "hidden")
+        assert store.runs() == []
+        assert store.estimates_of_runs() == []
+        reads = [name for name, method in inspect.getmembers(StoredResults, inspect.isfunction)
+                 if "run_id" in inspect.signature(method).parameters and name != "verify"]  # fmt: skip
+        assert len(reads) > 8
+        for name in reads:
+            method = getattr(store, name)
+            extra = {"task": "t", "query": "q", "by": ("f", "m")}
+            names = [one for one in inspect.signature(method).parameters if one in extra]
+            with pytest.raises(EvalstoneError, match="not in the store"):
+                list(method(run_id, **{one: extra[one] for one in names}))
+        with pytest.raises(EvalstoneError):
+            store.run(run_id)
+        with pytest.raises(StoreError):
+            store.estimates_of_runs([run_id])
+        assert store.fill_facts() == 0
+        with pytest.raises(StoreError):
+            store.set_visibility(run_id, "public")
+    with Store.open(url, hidden_for="a test") as store:
+        assert [one.run_id for one in store.runs()] == [run_id]
+        store.set_visibility(run_id, "public")
+        with pytest.raises(UsageError, match="public or hidden"):
+            store.set_visibility(run_id, "secret")
+    with Store.open(url) as store:
+        assert [one.run_id for one in store.runs()] == [run_id]
+        assert store.verify() == []
