@@ -40,6 +40,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("evalstone.cli.serve:serve", "Show leaderboards in the browser."),
     "submit": ("evalstone.cli.submit:submit", "Check a model as a leaderboard would, and submit it."),
     "worker": ("evalstone.cli.worker:worker", "Evaluate submitted models: take jobs from the queue."),
+    "chat": ("evalstone.cli.chat:chat", "Talk with a model, or with two side by side."),
+    "host": ("evalstone.cli.host:host", "Answer an OpenAI-compatible API with a local model."),
     "board": ("evalstone.cli.board:board", "Create and check a leaderboard's file, or search its rows."),
     "card": ("evalstone.cli.card:card", "Write a model card (README.md) from a model's stored runs."),
     "recommend": ("evalstone.cli.recommend:recommend", "Rank models by the benchmarks that measure what is needed."),

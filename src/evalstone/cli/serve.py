@@ -26,6 +26,8 @@ EXTRA = ("fastapi", "uvicorn", "nh3", "markdown_it")  # what the extra `web` ins
     help="Port to listen on; 0: any free port.",
 )
 @click.option("--allow_host", multiple=True, metavar="NAME", help="Host name that browsers may use; repeatable.")
+@click.option("--endpoint", multiple=True, metavar="NAME=URL", help="Model that visitors may chat with; repeatable.")
+@click.option("--endpoint_key", multiple=True, metavar="NAME=@FILE", help="Key of an endpoint; repeatable.")
 @gated_option
 @queue_options
 @store_option
@@ -43,13 +45,22 @@ def serve(
     from evalstone.web.serve import serve as serve_app
 
     hosts = hosts_for(host, allow_host)
-    parts = queue_parts(boards, store, given)
+    parts = [*queue_parts(boards, store, given), *_chat_parts(given["endpoint"], given["endpoint_key"])]
     site = open_site(boards, store, show_gated=given["show_gated"])
     app = create_app(site, hosts, parts, given["proxy"])
     with listen(host, port) as listening:
         if site.runs is not None:
             fill_facts_beside(store)
         serve_app(app, listening, lambda url: echo(f"{_shown(site)} at {url}  (stop with Ctrl-C)"))
+
+
+def _chat_parts(endpoint: tuple[str, ...], endpoint_key: tuple[str, ...]) -> list[Any]:
+    """Return the part that chats with endpoints, if any are given. Raises: UsageError."""
+    from evalstone.web.endpoints import read_endpoints
+    from evalstone.web.routes.chat import chat_part
+
+    found = read_endpoints(endpoint, endpoint_key)
+    return [chat_part(found)] if found else []
 
 
 def fill_facts_beside(store: str | None) -> threading.Thread:

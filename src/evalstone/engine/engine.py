@@ -30,6 +30,7 @@ from evalstone.engine.generator import SequenceGenerator, defaults_of
 from evalstone.engine.head import Head, take_apart
 from evalstone.engine.loans import on_loan, without_wrappers
 from evalstone.engine.memory import bytes_per_token, cache_bytes, choose_window, keep_freed_memory
+from evalstone.engine.open_batch import OpenBatch
 from evalstone.engine.options import EngineInfo, EngineSettings
 from evalstone.engine.plain import PlainScores, score_plain
 from evalstone.engine.projections import FasterProjections
@@ -166,6 +167,13 @@ class Engine:
             head = self._head if self.info.attention == "trie" else None
             generator = SequenceGenerator(loaded, head, window_tokens=self._window, n_slots=self._settings.n_slots)
             yield from generator.generate(prompts, stop, on_step)
+
+    @contextmanager
+    def open_batch(self) -> Iterator[OpenBatch]:
+        """Yield a batch that prompts may join between decoding steps; one thread owns the engine meanwhile."""
+        with self._using() as loaded:
+            head = self._head if self.info.attention == "trie" else None
+            yield OpenBatch(loaded, head, window_tokens=self._window, n_slots=self._settings.n_slots)
 
     def token_moments(self, tokens: IntArray) -> TokenMoments:
         """Return statistics of the next-token distribution at each token of a sequence.

@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 import torch
 
+from evalstone.engine.decode_pass import next_logits
 from evalstone.engine.generation import (
     FinishReason,
     GeneratedSequence,
@@ -26,7 +26,7 @@ from evalstone.engine.head import Head
 from evalstone.engine.prefill import Prefill, ReadPrompt
 from evalstone.engine.sampling import choose, penalise
 from evalstone.engine.sharing import PromptTrie
-from evalstone.engine.slots import ROWS_ADDED, DecodeStep, SlotTable
+from evalstone.engine.slots import ROWS_ADDED, SlotTable
 from evalstone.errors import NonFiniteLogits
 
 Result = GeneratedSequence | GenerationFailure
@@ -61,7 +61,6 @@ class SlotGenerator:
         self._prompts = prompts
         self._stop = stop
         self._observe = observe
-        self._device = head.projection.weight.device
         self._members = tries.members
         self._prefill = Prefill(head, tries, window_tokens)
         most_now = tries.most_private([0] * len(prompts))
@@ -121,17 +120,7 @@ class SlotGenerator:
     def _step(self) -> list[Result]:
         """Generate one token in each slot; return the sequences that end with it."""
         table = self._table
-        step = DecodeStep(table, self._device)
-        tokens = np.asarray([sequence.tokens[-1] for sequence in self._running], dtype=np.int64)
-        with self._head.attending_through(step):
-            output = self._head.run_body(
-                input_ids=torch.as_tensor(tokens, device=self._device)[None],
-                position_ids=torch.as_tensor(table.depths, device=self._device)[None],
-                attention_mask=torch.ones(1, table.n, dtype=torch.long, device=self._device),
-                use_cache=False,
-            )
-            logits = self._head.logits(output, output.last_hidden_state[0])
-        step.commit()
+        logits = next_logits(self._head, table, [sequence.tokens[-1] for sequence in self._running])
         self._n_slot_steps += table.n
         ends = self._choose_tokens(logits, self._running)
         finished = [end for end in ends if end is not None]

@@ -23,16 +23,10 @@ from evalstone.engine.generation import (
     StopCheck,
 )
 from evalstone.engine.head import Head
-from evalstone.engine.memory import cache_bytes, total_memory_bytes
 from evalstone.engine.sharing import build_prompt_trie
+from evalstone.engine.slot_counts import most_slots, slots_that_fit
 from evalstone.engine.weights import LoadedModel
 from evalstone.errors import PlanError, PromptTooLong
-
-MOST_SLOTS_CPU, MOST_SLOTS_CUDA = 64, 256
-SHARE_FOR_ROWS = 1 / 4  # share of the device's memory for keys and values of sequences in progress
-# On a CPU more slots gain little once keys and values are most of what a step reads, so they get no more than this, or
-# what a few slots need.
-ROWS_BYTES_CPU, FEWEST_SLOTS_CPU = 384 << 20, 16
 
 OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p")
 # Supported by `generate` but not by slots: a value other than the default sends the prompt to the plain path.
@@ -114,7 +108,7 @@ class SequenceGenerator:
         Raises: PlanError for settings that no path supports.
         """
         for prompt in prompts:
-            _refuse(prompt, self._loaded.vocab_size)
+            refuse(prompt, self._loaded.vocab_size)
         lengths = [prompt.tokens.size + prompt.max_new_tokens for prompt in prompts]
         limit = self._loaded.limits.max_length
         too_long = [i for i, n in enumerate(lengths) if limit is not None and n > limit]
@@ -131,24 +125,6 @@ class SequenceGenerator:
         if plain:
             yield from self._generate_plainly(prompts, plain, stop, observe)
 
-    def _most_slots(self, prompts: Sequence[GenerationPrompt]) -> int:
-        """Return the maximum number of slots that can be used."""
-        on_cpu = next(self._loaded.inner.parameters()).device.type == "cpu"
-        most = self._n_slots or (MOST_SLOTS_CPU if on_cpu else MOST_SLOTS_CUDA)
-        return min(most, self._loaded.limits.packed or most, sum(len(prompt.repeats) for prompt in prompts))
-
-    def _slots_for(self, n_rows: int, most: int) -> int:
-        """Return how many of `most` slots with `n_rows` own rows fit into memory."""
-        if self._n_slots is not None:
-            return most
-        parameter = next(self._loaded.inner.parameters())
-        on_cpu = parameter.device.type == "cpu"
-        each = cache_bytes(self._loaded.inner.config, n_rows, 4 if on_cpu else parameter.element_size())
-        capacity = total_memory_bytes(parameter.device) * SHARE_FOR_ROWS
-        if on_cpu:
-            capacity = min(capacity, max(ROWS_BYTES_CPU, FEWEST_SLOTS_CPU * each))
-        return max(1, min(most, int(capacity // max(each, 1))))
-
     def _generate_in_slots(
         self,
         prompts: Sequence[GenerationPrompt],
@@ -159,14 +135,14 @@ class SequenceGenerator:
         if self._head is None:
             raise PlanError("slots need the trie path")
         part = [_once(prompts[i]) for i in chosen]
-        most = self._most_slots(part)
+        most = min(most_slots(self._loaded, self._n_slots), sum(len(prompt.repeats) for prompt in part))
         tries = build_prompt_trie([p.tokens for p in part], [len(p.repeats) for p in part], most)
         n_rows = tries.most_private([p.max_new_tokens for p in part])
         generator = SlotGenerator(
             self._head,
             part,
             tries,
-            n_slots=self._slots_for(n_rows, most),
+            n_slots=most if self._n_slots is not None else slots_that_fit(self._loaded, n_rows, most),
             window_tokens=self._window,
             stop=None if stop is None else lambda index, repeat, tokens: stop(chosen[index], repeat, tokens),
             observe=observe,
@@ -215,7 +191,7 @@ def _for_all(one: Result, index: int, prompt: GenerationPrompt) -> list[Result]:
     return [replace(one, index=index, repeat=repeat) for repeat in repeats]
 
 
-def _refuse(prompt: GenerationPrompt, vocab_size: int) -> None:
+def refuse(prompt: GenerationPrompt, vocab_size: int) -> None:
     """Check token ids and settings.
 
     Raises: PlanError.

@@ -77,15 +77,15 @@ class Prefill:
         """Number of distinct prompt tokens processed so far."""
         return self._cutter.first
 
-    def read(self) -> list[ReadPrompt]:
-        """Process one window and return the prompts that end in it, perhaps none.
+    def read(self, at_most: int | None = None) -> list[ReadPrompt]:
+        """Process one window, of `at_most` tokens, and return the prompts that end in it, perhaps none.
 
         Raises: RuntimeError from torch if the smallest window does not fit.
         """
         self.note = None
         while True:
             try:
-                return self._read_window(self._cutter.window(self._size))
+                return self._read_window(self._cutter.window(min(self._size, at_most or self._size)))
             except RuntimeError as error:
                 if not is_out_of_memory(error) or self._size <= SMALLEST_WINDOW:
                     raise

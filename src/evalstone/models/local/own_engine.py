@@ -1,10 +1,12 @@
 """This package's engine in this process, with the tokenizer that it needs to find stop texts."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from evalstone.engine.engine import Engine
 from evalstone.engine.generation import GenerationDefaults, GenerationPrompt, StepObserver
+from evalstone.engine.open_batch import OpenBatch
 from evalstone.engine.options import EngineInfo
 from evalstone.engine.spans import IntArray
 from evalstone.engine.token_moments import TokenMoments
@@ -53,6 +55,10 @@ class OwnEngine:
 
         for finished in self._engine.generate_stepwise([prompt], stop=followed):
             yield finished[0] if finished else None
+
+    def open_batch(self) -> AbstractContextManager[OpenBatch]:
+        """Return a batch that prompts may join between decoding steps; see `Engine.open_batch`."""
+        return self._engine.open_batch()
 
     def token_moments(self, tokens: IntArray) -> TokenMoments:
         """Return statistics of the next-token distribution at each token; see `Engine.token_moments`."""

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 from evalstone.errors import ModelUnavailable, RequestRefused, UsageError
 from evalstone.models.checkpoint import files
 from evalstone.models.checkpoint.identity import template_text
-from evalstone.models.local.generation import first_text_query, pieces_of, sort_out, text_of
+from evalstone.models.local.generation import failure_of, first_text_query, pieces_of, sort_out
 from evalstone.models.model import OutputCache
 from evalstone.models.progress import AnswerTally, ProgressObserver
 from evalstone.models.server.arguments import MODELS_WITH_PROMPT_LOGPROBS, OpenAIArguments, is_header_value
@@ -30,10 +30,11 @@ from evalstone.models.server.pace import RetryRules
 from evalstone.models.server.probe import find_server
 from evalstone.models.server.prompts import PromptMaker
 from evalstone.models.server.reading import ResponseLimits
+from evalstone.models.server.streaming import stream_text
 from evalstone.models.text.generation_prompts import GenerationInput
 from evalstone.models.text.render import ChatRenderer
 from evalstone.models.text.spans import Pending, PreparedQuery, Span, chunks_of, fingerprint_of, known_outputs
-from evalstone.models.text.stops import final_of_text
+from evalstone.models.text.stops import final_of_text, until_stop
 from evalstone.models.text.tokenizer import TokenizerSource, load_tokenizer
 from evalstone.models.text.tokenizer_facts import tokenizer_facts
 from evalstone.models.text.tokens import Encoder
@@ -186,10 +187,14 @@ class OpenAIModel:
         Raises: ModelUnavailable.
         """
         self._caller.reset()
-        known = find_server(self._server, self.arguments.server)
+        known = self.listed()
         if known and self.arguments.model not in known:
             self._notes = [f"the server lists {', '.join(known[:5])}, not {self.arguments.model}"]
         self._is_checked = True
+
+    def listed(self) -> tuple[str, ...]:
+        """Return the models that the server lists; empty if it has no list. Raises: ModelUnavailable."""
+        return find_server(self._server, self.arguments.server)
 
     # --------------------------------------------------------------------------------------------- answering
 
@@ -308,14 +313,21 @@ class OpenAIModel:
             )
 
     def stream(self, request: Request) -> Iterator[str]:
-        """Yield the text generated for the request's first generate query, in one piece.
+        """Yield pieces of the text generated for the request's first generate query, as the server sends them.
 
-        Raises: UsageError if it has none; a ModelError if the request fails.
+        Raises: UsageError if it has none; a ModelError if the request fails, also in the middle of the text.
         """
         query = first_text_query(request)
         once = replace(request, queries=(replace(query, settings=replace(query.settings, repeats=1)),))
-        for output in self.answer([once]):
-            yield text_of(output)
+        (prepared,) = self._prompts.texts([once])
+        if prepared.error is not None:
+            raise failure_of(prepared.failure(0))
+        body = text_body(self.arguments, self._prompts.prompt_of(prepared), prepared, 0)
+        given = stream_text(self._server, body, self._caller.patience, is_chat=self.arguments.is_chat)
+        try:
+            yield from until_stop(given, prepared.stops, self.arguments.think_end_token)
+        except HttpFailure as failure:
+            raise failure.error(failure.message) from None
 
     # ------------------------------------------------------------------------------------ inspecting the work
 

@@ -10,13 +10,22 @@ Source: lm-evaluation-harness 0.4.13, models/huggingface.py (generate_until), mo
     (postprocess_generated_text, handle_stop_sequences).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evalstone.engine.generation import StopCheck
 
-__all__ = ["REPLACEMENT", "FinalText", "StopFinder", "StopTexts", "final_of_text", "final_text", "stop_texts"]
+__all__ = [
+    "REPLACEMENT",
+    "FinalText",
+    "StopFinder",
+    "StopTexts",
+    "final_of_text",
+    "final_text",
+    "stop_texts",
+    "until_stop",
+]
 
 REPLACEMENT = "\ufffd"  # the result of decoding an incomplete character
 
@@ -59,6 +68,27 @@ def final_of_text(text: str, stops: Sequence[str], think_end: str | None = None)
     if think_end:
         text = text.lstrip()
     return FinalText(_before(stops, text), reasoning)
+
+
+def until_stop(pieces: Iterable[str], stops: Sequence[str], think_end: str | None = None) -> Iterator[str]:
+    """Yield the answer in a text that arrives in pieces; what may still become part of a stop text is held back."""
+    n_held = max(map(len, stops), default=1) - 1
+    whole, n_shown = "", 0
+    for piece in pieces:
+        whole += piece
+        if think_end and think_end not in whole:
+            continue
+        answer = final_of_text(whole, stops, think_end).text
+        has_stopped = any(stop in whole for stop in stops)
+        certain = answer if has_stopped else answer[: max(n_shown, len(answer) - n_held)]
+        if len(certain) > n_shown:
+            yield certain[n_shown:]
+            n_shown = len(certain)
+        if has_stopped and not think_end:
+            return
+    rest = final_of_text(whole, stops, think_end).text[n_shown:]
+    if rest:
+        yield rest
 
 
 def _before(stops: Sequence[str], text: str) -> str:

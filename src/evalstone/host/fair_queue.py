@@ -1,0 +1,81 @@
+"""A bounded queue that serves its users in turn, so that one user's many requests do not delay another's first."""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+__all__ = ["FairQueue", "QueueFull"]
+
+T = TypeVar("T", bound=Hashable)
+
+
+class QueueFull(Exception):
+    """The queue has as many entries as it may have."""
+
+
+class FairQueue(Generic[T]):
+    """Entries of several users; each user's in order, the users in turn. Not thread-safe: its owner locks."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._users: OrderedDict[str, deque[T]] = OrderedDict()  # the next user to be served first
+        self._user_of: dict[T, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._user_of)
+
+    def __contains__(self, entry: object) -> bool:
+        return entry in self._user_of
+
+    def put(self, user: str, entry: T) -> None:
+        """Add an entry behind the user's others. Raises: QueueFull."""
+        if len(self) >= self.most:
+            raise QueueFull
+        self._users.setdefault(user, deque()).append(entry)
+        self._user_of[entry] = user
+
+    def pop(self, may_go: Callable[[T], bool]) -> T | None:
+        """Remove and return the first entry, in turn, for which `may_go` holds; None if there is none.
+
+        Only each user's first entry is considered: a user's entries keep their order.
+        """
+        for user, entries in self._users.items():
+            if may_go(entries[0]):
+                entry = entries.popleft()
+                del self._user_of[entry]
+                self._users.move_to_end(user)
+                if not entries:
+                    del self._users[user]
+                return entry
+        return None
+
+    def remove(self, entry: T) -> bool:
+        """Remove an entry; return whether it was here."""
+        user = self._user_of.pop(entry, None)
+        if user is None:
+            return False
+        entries = self._users[user]
+        entries.remove(entry)
+        if not entries:
+            del self._users[user]
+        return True
+
+    def clear(self) -> list[T]:
+        """Remove and return all entries."""
+        entries = list(self._user_of)
+        self._users.clear()
+        self._user_of.clear()
+        return entries
+
+    def position(self, entry: T) -> int | None:
+        """Return how many entries are served before this one, plus one; None if it is not here."""
+        user = self._user_of.get(entry)
+        if user is None:
+            return None
+        index = self._users[user].index(entry)
+        order = list(self._users)
+        before = index
+        for place, other in enumerate(order):
+            if other != user:  # each turn serves one entry of every user; those ahead in turn serve one more
+                before += min(len(self._users[other]), index + (place < order.index(user)))
+        return before + 1

@@ -1,0 +1,68 @@
+"""A host of the small demo model, really running on loopback in a thread of this process."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import uvicorn
+
+from evalstone.api.demo import demo_model
+from evalstone.host.app import HostSettings, create_app
+from evalstone.host.hosted_model import HostedModel
+from evalstone.models.create import create_model
+from evalstone.models.local.local_model import LocalModel
+
+MODEL = demo_model("small")
+NAME = "small"
+
+
+def local_model(**arguments: Any) -> LocalModel:
+    """Return the demo model, run by our engine in this process."""
+    model = create_model("hf", {"pretrained": str(MODEL), "dtype": "float32", "device": "cpu", **arguments})
+    assert isinstance(model, LocalModel)
+    return model
+
+
+@contextmanager
+def hosting(model: LocalModel, settings: HostSettings, max_tokens: int | None = None) -> Iterator[str]:
+    """Run a host; yield its URL with /v1."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    app = create_app(HostedModel(model, NAME, max_tokens), settings)
+    server = uvicorn.Server(
+        uvicorn.Config(app, http="h11", log_level="error", lifespan="on", timeout_graceful_shutdown=2)
+    )
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+        assert thread.is_alive(), "the host did not start"
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def post(url: str, path: str, **body: Any) -> httpx.Response:
+    """Send one request."""
+    return httpx.post(url + path, json=body, timeout=60)
+
+
+def load_of(url: str) -> dict[str, Any]:
+    """Return the host's load."""
+    return dict(httpx.get(url.removesuffix("/v1") + "/health", timeout=10).json())
+
+
+def wait_until_idle(url: str) -> None:
+    """Wait until nothing runs or waits."""
+    for _ in range(500):
+        load = load_of(url)
+        if load["running"] == load["waiting"] == 0:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"the host is still busy: {load_of(url)}")

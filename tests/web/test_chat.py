@@ -1,0 +1,264 @@
+"""The chat's page on a real server, over endpoints on loopback: whole answers, streams, failures, hostile models."""
+
+import json
+import re
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import httpx
+import pytest
+
+from evalstone.errors import UsageError
+from evalstone.leaderboard.site import Site
+from evalstone.web.app import create_app
+from evalstone.web.connections import Limits
+from evalstone.web.endpoints import read_endpoints
+from evalstone.web.routes.chat import chat_part
+from evalstone.web.serve import _Server, configured, listen
+
+HOSTILE = "<script>alert(1)</script>\x1b[2J**x** "
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+class _Endpoint(BaseHTTPRequestHandler):
+    """Streams an answer that quotes the number of messages; the model's name says how it behaves."""
+
+    protocol_version = "HTTP/1.1"
+    gone: "list[str]" = []  # noqa: RUF012 - shared by all requests of a test
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the standard library's name
+        """Print nothing."""
+
+    def do_GET(self) -> None:
+        """List two models."""
+        body = json.dumps({"data": [{"id": "echo"}, {"id": "slow"}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        """Stream."""
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        model, messages = asked["model"], asked["messages"]
+        status = {"busy": 503, "secret": 500}.get(model, 200)
+        self.send_response(status)
+        self.send_header("Content-Type", "text/event-stream" if status == 200 else "application/json")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        if status != 200:
+            self.wfile.write(b'{"error": {"message": "key sk-secret at 10.0.0.1"}}')
+            return
+        pieces = [f"{len(messages)} ", HOSTILE, *(f"word{i} " for i in range(5 if model != "slow" else 60))]
+        try:
+            for piece in pieces:
+                self._event({"choices": [{"delta": {"content": piece}, "finish_reason": None}]})
+                time.sleep(0.05 if model == "slow" else 0)
+                if model == "torn" and piece == HOSTILE:
+                    return
+            self._event({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+            self.wfile.write(b"data: [DONE]\n\n")
+        except OSError:
+            self.gone.append(model)
+
+    def _event(self, value: Any) -> None:
+        self.wfile.write(b"data: " + json.dumps(value).encode() + b"\n\n")
+        self.wfile.flush()
+
+
+@contextmanager
+def serving(*endpoints: str, limits: Limits) -> Iterator[str]:
+    """Serve a site with the chat over these endpoints."""
+    app = create_app(Site([]), parts=[chat_part(read_endpoints(endpoints))])
+    listening = listen("127.0.0.1", 0)
+    server = _Server(configured(app, limits))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[str]:
+    """The address of the endpoint."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Endpoint)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    server.shutdown()
+
+
+@pytest.fixture
+def url(upstream: str) -> Iterator[str]:
+    """The address of a site whose requests must be complete within a second, with every kind of endpoint."""
+    names = [f"{name}={upstream}#{name}" for name in ("echo", "torn", "busy", "secret", "slow")]
+    with serving(f"first={upstream}", *names, "away=http://127.0.0.1:9", limits=Limits(request_seconds=1)) as address:
+        yield address
+
+
+def token_of(client: httpx.Client) -> str:
+    """Load the page and return its form's token."""
+    found = re.search(r'name="token" value="([^"]+)"', client.get("/chat").text)
+    assert found is not None
+    return found[1]
+
+
+def events_of(lines: Iterator[str]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the events of a stream."""
+    kinds = [line.split(": ", 1) for line in lines if line and not line.startswith(":")]
+    names = [value for name, value in kinds if name == "event"]
+    return list(zip(names, [json.loads(value) for name, value in kinds if name == "data"], strict=True))
+
+
+def test_without_javascript_the_page_comes_back_with_both_answers(url: str) -> None:
+    """Two models answer side by side; the second question is sent with each one's own history; output is text."""
+    with httpx.Client(base_url=url, timeout=30) as client:
+        fields = {
+            "token": token_of(client),
+            "first": "first",
+            "second": "echo",
+            "text": "Hi <i>",
+            "system": "Be brief.",
+        }
+        page = client.post("/chat", data=fields).text
+        assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;\\x1b[2J**x** word0") == 2
+        assert "<script>alert" not in page
+        assert "Hi &lt;i&gt;" in page
+        history = re.search(r'name="history" value="([^"]*)"', page)
+        assert history is not None
+        again = client.post("/chat", data={**fields, "history": history[1].replace("&#34;", '"').replace("&lt;", "<")
+                                           .replace("&gt;", ">").replace("&amp;", "&"), "text": "More"})  # fmt: skip
+        assert again.status_code == 200
+        assert again.text.count('class="round"') == 2
+        assert again.text.count('<p class="text">4 ') == 2  # system, question, answer, question
+
+
+def test_a_stream_outlives_the_limit_of_requests(url: str) -> None:
+    """Pieces arrive while they are generated, for longer than a request may take to be sent."""
+    with httpx.Client(base_url=url, timeout=30) as client:
+        fields = {"token": token_of(client), "first": "slow", "second": "echo", "text": "Hi"}
+        started = time.monotonic()
+        with client.stream("POST", "/chat/stream", data=fields) as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            lines = answer.iter_lines()
+            assert next(lines) == "event: piece"
+            first = time.monotonic() - started
+            found = events_of(lines) if next(lines) else []
+        assert time.monotonic() - started > 2 > first
+        texts = ["".join(data["text"] for kind, data in found if kind == "piece" and data["side"] == i) for i in (0, 1)]
+        assert texts[0].endswith("word59 ")
+        assert "word4 " in texts[1]
+        assert "\\x1b[2J" in texts[1]
+        assert [data["side"] for kind, data in found if kind == "end"] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("torn", "broke off"), ("busy", "is busy"), ("secret", "failed (500)"), ("away", "cannot be reached")],
+)
+def test_failures_are_said_without_the_endpoints_words(url: str, name: str, said: str) -> None:
+    """A failed answer is a problem on the page, never half a text in the history, and shows no address or key."""
+    with httpx.Client(base_url=url, timeout=30) as client:
+        fields = {"token": token_of(client), "first": name, "text": "Hi there"}
+        page = client.post("/chat", data=fields).text
+        assert said in page
+        assert 'class="round"' not in page
+        assert "Hi there</textarea>" in page
+        assert "sk-secret" not in page
+        assert "127.0.0.1" not in page
+        with client.stream("POST", "/chat/stream", data=fields) as answer:
+            last = events_of(answer.iter_lines())[-1]
+        assert last[0] == "problem"
+        assert said in last[1]["text"]
+
+
+def test_leaving_a_stream_stops_the_endpoint(url: str) -> None:
+    """A visitor who leaves ends the request to the endpoint."""
+    _Endpoint.gone.clear()
+    with httpx.Client(base_url=url, timeout=30) as client:
+        fields = {"token": token_of(client), "first": "slow", "text": "Hi"}
+        with client.stream("POST", "/chat/stream", data=fields) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+    until = time.monotonic() + 10
+    while not _Endpoint.gone:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_wrong_forms_are_refused_in_one_line(url: str) -> None:
+    """No token, an unknown model, no question, a long one, or a forged history: 4xx and a reason."""
+    with httpx.Client(base_url=url, timeout=30) as client:
+        good = {"token": token_of(client), "first": "echo", "text": "Hi"}
+        assert client.post("/chat", data={**good, "token": "x"}).status_code == 403
+        for wrong, said in (
+            ({"first": "nope"}, "no model"), ({"text": ""}, "question"), ({"text": "x" * 9000}, "characters"),
+            ({"history": "{"}, "cannot be read"), ({"history": "[[1,2]]"}, "cannot be read"),
+            ({"history": '[["q", {"nope": "a"}]]'}, "not here"),
+            ({"history": json.dumps([["q", {}]] * 101)}, "too long"),
+        ):  # fmt: skip
+            answer = client.post("/chat", data={**good, **wrong})
+            assert answer.status_code == 400
+            assert said in answer.text
+            assert client.post("/chat/stream", data={**good, **wrong}).status_code == 400
+        assert client.get("/chat.json").json()["models"][:2] == ["first", "echo"]
+
+
+def test_questions_are_limited(url: str) -> None:
+    """A visitor who asks too often is told when to ask again."""
+    with httpx.Client(base_url=url, timeout=30) as client:
+        fields = {"token": token_of(client), "first": "busy", "text": "Hi"}
+        answers = [client.post("/chat", data=fields) for _ in range(40)]
+    assert answers[0].status_code == 200
+    assert answers[-1].status_code == 429
+    assert "retry-after" in answers[-1].headers
+
+
+@pytest.mark.parametrize(
+    "given", ["small", "=http://x", "a=ftp://x/v1", "a=http://u:p@x/v1", "a b=http://x", "a=http://"]
+)
+def test_a_malformed_endpoint_is_refused(given: str) -> None:
+    """What is no NAME=URL is a usage error."""
+    with pytest.raises(UsageError):
+        read_endpoints([given])
+
+
+def test_endpoints_are_completed() -> None:
+    """A bare address gets /v1; a model may be named after a #; two of one name are refused."""
+    one, two = read_endpoints(["a=http://127.0.0.1:7600", "b=https://x.org/api/v1/chat/completions#big/model"])
+    assert (one.url, one.model) == ("http://127.0.0.1:7600/v1", None)
+    assert (two.url, two.model) == ("https://x.org/api/v1", "big/model")
+    with pytest.raises(UsageError, match="two endpoints"):
+        read_endpoints(["a=http://x", "a=http://y"])
+
+
+@pytest.mark.slow
+def test_in_a_browser(url: str) -> None:
+    """Answers appear piece by piece as text, Stop keeps what came, and nothing violates the page's policy."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("no Chromium is installed")
+    complaints: list[str] = []
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        page.goto(url + "/chat")
+        page.select_option("select[name=second]", "slow")
+        page.fill("#text", "Hi")
+        page.press("#text", "Enter")
+        page.wait_for_selector(".answer.open .text:has-text('word3')")  # while it is generated
+        page.click(".stop")
+        page.wait_for_selector(".stop", state="hidden")
+        assert HOSTILE.partition("\x1b")[0] in page.inner_text(".answer >> nth=0")
+        page.fill("#text", "Again")
+        page.press("#text", "Enter")
+        page.wait_for_selector(".round:nth-child(2) .answer:not(.open) .text:has-text('3 ')", timeout=20_000)
+        browser.close()
+    assert complaints == []
