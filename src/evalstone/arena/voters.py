@@ -23,7 +23,11 @@ class VoteLimits:
     def __post_init__(self) -> None:
         """Refuse limits under which nobody could vote."""
         if self.cooldown_seconds < 0 or min(self.votes_per_voter, self.votes_per_address, self.battles_per_address) < 1:
-            raise UsageError(f"limits {self} allow no vote; expected a pause from 0 seconds and counts from 1")
+            raise UsageError(
+                f"a pause of {self.cooldown_seconds:g} seconds with {self.votes_per_voter} votes of a voter and "
+                f"{self.votes_per_address} of a network in a day allows no vote; expected 0 seconds or more and counts "
+                "from 1"
+            )
 
 
 def keyed_hash(secret: bytes, kind: str, value: str) -> str:

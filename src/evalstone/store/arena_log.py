@@ -6,6 +6,7 @@ key returns the stored one, so a client may send it again after a broken connect
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from hashlib import sha256
 from typing import Any
 
@@ -79,7 +80,8 @@ class ArenaLog:
         with self._database.writing() as connection:
             row = connection.execute(select(arena_models).where(arena_models.c.name == name)).one_or_none()
             if row is None:
-                raise UnknownName("model of the arena", name)
+                known = connection.execute(select(arena_models.c.name)).scalars().all()
+                raise UnknownName("model of the arena", name, get_close_matches(name, known) or known[:5])
             change_row(connection, arena_models, row, withdrawn_at=row.withdrawn_at or now())
 
     def models(self) -> list[ModelRow]:
