@@ -169,7 +169,7 @@ def test_forged_ended_and_revoked_tokens_are_refused(queue: Queue) -> None:
     for token in (other, ended, changed, f"evs_{body}.", f"evs_{body}", f"evs_.{signature}", "evs_", "x", "é" * 9):
         with queue.client() as client:
             answer = client.post(
-                "/api/check", json={"model": "small"}, headers={"authorization": f"Bearer {token}".encode()}
+                "/api/check", json={"model": "small"}, headers=[(b"authorization", f"Bearer {token}".encode())]
             )
             assert answer.status_code == 401, token
     assert queue.submit(good).status_code == 201
