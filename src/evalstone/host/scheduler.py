@@ -158,8 +158,9 @@ class Scheduler:
 
     def _work(self, batch: OpenBatch) -> None:
         """Cancel, admit, read prompts and take one step."""
-        reads = self._admit(batch)
+        reads: list[Handle] = []
         try:
+            reads += self._admit(batch)
             events = self._read(batch, reads) if reads else []
             if not batch.is_idle:
                 events += self._step(batch)
@@ -170,6 +171,8 @@ class Scheduler:
             with self._changed:
                 left = [*reads, *self._active.values()]
                 self._active.clear()
+            for handle in left:
+                batch.cancel(handle.number)  # also those that have not begun
             self._fail(left, ServerFailed, f"the engine failed: {type(error).__name__}: {str(error)[:200]}")
 
     def _admit(self, batch: OpenBatch) -> list[Handle]:
