@@ -35,6 +35,7 @@ from evalstone.store.queue_rows import NewSubmission, Progress
 
 LEASE_SECONDS = 3.0
 DEATHS = 0.02  # of jobs
+IDLE_SECONDS = 0.5  # a worker really waits two seconds
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Found:
 
 
 def simulate(load: Load) -> Found:
-    """Submit everything and let workers do it; they begin while submissions still come in."""
+    """Submit everything and let workers do it; they begin when half of the submissions are in."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         started = time.monotonic()
@@ -121,7 +122,7 @@ def _submit(load: Load, part: int, n_parts: int) -> None:
 def _supervise(load: Load, log: Path, submitting: list[Any], started: float) -> tuple[int, float]:
     """Keep the workers running until nothing is left; return how many died, and when the last submission came."""
     n_started = n_deaths = 0
-    submit_seconds = 0.0
+    submit_seconds, is_begun = 0.0, False
     workers: list[Any] = []
     with Store.open(load.store) as store:
         while True:
@@ -133,7 +134,8 @@ def _supervise(load: Load, log: Path, submitting: list[Any], started: float) -> 
                 counts = store.queue.counts().by_state
                 if not counts["pending"] and not counts["running"]:
                     break
-            while len(workers) < load.n_workers:
+            is_begun = is_begun or sum(store.queue.counts().by_state.values()) >= load.n_submissions / 2
+            while is_begun and len(workers) < load.n_workers:
                 n_started += 1
                 words = (load, n_started, f"{log}{n_started}")
                 workers.append(multiprocessing.Process(target=_work, args=words))
@@ -155,7 +157,7 @@ def _work(load: Load, number: int, log: str) -> None:
             job = store.queue.claim(owner, LEASE_SECONDS)
             took_ms = 1000 * (time.perf_counter() - before)
             if job is None:
-                time.sleep(0.05)
+                time.sleep(IDLE_SECONDS)
                 continue
             if draw.random() < load.deaths:
                 os._exit(1)

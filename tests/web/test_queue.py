@@ -169,7 +169,7 @@ def test_forged_ended_and_revoked_tokens_are_refused(queue: Queue) -> None:
     for token in (other, ended, changed, f"evs_{body}.", f"evs_{body}", f"evs_.{signature}", "evs_", "x", "é" * 9):
         with queue.client() as client:
             answer = client.post(
-                "/api/check", json={"model": "small"}, headers={"authorization": f"Bearer {token}".encode()}
+                "/api/check", json={"model": "small"}, headers=[(b"authorization", f"Bearer {token}".encode())]
             )
             assert answer.status_code == 401, token
     assert queue.submit(good).status_code == 201
@@ -222,7 +222,8 @@ def lm_eval_results(value: float) -> Mapping[str, Any]:
     """Return what lm-eval writes of a run."""
     return {"results": {"demo_facts": {"alias": "demo_facts", "acc,none": value, "acc_stderr,none": 0.02}},
             "configs": {"demo_facts": {"task": "demo_facts", "output_type": "multiple_choice"}},
-            "versions": {"demo_facts": 1}, "n-shot": {"demo_facts": 0}, "n-samples": {"demo_facts": {"original": 200, "effective": 200}},
+            "versions": {"demo_facts": 1}, "n-shot": {"demo_facts": 0},
+            "n-samples": {"demo_facts": {"original": 200, "effective": 200}},
             "config": {"model": "hf", "model_args": "pretrained=small"}, "model_name": "small"}  # fmt: skip
 
 
@@ -239,6 +240,22 @@ def test_reported_results_stand_as_self_reported(queue: Queue) -> None:
     queue.store.queue.finish(job, "run", (False, "not verified: 1 of 1 reported scores differ"))
     (row,) = [one for one in queue.site.table(queue.site.board("demo")).rows if not one.is_baseline]
     assert row.notes == ("not verified: 1 of 1 reported scores differ",)
+
+
+def test_refused_reports_leave_nothing_and_are_nobody_elses(queue: Queue) -> None:
+    """Results of a refused submission are removed; another's results cannot be reported again under another model."""
+    queue.submit(queue.token())
+    with queue.client(queue.token("eve")) as eve:
+        twice = eve.post("/api/results", json={"model": "small", "results": lm_eval_results(0.9)})
+        assert twice.status_code == 422
+        assert queue.store.runs() == []
+        assert eve.post("/api/results", json={"model": "large", "results": lm_eval_results(0.9)}).status_code == 201
+    with queue.client(queue.token("mallory")) as mallory:
+        values = {"model": "large", "precision": "float16", "results": lm_eval_results(0.9)}
+        copied = mallory.post("/api/results", json=values)
+        assert copied.status_code == 422
+        assert "reported before" in copied.text
+    assert len(queue.store.runs()) == 1
 
 
 def test_uploads_are_read_as_data(queue: Queue, tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from evalstone.leaderboard.rows import Fact
 from evalstone.store import Store
 
-__all__ = ["Marks", "RunMark", "read_marks"]
+__all__ = ["UPLOADED", "Marks", "RunMark", "read_marks"]
+
+UPLOADED = "uploaded"  # the command of runs of uploaded results; without a submission they are not shown
 
 FACTS = ("licence", "architecture", "merged", "moe", "params")
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 
 from evalstone.errors import UnknownName
-from evalstone.leaderboard.queue_marks import Marks, RunMark, read_marks
+from evalstone.leaderboard.queue_marks import UPLOADED, Marks, RunMark, read_marks
 from evalstone.leaderboard.withheld import WITHHELD, TextsWithheld, is_gated
 from evalstone.records import Estimate, RunPlan, content_hash
 from evalstone.report.comparison.compare import compare_runs
@@ -173,6 +173,8 @@ class StoredRuns:
         found = []
         for run in runs:
             mark = marks.runs.get(run.run_id)
+            if mark is None and run.row.command == UPLOADED:
+                continue
             if mark is None:
                 present = marks.names.get(run.model)
                 mark = None if present is None else RunMark(present, "")

@@ -24,17 +24,29 @@ RETRY_SECONDS = 60.0  # before the second attempt; doubled each time
 
 
 def claim(database: Database, owner: str, seconds: float) -> JobRow | None:
-    """Take the next job for `seconds`; None if there is none to take now."""
+    """Take the next job for `seconds`; None if there is none to take now.
+
+    Whether there is one is read first, so that idle workers write nothing.
+    """
     _expire_dead(database)
+    with database.reading() as connection:
+        lapsed, waiting = _candidates(connection)
+        if connection.execute(select(jobs.c.id).where(waiting | lapsed).limit(1)).first() is None:
+            return None
     with database.writing() as connection:
         _give_up(connection)
-        lapsed = (jobs.c.state == "running") & (jobs.c.expires < clock_of(connection))
-        waiting = (jobs.c.state == "pending") & (jobs.c.not_before <= clock_of(connection))
-        for candidates in (lapsed, waiting):
+        for candidates in _candidates(connection):
             row = connection.execute(_take(connection, candidates, owner, seconds)).one_or_none()
             if row is not None:
                 return JobRow(**row._asdict())
     return None
+
+
+def _candidates(connection: Connection) -> tuple[Any, Any]:
+    """Return the conditions of jobs to take: those whose lease has expired, and those that wait."""
+    now = clock_of(connection)
+    lapsed = (jobs.c.state == "running") & (jobs.c.expires < now)
+    return lapsed, (jobs.c.state == "pending") & (jobs.c.not_before <= now)
 
 
 def _take(connection: Connection, candidates: Any, owner: str, seconds: float) -> Any:

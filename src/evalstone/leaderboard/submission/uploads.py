@@ -8,6 +8,7 @@ from evalstone.drafts import draft_folder
 from evalstone.errors import DataError
 from evalstone.interop.read_imported import read_imported
 from evalstone.interop.store_imported import store_imported
+from evalstone.leaderboard.queue_marks import UPLOADED
 from evalstone.limits.nesting import is_deeper
 from evalstone.store import Store
 
@@ -24,7 +25,7 @@ def store_results(store: Store, results: Any) -> str:
         store: where.
         results: the file's content, a JSON object as lm-eval's results_<time>.json.
 
-    Raises: DataError for content that is not as its tool writes it; nothing is stored then.
+    Raises: DataError for content that is not as its tool writes it, or was reported before; nothing is stored then.
     """
     if not isinstance(results, Mapping) or "results" not in results:
         raise DataError("results are no JSON object with the key 'results'; expected lm-eval's results_<time>.json")
@@ -38,4 +39,7 @@ def store_results(store: Store, results: Any) -> str:
             found = read_imported(file)
         except DataError as error:
             raise DataError(str(error).replace(str(file), "the results")) from error
-    return store_imported(store, found, command="uploaded")[0]
+    run_id, is_new = store_imported(store, found, command=UPLOADED)
+    if not is_new:  # else whoever sends another's file would put their own model's name to it
+        raise DataError("these results were reported before; report those of your own evaluation")
+    return run_id

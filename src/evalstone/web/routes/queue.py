@@ -166,10 +166,14 @@ def _report(queue: QueueApp, form: Posted, checked: Checked, *, is_free: bool) -
     values = form.fields.get("results", ())
     try:
         run_id = store_results(queue.store, values[0] if values else None)
+    except DataError as error:
+        raise HTTPException(422, str(error)) from error
+    try:
         new = replace(checked.new, reported_run=run_id)
         limit = None if is_free else queue.policy.per_submitter
         return queue.store.queue.submit(new, kind="reproduce", at_most=limit)
-    except (DataError, UsageError) as error:
+    except UsageError as error:
+        queue.store.remove(run_id)
         raise HTTPException(422, str(error)) from error
 
 
