@@ -106,7 +106,9 @@ def _submit(load: Load, part: int, n_parts: int) -> None:
     draw = random.Random(load.seed * 100 + part)
     with Store.open(load.store) as store:
         for number in range(part, load.n_submissions, n_parts):
-            submitter = f"s{min(load.n_submitters - 1, int(draw.paretovariate(0.6)) - 1)}"
+            # each submitter has one model, the rest belong to a few
+            often = min(load.n_submitters - 1, int(draw.paretovariate(0.6)) - 1)
+            submitter = f"s{number if number < load.n_submitters else often}"
             new = NewSubmission(
                 submitter, "board", f"{submitter}/m{number}", "0" * 40, "hub", f"sha256:{number}", "float32"
             )

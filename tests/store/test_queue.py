@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -170,10 +171,11 @@ def test_racing_votes_and_duplicates_count_once(store: Store, url: str) -> None:
 
     def act() -> None:
         with Store.open(url) as opened:
-            for action in (
+            actions: tuple[Callable[[], str], ...] = (
                 lambda: str(opened.queue.vote(submission, "voter")),
                 lambda: opened.queue.submit(new("eve", "eve/same")),
-            ):
+            )
+            for action in actions:
                 try:
                     done.append(action())
                 except UsageError as error:

@@ -9,6 +9,7 @@ from evalstone.leaderboard.board import Board
 from evalstone.leaderboard.columns import MODEL_TYPES
 from evalstone.leaderboard.queue import Entry, Overview, entry_of, overview
 from evalstone.leaderboard.submission.choices import PRECISIONS, WEIGHTS, Problem, presets
+from evalstone.leaderboard.submission.sources import FolderModels, ModelSource
 from evalstone.records import JsonValue
 from evalstone.store import Store
 from evalstone.store.queue_rows import JobRow
@@ -25,6 +26,7 @@ class SubmitPage:
     values: Mapping[str, str]
     problems: tuple[Problem, ...]
     names: tuple[str, ...]  # models in the folders of this host
+    takes_hub: bool  # models of the Hub may be submitted
 
     precisions = PRECISIONS
     weights = WEIGHTS
@@ -58,11 +60,16 @@ def problems_json(problems: Sequence[Problem]) -> JsonValue:
 
 
 def submit_page(
-    boards: Mapping[str, Board], names: Sequence[str], values: Mapping[str, str], problems: Sequence[Problem] = ()
+    boards: Mapping[str, Board],
+    sources: Sequence[ModelSource],
+    values: Mapping[str, str],
+    problems: Sequence[Problem] = (),
 ) -> SubmitPage:
     """Return the form."""
+    folders = [source for source in sources if isinstance(source, FolderModels)]
+    names = tuple(name for source in folders for name in source.names())
     shown = tuple(Problem(one.field, without_folders(one.what), without_folders(one.remedy)) for one in problems)
-    return SubmitPage(tuple(boards.values()), values, shown, tuple(names))
+    return SubmitPage(tuple(boards.values()), values, shown, names, len(folders) < len(sources))
 
 
 @dataclass(frozen=True)

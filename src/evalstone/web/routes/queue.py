@@ -15,7 +15,7 @@ from evalstone.errors import DataError, EvalstoneError, Retryable, UsageError
 from evalstone.leaderboard.board import Board
 from evalstone.leaderboard.submission.checks import Checked, Policy, check_submission
 from evalstone.leaderboard.submission.choices import Problem, read_choices
-from evalstone.leaderboard.submission.sources import FolderModels, ModelSource
+from evalstone.leaderboard.submission.sources import ModelSource
 from evalstone.leaderboard.submission.uploads import LARGEST_RESULTS, store_results
 from evalstone.store import Store
 from evalstone.web.accounts import Accounts, Tokens
@@ -80,10 +80,6 @@ def queue_part(
     return Part(add, links, {"/api/results": LARGEST_RESULTS + (64 << 10)})
 
 
-def _names(sources: Sequence[ModelSource]) -> list[str]:
-    return [name for source in sources if isinstance(source, FolderModels) for name in source.names()]
-
-
 def _check(queue: QueueApp, form: Posted, submitter: str) -> Checked:
     """Return the outcome of all checks. Raises: HTTPException 503 while a place of models cannot be reached."""
     chosen, problems = read_choices(form.text, queue.boards)
@@ -100,7 +96,7 @@ def _add_submitting(queue: QueueApp) -> None:
     @app.get("/submit.json")
     def form_page(request: Request) -> Response:
         values = {name: request.query_params.get(name, "")[:200] for name in FIELDS}
-        page = submit_page(queue.boards, _names(queue.sources), values)
+        page = submit_page(queue.boards, queue.sources, values)
         return queue.page(request, "submit.html", page, as_json=wants_json(request))
 
     @app.post("/submit")
@@ -109,7 +105,7 @@ def _add_submitting(queue: QueueApp) -> None:
         if submission:
             return queue.done(form, f"/submission/{submission}", submission=submission)
         values = {name: form.text(name)[:200] for name in FIELDS}
-        page = submit_page(queue.boards, _names(queue.sources), values, checked.problems)
+        page = submit_page(queue.boards, queue.sources, values, checked.problems)
         return queue.page(request, "submit.html", page, status=422)
 
     _add_api(queue)
