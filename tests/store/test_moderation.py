@@ -37,10 +37,11 @@ def test_the_log_shows_what_was_changed_or_removed(store: Store) -> None:
     assert store.moderation.verify_log() == []
     with store._database.writing() as connection:
         connection.execute(moderation.update().where(moderation.c.number == 2).values(subject="org/9"))
-    assert store.moderation.verify_log() == ["moderation log: entry 2 differs from its hash"]
+    assert store.moderation.verify_log() == ["entry 2 differs from its hash"]
     with store._database.writing() as connection:
         connection.execute(moderation.delete().where(moderation.c.number == 3))
-    assert "moderation log: entry 3 is missing" in store.moderation.verify_log()
+    assert "entry 3 is missing" in store.moderation.verify_log()
+    assert ("moderation", "log") in {(one.table, one.row) for one in store.verify()}
 
 
 def test_a_token_is_revoked_once(store: Store) -> None:

@@ -154,9 +154,9 @@ class Moderation:
             for row in connection.execute(select(moderation).order_by(moderation.c.number)):
                 content = {name: value for name, value in row._asdict().items() if name != "hash"}
                 if row.number != expected:
-                    problems.append(f"moderation log: entry {expected} is missing")
+                    problems.append(f"entry {expected} is missing")
                 elif _hash(before, content) != row.hash:
-                    problems.append(f"moderation log: entry {row.number} differs from its hash")
+                    problems.append(f"entry {row.number} differs from its hash")
                 before, expected = row.hash, row.number + 1
         return problems
 

@@ -21,6 +21,7 @@ from sqlalchemy import (
 from evalstone.store.schema import metadata
 
 __all__ = [
+    "QUEUE_TABLES",
     "aliases",
     "flag_replies",
     "flags",
@@ -178,3 +179,6 @@ revoked_tokens = Table(
     Column("token", String(64), primary_key=True),  # the token's id, not the token
     Column("revoked", Double, nullable=False),
 )
+
+QUEUE_TABLES = (submissions, jobs, queue_votes, models_seen, aliases, flags, flag_replies, moderation, revoked_tokens)
+"""All of them. Their rows change and have no checksums; what was done by moderators is in the chain of `moderation`."""

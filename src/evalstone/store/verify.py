@@ -16,8 +16,10 @@ from evalstone.errors import HashMismatch, StoreError
 from evalstone.store.arena_log import ArenaLog
 from evalstone.store.arena_schema import ARENA_TABLES
 from evalstone.store.connection import Database
+from evalstone.store.moderation import Moderation
 from evalstone.store.packing import text_digest, unpack_hash, unpack_text
 from evalstone.store.plan_json import plan_from_json
+from evalstone.store.queue_schema import QUEUE_TABLES
 from evalstone.store.request_rows import task_numbers, text_ids
 from evalstone.store.request_texts import content_hash, join_request
 from evalstone.store.rows import Problem
@@ -63,19 +65,26 @@ OWN_ROWS = (
 
 def verify(database: Database, run_id: str | None = None) -> list[Problem]:
     """Return the problems of the store, or of one run in it."""
-    log: list[str] = []
+    logs: list[Problem] = []
     if run_id is None:
-        try:
-            log = ArenaLog(database).problems()
-        except UNREADABLE as error:
-            log = [f"cannot be read: {str(error).splitlines()[0]}"]
+        logs = _log_problems("votes", ArenaLog(database).problems)
+        logs += _log_problems("moderation", Moderation(database).verify_log)
     with database.reading() as connection, _lenient_text(connection):
         number = None if run_id is None else run_number(connection, run_id)
         search = _Search(connection, number)
         if number is None and database.is_sqlite:
             search.guarded("file", search.check_file)
         search.check_everything()
-    return search.problems + [Problem("votes", "log", line) for line in log]
+    return search.problems + logs
+
+
+def _log_problems(table: str, check: Callable[[], list[str]]) -> list[Problem]:
+    """Return what is wrong with an append-only log."""
+    try:
+        lines = check()
+    except UNREADABLE as error:
+        lines = [f"cannot be read: {str(error).splitlines()[0]}"]
+    return [Problem(table, "log", line) for line in lines]
 
 
 @contextmanager
@@ -125,7 +134,7 @@ class _Search:
         for table in () if self.number is not None else ARENA_TABLES:
             self.guarded(table.name, lambda table=table: self._check_rows(table))  # type: ignore[misc]
         for table in metadata.sorted_tables:
-            if self.number is None or table not in ARENA_TABLES:
+            if self.number is None or table not in {*ARENA_TABLES, *QUEUE_TABLES}:
                 self.guarded(table.name, lambda table=table: self._check_parents(table))  # type: ignore[misc]
         self.guarded("scores", self._check_scorings)
         self.guarded("outputs", self._check_attempts)
