@@ -28,6 +28,7 @@ PAGES = [page for page in PAGES if "_build" not in page.parts]
 CODE = [block for page in PAGES for block in blocks_of(page) if block.language in LANGUAGES]
 NOT_RUN = {
     "architecture.md": 1,
+    "arena.md": 4,
     "from_lm_eval.md": 1,
     "model_hosting.md": 3,
     "index.md": 1,
@@ -35,6 +36,7 @@ NOT_RUN = {
     "own_data.md": 1,
     "quick_start.md": 4,
     "servers.md": 2,
+    "studies.md": 1,
     "training.md": 2,
 }
 """Blocks of each page that are not run; a new one is a decision, not an accident."""
