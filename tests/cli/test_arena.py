@@ -65,3 +65,19 @@ def test_invalid_calls_are_refused(
     """The error is one line with what was expected."""
     found, said = run_command(capsys, "arena", "rate", *(str(votes) if word == "VOTES" else word for word in words))
     assert (found, expected in said) == (code, True), said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["arena", "serve", "--answers", "nosuch.json"], "--answers 'nosuch.json': there is no such file or folder"),
+     (["arena", "serve", "--answers", "no/such"], "there is no such file or folder"),
+     (["study", "init", "my.yaml"], "'my.yaml' is the name of a file; name a folder")],
+)  # fmt: skip
+def test_names_of_files_and_folders_are_told_apart(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A missing file of answers is not looked for among the runs, and a study goes into a folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
+    assert main(words) == 2
+    assert said in capsys.readouterr().err

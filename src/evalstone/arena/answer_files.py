@@ -34,6 +34,9 @@ def open_answers(given: Sequence[str], store: Store, task: str | None = None) ->
     if paths and len(paths) < len(given):
         missing = next(one for one in given if not Path(one).exists())
         raise UsageError(f"'{missing}' is not a file or folder; expected either files or runs in --answers, not both")
+    lost = next((one for one in given if not paths and ("/" in one or one.endswith(tuple(READABLE)))), None)
+    if lost is not None:
+        raise UsageError(f"--answers '{lost}': there is no such file or folder; expected one, or runs of the store")
     return answers_of_files(paths) if paths else answers_of_runs(store, given, task)
 
 

@@ -17,7 +17,10 @@ def init(folder: str) -> None:
     from pathlib import Path
 
     from evalstone.arena.studies.example import write_example
+    from evalstone.errors import UsageError
 
+    if Path(folder).suffix in {".yaml", ".yml"}:
+        raise UsageError(f"'{folder}' is the name of a file; name a folder, which study.yaml and its answers go into")
     path = write_example(Path(folder))
     echo(f"Edit {path}, then: evalstone study check {path}")
 
