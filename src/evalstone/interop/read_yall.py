@@ -20,7 +20,7 @@ __all__ = ["is_yall", "read_yall"]
 LARGEST_FILE = 1 << 20
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)]*)\)")
 _AVERAGES = "agieval"  # a column of the first table, in any case
-_TRUTHFULQA = {"mc1": "truthfulqa_mc1", "mc2": "truthfulqa_mc2_2023"}  # truthfulqa_mc's two metrics, as tasks here
+_TRUTHFULQA = "truthfulqa_mc"  # its two metrics are two tasks here
 _RESULT = ("task", "version", "metric", "value")
 
 
@@ -100,8 +100,8 @@ def _reported(path: Path, lines: Sequence[Sequence[str]]) -> Iterator[ReportedVa
 
 def _renamed(task: str, metric: str) -> tuple[str, str]:
     """Return what lm-eval's old task and metric are called in this package."""
-    if task == "truthfulqa_mc" and metric in _TRUTHFULQA:
-        return _TRUTHFULQA[metric], "acc"
+    if task == _TRUTHFULQA:
+        return f"truthfulqa_{metric}{'_2023' if metric.endswith('2') else ''}", "acc"
     return (f"nous_{task}" if task.startswith("bigbench_") else task), metric
 
 
