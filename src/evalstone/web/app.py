@@ -103,6 +103,8 @@ def _add_boards(app: FastAPI, site: Site) -> None:
     @app.get("/")
     def boards(request: Request) -> Response:
         page = boards_page(site)
+        if not page.boards and app.state.links:  # a server of the arena or the chat alone
+            return RedirectResponse(app.state.links[0][0], 307)
         if len(page.boards) == 1:
             return RedirectResponse(f"/board/{page.boards[0][0].name}", 307)
         return respond(request, "boards.html", page)
