@@ -18,6 +18,7 @@ class Cadence:
     tick_seconds: float = 0.1
     chunk: int = 12  # characters of each side at each tick
     reserve: int = 60  # characters that both sides have before the first tick
+    start_seconds: float = 1.0  # before the first tick, so that the times of quick answers are equal
 
     @classmethod
     def of(cls, characters_per_second: float) -> "Cadence":

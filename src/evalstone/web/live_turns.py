@@ -112,9 +112,10 @@ class Turns:
 
 
 async def _pace(release: Release) -> None:
+    await asyncio.sleep(release.cadence.start_seconds)
     while not release.is_over:
-        await asyncio.sleep(release.cadence.tick_seconds)
         release.tick()
+        await asyncio.sleep(release.cadence.tick_seconds)
 
 
 async def events(battle: LiveBattle) -> AsyncIterator[bytes]:
