@@ -5,7 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ from evalstone.arena.conversations import erase_battle
 from evalstone.arena.live_battles import LiveArena, LiveLimits
 from evalstone.arena.pacing import Cadence
 from evalstone.arena.published import Ratings
+from evalstone.arena.vote_files import votes_in
+from evalstone.arena.vote_rows import published_row
+from evalstone.datasets.rows import Rows
 from evalstone.leaderboard.site import Site
 from evalstone.store import Store
 from evalstone.web.app import create_app
@@ -265,8 +268,14 @@ def test_the_named_mode_is_stored_and_not_counted(served: tuple[str, LiveArena])
         ask(voter, named["battle"], "Hello")
         assert model_of(state_of(voter, named["battle"])["turns"][0]["answer_a"]) == "walrus-slow"
         assert voter.vote(named["battle"], "a").json()["is_counted"] is False
-    (vote,) = arena.store.arena.votes()
-    assert (vote.mode, vote.is_counted) == ("named", False)
+        anonymous = voter.begin()["battle"]
+        ask(voter, anonymous, "Hello")
+        assert voter.vote(anonymous, "a").json()["is_counted"] is True
+    votes = list(arena.store.arena.votes())
+    assert [(vote.mode, vote.is_counted) for vote in votes] == [("named", False), ("anonymous", True)]
+    read = votes_in(Rows.of([published_row(vote) for vote in votes]))  # as from an exported file
+    assert (len(read.battles.outcome), read.left_out) == (1, {"that counts in no rating": 1})
+    assert set(arena.store.arena.answer_texts(private=False).values()) == set()
 
 
 def test_moderation_sees_both_conversations(folder: Path) -> None:
@@ -302,6 +311,19 @@ def test_forms_work_without_javascript(served: tuple[str, LiveArena]) -> None:
         (vote,) = arena.store.arena.votes()
         assert f"A was <b>{vote.model_a}</b>" in voted.text
         assert (vote.choice, vote.mark_a) == ("both_bad", "poor")
+
+
+def test_windows_that_follow_a_battle_are_limited(served: tuple[str, LiveArena]) -> None:
+    """A fifth one is refused while four are open, so that a visitor cannot take all requests of the server."""
+    url, _ = served
+    with ApiVoter(url) as voter, ExitStack() as windows:
+        battle = voter.begin()["battle"]
+        voter.post(f"/arena/battle/{battle}/ask", text="Where is the ice?")
+        path, statuses = f"/arena/battle/{battle}/events", []
+        for _ in range(5):
+            window = windows.enter_context(voter.client.stream("GET", path))
+            statuses.append(window.status_code)
+        assert statuses == [200, 200, 200, 200, 429]
 
 
 def test_two_tabs_give_one_vote(served: tuple[str, LiveArena]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from secrets import token_urlsafe
 
-from evalstone.arena.answers import names_its_model
+from evalstone.arena.answers import contains_a_name, names_its_model
 from evalstone.arena.ballots import Ballots, Publishing, Refused, Voter, check_vote
 from evalstone.arena.conversations import Turn, messages_of, store_conversation
 from evalstone.arena.pacing import Cadence, Release
@@ -68,6 +68,7 @@ class LiveBattle:
     state: str = "open"  # open | answering | failed | voted
     used_at: float = 0.0
     n_regenerated: int = 0
+    n_followers: int = 0  # windows that follow the answers
     names_a_model: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -180,8 +181,9 @@ class LiveArena:
 
     def show(self, voter: Voter, token: str) -> Seen:
         """Return what the voter sees of his battle, from the store once it has a vote. Raises: UnknownName."""
-        if token in self._battles:
-            return self._seen(self.battle(voter, token))
+        waiting = self._battles.get(token)
+        if waiting is not None and waiting.voter.voter == voter.voter:
+            return self._seen(waiting)
         shown = self._ballots.show(voter, token)
         turn = Turn(*("(erased)" if text is None else text for text in (shown.prompt, shown.answer_a, shown.answer_b)))
         stored = self.store.arena.battle(token)
@@ -239,7 +241,9 @@ class LiveArena:
                 return
             answers = battle.release.answers
             names = (*self.models, *self.other_names)
-            battle.names_a_model |= any(names_its_model(text, names) for text in answers)
+            battle.names_a_model |= any(
+                names_its_model(text, names) or contains_a_name(text, names) for text in answers
+            )
             battle.turns.append(Turn(battle.question, *answers))
             battle.question, battle.release, battle.replaced, battle.state = None, None, None, "open"
             battle.used_at = self.clock()
@@ -273,8 +277,8 @@ class LiveArena:
         Raises: also UsageError before the first answers and while a question is being answered.
         """
         check_vote(choice, key, marks)
-        if token in self._battles:
-            battle = self.battle(voter, token)
+        battle = self._battles.get(token)
+        if battle is not None and battle.voter.voter == voter.voter:
             with battle.lock:
                 if battle.state != "voted":
                     self._store(battle)

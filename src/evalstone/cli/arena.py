@@ -141,10 +141,11 @@ def erase(battle: str, store: str | None) -> None:
 
 @arena.command()
 @click.option("-o", "--output", default="votes.jsonl", show_default=True, metavar="FILE", help="File to write.")
-@click.option("--texts", is_flag=True, help="Include prompts and answers.")
+@click.option("--texts", is_flag=True, help="Include prompts and answers, but not those of live battles.")
+@click.option("--live_texts", is_flag=True, help="Include those of live battles too: voters wrote them.")
 @store_option
 @json_option
-def export(output: str, *, texts: bool, store: str | None, as_json: bool) -> None:
+def export(output: str, *, texts: bool, live_texts: bool, store: str | None, as_json: bool) -> None:
     """Write all votes as JSON lines, which `evalstone arena rate` reads, and the head of their chain beside it."""
     from dataclasses import asdict
     from pathlib import Path
@@ -154,7 +155,7 @@ def export(output: str, *, texts: bool, store: str | None, as_json: bool) -> Non
 
     path = Path(output)
     with Store.open_to_read(store) as opened:
-        head = export_votes(opened, path, texts=texts)
+        head = export_votes(opened, path, texts=texts, live_texts=live_texts)
     if as_json:
         print_json({"file": str(path), "head": asdict(head)})
     else:

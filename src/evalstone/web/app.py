@@ -68,6 +68,7 @@ def create_app(
     app = FastAPI(title="Evalstone", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(GZipMiddleware, minimum_size=1000)
     app.state.links = [link for part in parts for link in part.links]
+    app.state.has_boards = site.runs is not None or bool(site.boards)
     _add_boards(app, site)
     _add_about(app, site)
     _add_runs(app, site)

@@ -23,6 +23,8 @@ Moderation = Callable[[Sequence[Mapping[str, str]]], str | None]
 FAILED = "One of the models gave no whole answer. The battle ends without a vote, and the models are not named."
 ENDED = b"event: end\ndata: {}\n\n"
 ALIVE_TICKS = 100
+MODERATION_SECONDS = 30.0
+TOKEN_CHARACTERS = 12  # of an answer, for each token allowed: an endpoint that ignores the limit is cut off
 
 
 class Turns:
@@ -55,17 +57,20 @@ class Turns:
 
         A function that fails refuses.
         """
-        if self._moderate is None:
-            return None
         for side in (0, 1):
-            try:
-                reason = await asyncio.to_thread(self._moderate, battle.messages(side))
-            except Exception as error:  # noqa: BLE001 - another package's function
-                self._told(f"the moderation failed: {error!r}")
-                reason = "the moderation does not answer; try again later"
-            if reason:
+            if reason := await self._moderated(battle.messages(side)):
                 return reason
         return None
+
+    async def _moderated(self, messages: Sequence[Mapping[str, str]]) -> str | None:
+        if self._moderate is None:
+            return None
+        try:
+            async with asyncio.timeout(MODERATION_SECONDS):
+                return await asyncio.to_thread(self._moderate, messages)
+        except Exception as error:  # noqa: BLE001 - another package's function
+            self._told(f"the moderation failed: {error!r}")
+            return "the moderation does not answer; try again later"
 
     def start(self, battle: LiveBattle) -> "asyncio.Task[None]":
         """Ask both models; the task ends once both answers are shown, or one has failed."""
@@ -96,16 +101,20 @@ class Turns:
         # the same user for both sides, so that a host serves visitors in turn; it names nobody
         settings = replace(self._settings, user=battle.voter.origin[:16])
         endpoint = self._endpoints[battle.models[side]]
+        n_characters, most = 0, TOKEN_CHARACTERS * self._settings.max_tokens + 1000
         held: list[str] = []  # nothing of an answer is shown before moderation has seen all of it
         async with aclosing(stream_chat(endpoint, battle.messages(side), settings)) as pieces:
             async for piece in pieces:
+                n_characters += len(piece)
+                if n_characters > most:
+                    raise EndpointFailed(f"{endpoint.name} writes more than {self._settings.max_tokens} tokens")
                 if self._moderate is None:
                     release.put(side, piece)
                 else:
                     held.append(piece)
         if self._moderate is not None:
             said = [*battle.messages(side), {"role": "assistant", "content": "".join(held)}]
-            if await asyncio.to_thread(self._moderate, said):
+            if await self._moderated(said):
                 raise EndpointFailed(f"{endpoint.name}: the moderation refused the answer")
             release.put(side, "".join(held))
         release.end(side)
@@ -120,6 +129,16 @@ async def _pace(release: Release) -> None:
 
 async def events(battle: LiveBattle) -> AsyncIterator[bytes]:
     """Yield the answers that are being shown as events with both sides in each; first all that is shown already."""
+    battle.n_followers += 1
+    try:
+        async for event in _pieces(battle):
+            yield event
+        yield ENDED
+    finally:
+        battle.n_followers -= 1
+
+
+async def _pieces(battle: LiveBattle) -> AsyncIterator[bytes]:
     release, position, n_quiet = battle.release, 0, 0
     while release is not None and battle.release is release and not release.has_failed:
         if release.position > position:
@@ -130,7 +149,6 @@ async def events(battle: LiveBattle) -> AsyncIterator[bytes]:
         await asyncio.sleep(release.cadence.tick_seconds)
     if release is not None and not release.has_failed and any(release.shown(position)):
         yield _piece(release, position)  # what was shown since the last look
-    yield ENDED
 
 
 def _piece(release: Release, position: int) -> bytes:

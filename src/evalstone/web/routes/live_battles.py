@@ -32,6 +32,7 @@ __all__ = ["live_part"]
 
 JSON = ".json"
 QUESTIONS, BATTLES, PER_SECONDS = 30, 30, 300.0  # of one network
+MOST_FOLLOWERS = 4  # windows that follow one battle's answers
 MOST_TURNS = 40  # in progress, of all voters
 
 
@@ -126,6 +127,8 @@ class _Routes:
 
     def events(self, request: Request, token: str) -> Response:
         battle = self._arena.battle(self._voter(request), token)
+        if battle.n_followers >= MOST_FOLLOWERS:
+            raise HTTPException(429, f"this battle is shown in {MOST_FOLLOWERS} windows already; close one of them")
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(events(battle), media_type="text/event-stream", headers=headers)
 
