@@ -65,3 +65,27 @@ def test_invalid_calls_are_refused(
     """The error is one line with what was expected."""
     found, said = run_command(capsys, "arena", "rate", *(str(votes) if word == "VOTES" else word for word in words))
     assert (found, expected in said) == (code, True), said
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--endpoint", "a=http://127.0.0.1:1/v1"], "needs two models"),
+        (["--endpoint", "a=http://127.0.0.1:1", "--endpoint", "a=http://127.0.0.1:2"], "two endpoints are called"),
+        (["--endpoint", "a"], "expected NAME=URL"),
+        (["--endpoint", "a=http://127.0.0.1:1", "--answers", "x.jsonl"], "give one"),
+        (["--endpoint", "a=http://127.0.0.1:1", "--cadence", "0"], "--cadence 0"),
+        (["--endpoint", "a=http://127.0.0.1:1", "--moderation", "none"], "unknown moderation 'none'"),
+        (["--endpoint_key", "a=@key"], "--endpoint NAME=URL"),
+    ],
+)
+def test_live_battles_that_cannot_be_served(
+    words: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line that names what is wrong, exit code 2, and no store is created."""
+    pytest.importorskip("fastapi")
+    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
+    place = tmp_path / "s.sqlite"
+    run = run_command("arena", "serve", *words, "--store", str(place))
+    assert (run.code, expected in run.err) == (2, True), run.err
+    assert not place.exists()

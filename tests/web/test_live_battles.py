@@ -313,6 +313,42 @@ def test_forms_work_without_javascript(served: tuple[str, LiveArena]) -> None:
         assert (vote.choice, vote.mark_a) == ("both_bad", "poor")
 
 
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [('{"text": 3}', 400), ('{"text": " "}', 400), ('{"text": "a \\ud800 b"}', 400), ("[1]", 400), ("{", 400),
+     (json.dumps({"text": "x" * 201}), 400), (json.dumps({"text": "x" * 70_000}), 413)],
+)  # fmt: skip
+def test_questions_that_are_none_are_refused(served: tuple[str, LiveArena], body: str, status: int) -> None:
+    """With one line; the battle goes on with the same pair, so that nobody skips a pair by asking nonsense."""
+    url, _ = served
+    with ApiVoter(url) as voter:
+        battle = voter.begin()["battle"]
+        headers = {"x-form-token": voter.token, "content-type": "application/json"}
+        answer = voter.client.post(f"/arena/battle/{battle}/ask", content=body, headers=headers)
+        assert answer.status_code == status
+        assert "Traceback" not in answer.text
+        assert state_of(voter, battle)["state"] == "open"
+        assert voter.begin()["battle"] == battle
+        assert voter.post("/arena/battle/none/ask", text="Hello").status_code == 404
+        assert Recorded.asked == []
+
+
+def test_a_battle_is_its_voters_alone(served: tuple[str, LiveArena]) -> None:
+    """Another visitor can neither see, ask, follow nor vote; without the form's token nobody can."""
+    url, arena = served
+    with ApiVoter(url) as voter, ApiVoter(url) as other:
+        battle = voter.begin()["battle"]
+        ask(voter, battle, "Hello")
+        for path in ("", ".json", "/events"):
+            assert other.client.get(f"/arena/battle/{battle}{path}").status_code == 404
+        for path in ("ask", "regenerate", "vote"):
+            assert other.post(f"/arena/battle/{battle}/{path}", text="Hi", choice="a").status_code == 404
+            assert voter.client.post(f"/arena/battle/{battle}/{path}", json={"text": "Hi"}).status_code == 403
+        assert voter.vote(battle, "a").status_code == 200
+        assert voter.post(f"/arena/battle/{battle}/ask", text="More?").status_code == 400
+    assert arena.store.arena.head().sequence == 1
+
+
 def test_windows_that_follow_a_battle_are_limited(served: tuple[str, LiveArena]) -> None:
     """A fifth one is refused while four are open, so that a visitor cannot take all requests of the server."""
     url, _ = served

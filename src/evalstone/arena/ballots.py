@@ -119,7 +119,12 @@ class Ballots:
     def _own(self, voter: Voter, token: str) -> BattleRow:
         found = self.store.arena.battle(token)
         if found is None or found.voter != voter.voter:
-            raise UnknownName("battle", token[:20], remedy="a battle can be seen by its voter only; begin a new one")
+            raise UnknownName(
+                "battle",
+                token[:20],
+                remedy="a battle can be seen by its voter only, and a live "
+                "one without a vote ends when the server restarts; begin a new one",
+            )
         return found
 
 

@@ -41,7 +41,8 @@ class LiveLimits:
     seconds: float = 60.0  # of one turn
     regenerations: int = 3  # of one battle
     idle_seconds: float = 3600.0  # after which a battle without a vote is forgotten
-    open_per_network: int = 20
+    unasked_seconds: float = 600.0  # the same, of a battle without a question
+    open_per_network: int = 100
     open_battles: int = 2_000
     temperature: float = 0.7
 
@@ -161,20 +162,26 @@ class LiveArena:
             return self._seen(battle)
 
     def _forget_idle(self) -> None:
-        oldest = self.clock() - self.limits.idle_seconds
-        kept = {token: one for token, one in self._battles.items()
-                if one.state == "answering" or (one.used_at > oldest and one.state in {"open", "failed"})}  # fmt: skip
-        self._battles = kept
+        now, limits = self.clock(), self.limits
+        self._battles = {
+            token: one
+            for token, one in self._battles.items()
+            if one.state == "answering"
+            or now - one.used_at < (limits.idle_seconds if one.turns else limits.unasked_seconds)
+        }
 
     # ---------------------------------------------------------------------------------------- turns
 
     def battle(self, voter: Voter, token: str) -> LiveBattle:
         """Return a battle of this voter that waits for its vote.
 
-        Raises: UnknownName if there is none with this token, or it is another voter's.
+        Raises: UnknownName if there is none with this token, or it is another voter's; UsageError if it has a vote.
         """
         found = self._battles.get(token)
         if found is None or found.voter.voter != voter.voter:
+            stored = self.store.arena.battle(token)
+            if stored is not None and stored.voter == voter.voter:
+                raise UsageError("this battle has a vote already; begin a new one")
             raise UnknownName("battle", token[:20], remedy="only its voter sees a battle, and one without a vote ends "
                               "when the server restarts; begin a new one")  # fmt: skip
         return found
@@ -200,6 +207,8 @@ class LiveArena:
         battle, text = self.battle(voter, token), question.strip()
         if not text:
             raise UsageError("the question is empty; write one first")
+        if any("\ud800" <= character <= "\udfff" for character in text):  # no model could be sent it
+            raise UsageError("the question has half a surrogate pair, which is no character; expected Unicode text")
         if len(text) > self.limits.characters:
             raise UsageError(
                 f"the question has {len(text):,} characters; at most {self.limits.characters:,} are allowed"

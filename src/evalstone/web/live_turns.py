@@ -69,7 +69,7 @@ class Turns:
             async with asyncio.timeout(MODERATION_SECONDS):
                 return await asyncio.to_thread(self._moderate, messages)
         except Exception as error:  # noqa: BLE001 - another package's function
-            self._told(f"the moderation failed: {error!r}")
+            self._told(f"the moderation failed: {type(error).__name__}")
             return "the moderation does not answer; try again later"
 
     def start(self, battle: LiveBattle) -> "asyncio.Task[None]":
@@ -92,7 +92,8 @@ class Turns:
             self._told(f"a battle failed: {failures.exceptions[0]}")
             self._arena.fail(battle)
         except* Exception as failures:  # noqa: BLE001 - a battle must not wait for ever
-            self._told(f"a battle failed: {failures.exceptions[0]!r}")
+            kind = type(failures.exceptions[0]).__name__  # its text may contain what the voter wrote
+            self._told(f"a battle failed: {kind}")
             self._arena.fail(battle)
         if battle.state == "answering":
             self._arena.finish(battle)

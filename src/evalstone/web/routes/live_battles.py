@@ -16,7 +16,7 @@ from starlette.responses import StreamingResponse
 from evalstone.arena.ballots import Refused, Voter
 from evalstone.arena.live_battles import LiveArena, LiveBattle, Seen
 from evalstone.arena.published import Ratings
-from evalstone.errors import UsageError
+from evalstone.errors import UnknownName, UsageError
 from evalstone.store.arena_log import AlreadyVoted
 from evalstone.web.app import Part
 from evalstone.web.endpoints import Endpoint
@@ -115,6 +115,8 @@ class _Routes:
         self._questions.take(voter.origin, "questions")
         try:
             battle = await asyncio.to_thread(begin, voter, token)
+        except UnknownName:
+            raise
         except UsageError as error:
             return self._refused(request, token, form, str(error), text)
         if (reason := await self._turns.refusal(battle)) is not None:
