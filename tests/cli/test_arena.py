@@ -80,12 +80,16 @@ def test_invalid_calls_are_refused(
     ],
 )
 def test_live_battles_that_cannot_be_served(
-    words: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: list[str],
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """One line that names what is wrong, exit code 2, and no store is created."""
     pytest.importorskip("fastapi")
     monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
     place = tmp_path / "s.sqlite"
-    run = run_command("arena", "serve", *words, "--store", str(place))
-    assert (run.code, expected in run.err) == (2, True), run.err
+    code, said = run_command(capsys, "arena", "serve", *words, "--store", str(place))
+    assert (code, expected in said) == (2, True), said
     assert not place.exists()
