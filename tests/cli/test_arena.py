@@ -81,3 +81,31 @@ def test_names_of_files_and_folders_are_told_apart(
     monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
     assert main(words) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--endpoint", "a=http://127.0.0.1:1/v1"], "needs two models"),
+        (["--endpoint", "a=http://127.0.0.1:1", "--endpoint", "a=http://127.0.0.1:2"], "two endpoints are called"),
+        (["--endpoint", "a"], "expected NAME=URL"),
+        (["--endpoint", "a=http://127.0.0.1:1", "--answers", "x.jsonl"], "give one"),
+        (["--endpoint", "a=http://127.0.0.1:1", "--cadence", "0"], "--cadence 0"),
+        (["--endpoint", "a=http://127.0.0.1:1", "--moderation", "none"], "unknown moderation 'none'"),
+        (["--endpoint_key", "a=@key"], "--endpoint NAME=URL"),
+    ],
+)
+def test_live_battles_that_cannot_be_served(
+    words: list[str],
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One line that names what is wrong, exit code 2, and no store is created."""
+    pytest.importorskip("fastapi")
+    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
+    place = tmp_path / "s.sqlite"
+    code, said = run_command(capsys, "arena", "serve", *words, "--store", str(place))
+    assert (code, expected in said) == (2, True), said
+    assert not place.exists()

@@ -41,3 +41,16 @@ def test_every_read_of_a_hidden_run_is_refused(url: str) -> None:
     with Store.open(url) as store:
         assert [one.run_id for one in store.runs()] == [run_id]
         assert store.verify() == []
+
+
+def test_a_run_can_be_hidden_from_its_first_moment(url: str) -> None:
+    """A store that was opened for a reason creates hidden runs; another one cannot."""
+    with Store.open(url) as store:
+        with pytest.raises(StoreError, match="was not opened for a reason"):
+            store.open_run(examples.plan(), facts={}, hidden=True)
+        with Store.open(url, hidden_for="a test") as other:
+            opened = other.open_run(examples.plan(), facts={}, hidden=True)
+            assert store.runs() == []
+            other.close_run(opened.run_id, opened.attempt_id, "interrupted")
+            assert [one.run_id for one in other.runs()] == [opened.run_id]
+        assert store.runs() == []

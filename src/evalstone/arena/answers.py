@@ -12,7 +12,7 @@ import numpy as np
 
 from evalstone.errors import DataError
 
-__all__ = ["AnswerSource", "Drawn", "Prompt", "StoredAnswers", "names_its_model", "stored_answers"]
+__all__ = ["AnswerSource", "Drawn", "Prompt", "StoredAnswers", "contains_a_name", "names_its_model", "stored_answers"]
 
 _MAKERS = (
     *("openai", "chatgpt", "anthropic", "mistral ai", "meta ai", "deepmind", "google ai", "alibaba cloud"),
@@ -132,6 +132,13 @@ def names_its_model(text: str, models: Sequence[str]) -> bool:
     words = {word for model in models for word in _name_words(model)}
     lower = text.lower()
     return any(re.search(rf"\b{re.escape(word)}", lower) for word in (*words, *_MAKERS) if word in lower)
+
+
+def contains_a_name(text: str, models: Sequence[str]) -> bool:
+    """Return whether a text contains a model's whole name as a word, such as `gpt-4o`, whose parts are too short."""
+    whole = {model.rsplit("/", 1)[-1].lower() for model in models} - _NO_NAME
+    lower = text.lower()
+    return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", lower) for name in whole if name in lower)
 
 
 def _name_words(model: str) -> list[str]:

@@ -21,7 +21,7 @@ def head_file(path: Path) -> Path:
     return path.with_suffix(".head.json")
 
 
-def export_votes(store: Store, path: Path, *, texts: bool = False) -> Head:
+def export_votes(store: Store, path: Path, *, texts: bool = False, live_texts: bool = False) -> Head:
     """Write all votes as JSON lines, and number and hash of the last one beside it; return the latter.
 
     Open battles are not in the log, so nothing of them is written.
@@ -30,11 +30,12 @@ def export_votes(store: Store, path: Path, *, texts: bool = False) -> Head:
         store: with the log.
         path: of the file.
         texts: also write prompts and answers.
+        live_texts: also those of live battles, where voters wrote the prompts.
 
     Raises: StoreError if it cannot be written.
     """
     head = store.arena.head()
-    held = store.arena.answer_texts() if texts else None
+    held = store.arena.answer_texts(private=live_texts) if texts or live_texts else None
     try:
         with whole_file(path) as draft, draft.open("w", encoding="utf-8", errors="backslashreplace") as file:
             for vote in store.arena.votes(until=head.sequence):

@@ -5,6 +5,7 @@ cannot tell from the pair which models it is, and every pair keeps a chance. A f
 stored.
 """
 
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -13,9 +14,10 @@ import numpy as np
 from evalstone.errors import DataError
 from evalstone.statistics.arrays import Floats
 from evalstone.statistics.pair_choice import expected_reductions, penalised_strengths
+from evalstone.store import Store
 from evalstone.store.arena_rows import VoteRow
 
-__all__ = ["Pair", "Pairing"]
+__all__ = ["Pair", "Pairing", "VotedPairs"]
 
 UNIFORM_SHARE = 0.1  # of the probability, which all pairs share equally
 
@@ -71,3 +73,27 @@ class Pairing:
         chosen = int(generator.choice(self._wins.size, p=self.probabilities().ravel()))
         first, second = divmod(chosen, len(self._models))
         return Pair(self._models[first], self._models[second], bool(generator.integers(2)))
+
+
+class VotedPairs:
+    """Draws pairs of a store's models that are not withdrawn, from all votes up to each draw. Safe in threads."""
+
+    def __init__(self, store: Store, models: Sequence[str], generator: np.random.Generator) -> None:
+        """Register the models.
+
+        Raises: DataError for fewer than two that are not withdrawn.
+        """
+        store.arena.register(models)
+        withdrawn = {one.name for one in store.arena.models() if one.withdrawn_at}
+        self._store, self._generator = store, generator
+        self._pairing = Pairing([name for name in models if name not in withdrawn])
+        self._lock = threading.Lock()
+        self._seen = 0  # votes that are counted
+
+    def draw(self) -> Pair:
+        """Return a pair and its sides."""
+        with self._lock:
+            some = list(self._store.arena.votes(after=self._seen))
+            self._pairing.count(some)
+            self._seen = some[-1].sequence if some else self._seen
+            return self._pairing.draw(self._generator)

@@ -39,7 +39,8 @@ def votes_in(
 ) -> Votes:
     """Return the votes in rows, optionally of one language only, and with the answers' style if `style`.
 
-    Rows without a verdict or a model, and battles of a model with itself, are excluded and counted. An unknown verdict
+    Rows without a verdict or a model, battles of a model with itself, and rows whose `is_counted` is false (votes with
+    the names known, or on an answer that names its model), are excluded and counted. An unknown verdict
     is an error: excluding one spelling of "B won" would bias the ratings.
 
     `columns` sets columns with other names (`model_a` -> column, see `find_columns`).
@@ -51,7 +52,10 @@ def votes_in(
     wanted = range(len(rows)) if language is None else _in_language(rows, found, language)
     sides = [[_name(model) for model in rows[column]] for column in (found.first, found.second)]
     verdicts = verdicts_in(rows, found)
-    used, outcomes, left_out = _usable(wanted, sides, verdicts)
+    counts = rows["is_counted"] if "is_counted" in rows.column_names else [True] * len(rows)
+    used, outcomes, left_out = _usable([index for index in wanted if counts[index] is not False], sides, verdicts)
+    if n_not_counted := sum(counts[index] is False for index in wanted):
+        left_out["that counts in no rating"] = n_not_counted
     models, battles = _battles([sides[0][index] for index in used], [sides[1][index] for index in used], outcomes)
     named: tuple[tuple[By, str | None], ...] = (("prompt", found.prompt), ("judge", found.judge))
     chosen = np.array(used)

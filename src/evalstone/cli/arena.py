@@ -95,24 +95,57 @@ def rate(votes: str, *, as_csv: bool, markdown: bool, as_json: bool, **given: An
 @click.option(
     "--batch", default=50, show_default=True, metavar="N", help="New votes after which ratings are published."
 )
+@click.option(
+    "--endpoint",
+    multiple=True,
+    metavar="NAME=URL",
+    help="OpenAI-compatible endpoint whose model answers while people wait, such as small=http://127.0.0.1:7600/v1; "
+    "repeatable; NAME=URL#MODEL names one of its models.",
+)
+@click.option("--endpoint_key", multiple=True, metavar="NAME=@FILE", help="Key of an endpoint; repeatable.")
+@click.option("--demo", is_flag=True, help="Host the two demo models on this machine and let them answer.")
+@click.option("--moderation", metavar="NAME", help="Installed function that may refuse questions and answers.")
+@click.option("--turns", default=8, show_default=True, type=click.IntRange(1, 100), help="Questions in a live battle.")
+@click.option("--max_tokens", default=512, show_default=True, type=click.IntRange(1), help="Tokens of a live answer.")
+@click.option("--answer_seconds", default=60.0, show_default=True, metavar="SECONDS", help="Time for a live answer.")
+@click.option(
+    "--cadence", default=120.0, show_default=True, metavar="CHARACTERS", help="Characters shown per second and side."
+)
 @store_option
 def serve(**given: Any) -> None:
-    """Let people vote in the browser on two models' stored answers to the same prompt.
+    """Let people compare two models in the browser: live ones with --endpoint or --demo, else stored answers.
 
     The two models' names are shown after the vote. No leaderboard or run is shown beside the arena, since stored
     answers there would tell which model an answer is of. Without --host, only this machine can connect.
     """
     from evalstone.cli.arena_serving import serve_arena
+    from evalstone.cli.live_serving import serve_live
 
-    serve_arena(**given)
+    if given["endpoint"] or given["demo"]:
+        serve_live(**given)
+    else:
+        serve_arena(**given)
+
+
+@arena.command()
+@click.argument("battle", metavar="BATTLE")
+@store_option
+def erase(battle: str, store: str | None) -> None:
+    """Erase what was written in a live battle; BATTLE is in the address of its page. The vote and its hash stay."""
+    from evalstone.arena.conversations import erase_battle
+    from evalstone.store import Store
+
+    with Store.open(store, hidden_for="erasure") as opened:
+        echo(f"{erase_battle(opened, battle)} texts and conversations are erased")
 
 
 @arena.command()
 @click.option("-o", "--output", default="votes.jsonl", show_default=True, metavar="FILE", help="File to write.")
-@click.option("--texts", is_flag=True, help="Include prompts and answers.")
+@click.option("--texts", is_flag=True, help="Include prompts and answers, but not those of live battles.")
+@click.option("--live_texts", is_flag=True, help="Include those of live battles too: voters wrote them.")
 @store_option
 @json_option
-def export(output: str, *, texts: bool, store: str | None, as_json: bool) -> None:
+def export(output: str, *, texts: bool, live_texts: bool, store: str | None, as_json: bool) -> None:
     """Write all votes as JSON lines, which `evalstone arena rate` reads, and the head of their chain beside it."""
     from dataclasses import asdict
     from pathlib import Path
@@ -122,7 +155,7 @@ def export(output: str, *, texts: bool, store: str | None, as_json: bool) -> Non
 
     path = Path(output)
     with Store.open_to_read(store) as opened:
-        head = export_votes(opened, path, texts=texts)
+        head = export_votes(opened, path, texts=texts, live_texts=live_texts)
     if as_json:
         print_json({"file": str(path), "head": asdict(head)})
     else:

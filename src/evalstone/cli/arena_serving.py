@@ -4,6 +4,7 @@ from typing import Any
 
 from evalstone.cli.output import echo
 from evalstone.cli.serve import need_extra
+from evalstone.errors import UsageError
 
 __all__ = ["serve_arena"]
 
@@ -16,6 +17,8 @@ def serve_arena(
     Raises: as `open_answers`, `hosts_for` and `listen`; MissingExtra without the extra `web`.
     """
     need_extra("evalstone arena serve")
+    if given["endpoint_key"] or given["moderation"]:
+        raise UsageError("--endpoint_key and --moderation are for live battles; name models with --endpoint NAME=URL")
     from evalstone.arena.answer_files import open_answers
     from evalstone.arena.battles import Arena, Publishing
     from evalstone.arena.published import Ratings

@@ -181,10 +181,14 @@ class ArenaLog:
                 return
             after = rows[-1].sequence
 
-    def answer_texts(self) -> dict[str, str]:
-        """Return the texts of all answers and prompts that are not erased, by commitment in hex."""
+    def answer_texts(self, *, private: bool = True) -> dict[str, str]:
+        """Return the texts of all answers and prompts that are not erased, by commitment in hex.
+
+        Without `private`, those of battles whose prompt a voter wrote are left out.
+        """
         with self._database.reading() as connection:
             kept = select(arena_texts.c.commitment, arena_texts.c.content).where(arena_texts.c.content.isnot(None))
+            kept = kept if private else kept.where(arena_texts.c.digest.isnot(None))
             return {bytes(row.commitment).hex(): unpack_text(row.content) for row in connection.execute(kept)}
 
     def problems(self) -> list[str]:

@@ -134,7 +134,13 @@ class Store(StoredResults):
         return run_list.progress(self._database, plan.key)
 
     def open_run(
-        self, plan: RunPlan, *, facts: Mapping[str, JsonValue], command: str | None = None, rescoring: bool = False
+        self,
+        plan: RunPlan,
+        *,
+        facts: Mapping[str, JsonValue],
+        command: str | None = None,
+        rescoring: bool = False,
+        hidden: bool = False,
     ) -> OpenRun:
         """Find or create the run of this plan, take its lease and begin an attempt.
 
@@ -144,10 +150,13 @@ class Store(StoredResults):
 
         `facts` are those of the attempt, not of the run: versions, device, attention path.
 
+        A run that is created as `hidden` is so from its first moment; the store must have been opened with
+        `hidden_for`.
+
         Raises: RunBusy while another writer holds the lease.
         """
         self._writer.flush()
-        opening = runs.Opening(plan, plan.key, facts, command, rescoring)
+        opening = runs.Opening(plan, plan.key, facts, command, rescoring, hidden)
         opened = runs.open_run(self._database, self._leases, opening)
         self._writer.forget(opened.run_id)
         return opened

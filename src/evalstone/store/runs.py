@@ -144,6 +144,7 @@ class Opening:
     facts: Mapping[str, JsonValue]
     command: str | None
     rescoring: bool = False
+    hidden: bool = False  # whether a run that is created is hidden from its first moment
 
     def find(self, connection: Connection) -> Any:
         """Return the row of the run, None if it does not exist.
@@ -181,7 +182,7 @@ def _open(
     row = opening.find(connection)
     is_complete = row is not None and row.seal is not None
     if row is None:
-        number, run_id = _add_run(connection, opening.plan, opening.key)
+        number, run_id = _add_run(connection, opening)
     else:
         number, run_id = row.id, row.run_id
         if seen is None or seen.id != number or (locked is None and _has_lease(connection, number)):
@@ -257,7 +258,10 @@ def end_attempt(
     leases.release(connection, run_id)
 
 
-def _add_run(connection: Connection, plan: RunPlan, key: str) -> tuple[int, str]:
+def _add_run(connection: Connection, opening: Opening) -> tuple[int, str]:
+    plan, key = opening.plan, opening.key
+    if opening.hidden and not sees_hidden(connection):
+        raise StoreError("this store was not opened for a reason to see hidden runs, and cannot create one")
     number = next_id(connection, runs)
     run_id = _free_run_id(connection, key)
     time = now()
@@ -272,7 +276,7 @@ def _add_run(connection: Connection, plan: RunPlan, key: str) -> tuple[int, str]
         "summary": None,
         "extra": None,
         "seal": None,
-        "visibility": None,
+        "visibility": "hidden" if opening.hidden else None,
     }
     connection.execute(insert(runs), with_checksum(runs, row))
     connection.execute(insert(run_facts), facts_row(number, plan))

@@ -68,6 +68,7 @@ def create_app(
     app = FastAPI(title="Evalstone", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(GZipMiddleware, minimum_size=1000)
     app.state.links = [link for part in parts for link in part.links]
+    app.state.has_boards = site.runs is not None or bool(site.boards)
     _add_boards(app, site)
     _add_about(app, site)
     _add_runs(app, site)
@@ -103,6 +104,8 @@ def _add_boards(app: FastAPI, site: Site) -> None:
     @app.get("/")
     def boards(request: Request) -> Response:
         page = boards_page(site)
+        if not page.boards and app.state.links:  # a server of the arena or the chat alone
+            return RedirectResponse(app.state.links[0][0], 307)
         if len(page.boards) == 1:
             return RedirectResponse(f"/board/{page.boards[0][0].name}", 307)
         return respond(request, "boards.html", page)

@@ -55,6 +55,7 @@ def respond(request: Request, template: str, page: Any, *, as_json: bool = False
             version=VERSION,
             takes_flags="app" in request.scope and getattr(request.app.state, "takes_flags", False),
             links=getattr(request.app.state, "links", ()) if "app" in request.scope else (),
+            has_boards=getattr(request.app.state, "has_boards", True) if "app" in request.scope else True,
             **getattr(request.state, "context", {"live": True}),  # of an exported page
         )
     )

@@ -20,7 +20,7 @@ from evalstone.web.posts import Form
 from evalstone.web.render import respond
 from evalstone.web.secret import server_secret
 
-__all__ = ["arena_part"]
+__all__ = ["add_ratings", "arena_part", "private", "voter_of"]
 
 JSON = ".json"
 PRIVATE = {"cache-control": "no-store"}
@@ -32,26 +32,38 @@ def arena_part(arena: Arena, ratings: Ratings) -> Part:
 
 
 def _add(app: FastAPI, *, arena: Arena, ratings: Ratings) -> None:
-    routes = _Routes(app, arena, ratings)
+    routes = _Routes(app, arena)
     app.add_api_route("/arena/battles", routes.begin, methods=["POST"])
     app.add_api_route("/arena/battle/{token}/vote", routes.vote, methods=["POST"])
     app.add_api_route("/arena/battle/{token}", routes.battle)
     for ending in ("", JSON):
         app.add_api_route(f"/arena{ending}", routes.about)
-        app.add_api_route(f"/arena/ratings{ending}", routes.board)
+    add_ratings(app, ratings)
+
+
+def add_ratings(app: FastAPI, ratings: Ratings) -> None:
+    """Add the page of the ratings."""
+
+    @app.get("/arena/ratings")
+    @app.get("/arena/ratings.json")
+    def board(request: Request, style: str = "", category: str = "", good: str = "") -> Response:
+        with_style, only_good = style == "1", good == "1"
+        found = ratings.board(style=with_style, category=category[:100] or None, acceptable=only_good)
+        page = ratings_page(found, style=with_style, good=only_good)
+        return respond(request, "arena_ratings.html", page, as_json=request.url.path.endswith(JSON))
 
 
 class _Routes:
     """One arena's answers to requests."""
 
-    def __init__(self, app: FastAPI, arena: Arena, ratings: Ratings) -> None:
-        self._app, self._arena, self._ratings = app, arena, ratings
+    def __init__(self, app: FastAPI, arena: Arena) -> None:
+        self._app, self._arena = app, arena
         self._secret = server_secret()
 
     def about(self, request: Request) -> Response:
         page = ArenaPage(len(self._arena.source.models), self._app.state.posts.token(request))
         answer = respond(request, "arena.html", page, as_json=request.url.path.endswith(JSON))
-        return _private(self._app, request, answer)
+        return private(self._app, request, answer)
 
     def begin(self, request: Request, form: Form) -> Response:
         try:
@@ -79,25 +91,23 @@ class _Routes:
             return self._shown(request, voted, as_json=True)
         return RedirectResponse(f"/arena/battle/{token}", 303)
 
-    def board(self, request: Request, style: str = "", category: str = "", good: str = "") -> Response:
-        with_style, only_good = style == "1", good == "1"
-        board = self._ratings.board(style=with_style, category=category[:100] or None, acceptable=only_good)
-        page = ratings_page(board, style=with_style, good=only_good)
-        return respond(request, "arena_ratings.html", page, as_json=request.url.path.endswith(JSON))
-
     def _voter(self, request: Request) -> Voter:
-        clients = self._app.state.clients
-        return Voter(
-            keyed_hash(self._secret, "voter", clients.visitor(request).id),
-            keyed_hash(self._secret, "origin", clients.network(request)),
-        )
+        return voter_of(self._app, self._secret, request)
 
     def _shown(self, request: Request, battle: Shown, *, as_json: bool) -> Response:
         page = BattlePage(battle, self._app.state.posts.token(request), token_hex(16))
-        return _private(self._app, request, respond(request, "battle.html", page, as_json=as_json))
+        return private(self._app, request, respond(request, "battle.html", page, as_json=as_json))
 
 
-def _private(app: FastAPI, request: Request, response: Response) -> Response:
+def voter_of(app: FastAPI, secret: bytes, request: Request) -> Voter:
+    """Return who sends a request, by keyed hashes of his cookie and his network."""
+    clients = app.state.clients
+    return Voter(
+        keyed_hash(secret, "voter", clients.visitor(request).id), keyed_hash(secret, "origin", clients.network(request))
+    )
+
+
+def private(app: FastAPI, request: Request, response: Response) -> Response:
     """Give a new visitor his cookie, and keep caches from storing the page."""
     app.state.clients.remember(request, response)
     response.headers.update(PRIVATE)
