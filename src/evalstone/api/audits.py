@@ -15,11 +15,21 @@ from evalstone.store import RunRow, Store
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["CONTAMINATION", "CONTROL", "PROMPTS", "ShownAudit", "find_audit", "list_audits", "stored_line"]
+__all__ = [
+    "CONTAMINATION",
+    "CONTROL",
+    "PROMPTS",
+    "ShownAudit",
+    "find_audit",
+    "list_audits",
+    "list_judgings",
+    "stored_line",
+]
 
 CONTAMINATION = "contamination"
 CONTROL = "contamination, control"
 PROMPTS = "prompts"
+JUDGING = "judging"  # a judging is stored as an audit is; see `evalstone.judges`
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +44,14 @@ class ShownAudit:
 
 def list_audits(store: str | None, words: Sequence[str] = ()) -> list[RunRow]:
     """Return the stored audits whose id, model, status or tasks match every word, newest first."""
-    return existing_store(store).audits(words) if Store.exists(store) else []
+    found = existing_store(store).audits(words) if Store.exists(store) else []
+    return [row for row in found if row.plan.audit != JUDGING]
+
+
+def list_judgings(store: str | None, words: Sequence[str] = ()) -> list[RunRow]:
+    """Return the stored judgings whose id, judge, status or tasks match every word, newest first."""
+    found = existing_store(store).audits(words) if Store.exists(store) else []
+    return [row for row in found if row.plan.audit == JUDGING]
 
 
 def find_audit(store: str | None, name: str) -> ShownAudit | None:
@@ -46,8 +63,9 @@ def find_audit(store: str | None, name: str) -> ShownAudit | None:
     row = opened.run(name)
     if row.plan.audit is None:
         return None
-    content, view = _results(row)
-    remarks = [f"audit {row.short_id} in {location_of(opened)}"]
+    content, view = _results(opened, row)
+    what = JUDGING if row.plan.audit == JUDGING else "audit"
+    remarks = [f"{what} {row.short_id} in {location_of(opened)}"]
     if row.status != "finished":
         again = "the same call" if row.command is None else row.command
         remarks.insert(0, f"it is {row.status}, with partial results; continue it with: {again}")
@@ -56,10 +74,15 @@ def find_audit(store: str | None, name: str) -> ShownAudit | None:
     return ShownAudit(row, content, view, tuple(remarks))
 
 
-def _results(row: RunRow) -> "tuple[JsonValue, RenderableType]":
+def _results(store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
     from evalstone.audit.contamination_tables import contamination_json, contamination_table
     from evalstone.audit.prompt_tables import prompts_table
+    from evalstone.judges.results import read_results
+    from evalstone.judges.tables import judging_json, judging_table
 
+    if row.plan.audit == JUDGING:
+        judged = read_results(store, row)
+        return judging_json(row, judged), judging_table(row, judged)
     if row.plan.audit == PROMPTS:
         audits: list[PromptAudit] = stored_parts(row, PromptAudit)
         return {"audits": [asdict(one) for one in audits], "ranks": []}, prompts_table(audits)

@@ -1,0 +1,116 @@
+"""`evalstone judge`: a model judges stored answers; agreement with people; a panel of judges; prompt injections."""
+
+from typing import Any
+
+import click
+
+from evalstone.cli.output import echo, json_option, print_json, print_rich, store_option
+from evalstone.cli.typed import typed_command
+
+
+class JudgeGroup(click.Group):
+    """A group in which `judge RUN ...` means `judge run RUN ...`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put `run` before arguments that begin with none of the commands."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+def judge_options(function: Any) -> Any:
+    """Add the options of a judge model."""
+    for option in reversed(
+        (
+            click.option("--judge", "judge_model", required=True, metavar="MODEL", help="The judge: a folder, a Hub id "
+                         "or a kind of model such as local-chat-completions (see `ls models`)."),
+            click.option("--model_args", default="", metavar="A=1,B=2", help="Arguments of the judge, as in `run`."),
+            click.option("--max_tokens", type=click.IntRange(1), default=512, show_default=True,
+                         help="Longest text of the judge, in tokens."),
+            click.option("--seed", type=int, default=0, show_default=True, help="Seed of the marks around answers."),
+            click.option("--quiet", "-q", is_flag=True, help="Print no progress."),
+        )
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+@click.group(cls=JudgeGroup)
+def judge() -> None:
+    """Let a model judge stored answers, and find out whether it can be trusted.
+
+    `evalstone judge RUN` grades a run's answers; `evalstone judge RUN OTHER --prompt pair` compares two runs.
+    """
+
+
+@judge.command("run")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN [OTHER]")
+@judge_options
+@click.option("--prompt", metavar="NAME", help="Judge prompt: single, single-reference, pair, pair-reference, five or "
+              "preference (default: single for one run, pair for two).")  # fmt: skip
+@click.option("--reference", metavar="COLUMN", help="Column of the data set with the reference answer (default: the "
+              "task's target).")  # fmt: skip
+@click.option("--limit", "-L", type=click.IntRange(1), metavar="N", help="Judge the first N questions of each task.")
+@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes that run the judge.")
+@click.option("--plan", "is_plan", is_flag=True, help="Estimate tokens and cost; send nothing.")
+@click.option("--price", metavar="IN,OUT", help="Money per million tokens read and generated.")
+@click.option("--max_cost", type=click.FloatRange(0), metavar="MONEY", help="Send nothing that could pass this cost.")
+@click.option("--wait/--no-wait", default=True, help="Exit with code 4 if another process is judging the same.")
+@store_option
+@json_option
+def run_command(runs: tuple[str, ...], judge_model: str, *, is_plan: bool, as_json: bool, **given: Any) -> None:
+    """Judge the stored answers of RUN, or of RUN against OTHER, and store the result as a judging.
+
+    Two answers are compared in both orders. The same command continues an interrupted judging: no stored judgement is
+    requested again.
+    """
+    from evalstone.api.judging import JudgeOptions, judge_runs, plan_judging
+    from evalstone.judges.cost import parse_price
+
+    price = parse_price(given["price"]) if given["price"] else None
+    shared = {
+        name: given[name] for name in ("reference", "limit", "max_tokens", "seed", "wait", "model_args", "workers")
+    }
+    prompt = given["prompt"] or ("single" if len(runs) == 1 else "pair")
+    options = JudgeOptions(prompt, price=price, most_cost=given["max_cost"], **shared)
+    if is_plan:
+        _print_forecast(plan_judging(judge_model, runs, options, store=given["store"]), options, as_json=as_json)
+        return
+    is_quiet = given["quiet"] or as_json
+    observe = None if is_quiet else _Lines()
+    found = judge_runs(
+        judge_model,
+        runs,
+        options,
+        store=given["store"],
+        announce=lambda line: None if is_quiet else echo(line, err=True),
+        observe=observe,
+        command=typed_command(),
+    )
+    print_json(found.content) if as_json else print_rich(found.view)
+
+
+class _Lines:
+    """Prints the progress of a judge every 15 seconds."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def __call__(self, progress: Any) -> None:
+        from evalstone.cli.progress import LINE_EVERY_SECONDS
+
+        if progress.seconds - self._last >= LINE_EVERY_SECONDS:
+            self._last = progress.seconds
+            echo(f"{progress.n_outputs_done:,} of {progress.n_outputs:,} judgements", err=True)
+
+
+def _print_forecast(work: Any, options: Any, *, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from evalstone.judges.tables import forecast_lines
+
+    if as_json:
+        print_json(asdict(work))
+        return
+    for line in forecast_lines(work, options.price):
+        echo(line)
