@@ -114,3 +114,32 @@ def _print_forecast(work: Any, options: Any, *, as_json: bool) -> None:
         return
     for line in forecast_lines(work, options.price):
         echo(line)
+
+
+@judge.command()
+@click.argument("judging", metavar="JUDGING|VOTES")
+@click.option("--human", required=True, metavar="VOTES", help="File of human votes, as for `arena rate`.")
+@click.option("--without", multiple=True, metavar="RATER", help="Leave these human raters out, e.g. 'author_*'.")
+@click.option("--missing", multiple=True, metavar="WORD", help="A verdict that stands for none, e.g. garbage.")
+@click.option("--columns", multiple=True, metavar="winner=COLUMN,...", help="Columns of the judge's file that are not "
+              "recognised: model_a, model_b, winner, prompt, judge.")  # fmt: skip
+@click.option("--human_columns", multiple=True, metavar="winner=COLUMN,...", help="The same for the human votes.")
+@click.option(
+    "--judge_model", metavar="NAME", help="Which of the judged models the judge is, to measure self-preference."
+)
+@store_option
+@json_option
+def agreement(judging: str, human: str, *, as_json: bool, **given: Any) -> None:
+    """Measure how a judge agrees with people: beside chance, beside people with each other, and with its biases.
+
+    JUDGING is a stored judging of two runs; VOTES a file with model_a, model_b, winner and a question's id. Win rates
+    are corrected by the human votes.
+    """
+    from evalstone.api.arena import columns_of
+    from evalstone.api.judge_agreement import VoteFileOptions, judge_agreement
+    from evalstone.judges.report import report_json, report_table
+
+    columns, human_columns = (columns_of(given[name]) or None for name in ("columns", "human_columns"))
+    options = VoteFileOptions(columns, human_columns, given["missing"], given["without"])
+    found = judge_agreement(judging, human, options, judge_model=given["judge_model"], store=given["store"])
+    print_json(report_json(found)) if as_json else print_rich(report_table(found))

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from evalstone.errors import DataError
+from evalstone.judges.question_means import mean_over_questions
 from evalstone.statistics.agreement import Agreement, cohen_kappa, krippendorff_alpha
 from evalstone.statistics.distributions import two_sided_z
-from evalstone.statistics.estimate import IntervalEstimate, estimate_mean
+from evalstone.statistics.estimate import IntervalEstimate
 
 __all__ = ["PairVote", "RaterAgreement", "Share", "agreement_of", "by_pair", "majority", "oriented"]
 
@@ -140,7 +141,7 @@ def _share(pairs: Sequence[RaterPair], *, symmetric: bool = False) -> Share:
     if not pairs:
         return Share(0, 0, None, None, None)
     same = [float(one.value == other.value) for one, other in pairs]
-    estimate = estimate_mean(same, binary=True, clusters=[one.question for one, _ in pairs])
+    estimate = mean_over_questions(same, [one.question for one, _ in pairs], binary=True)
     firsts, seconds = [one.value for one, _ in pairs], [other.value for _, other in pairs]
     if symmetric:
         both = Counter(firsts + seconds)

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evalstone.judges.agreement import PairVote, by_pair
-from evalstone.statistics.estimate import IntervalEstimate, estimate_mean
+from evalstone.judges.question_means import mean_over_questions
+from evalstone.statistics.estimate import IntervalEstimate
 from evalstone.statistics.logistic import Slope, logistic_slope
 
 __all__ = ["SelfPreference", "first_share", "length_slope", "own_model", "self_preference"]
@@ -39,14 +40,16 @@ def length_slope(votes: Sequence[PairVote]) -> Slope | None:
 
 
 def first_share(votes: Sequence[PairVote]) -> IntervalEstimate | None:
-    """Return the share of decisive votes for the first answer; None without any.
+    """Return the share of decisive votes for the first answer.
 
-    It is a bias of position only if the answers' sides were drawn by chance and `first` is the one shown first.
+    It is a bias of position only if the answers' sides were drawn by chance and `first` is the one shown first. So
+    there is none (None) where every two models stand in one order only, which is then the models' and not chance.
     """
     decisive = [vote for vote in votes if vote.value != 0.5]
-    if not decisive:
+    orders = {(vote.first, vote.second) for vote in votes}
+    if not decisive or not any((second, first) in orders for first, second in orders):
         return None
-    return estimate_mean([vote.value for vote in decisive], binary=True, clusters=[v.question for v in decisive])
+    return mean_over_questions([vote.value for vote in decisive], [vote.question for vote in decisive], binary=True)
 
 
 def own_model(judge: str, models: Sequence[str]) -> str | None:
@@ -74,6 +77,6 @@ def self_preference(judged: Sequence[PairVote], people: Sequence[PairVote], mode
     if len(own) < 2:
         return None
     differences = [judge - human for _, judge, human in own]
-    estimate = estimate_mean(differences, clusters=[question for question, *_ in own], bounds=(-1.0, 1.0))
+    estimate = mean_over_questions(differences, [question for question, *_ in own], bounds=(-1.0, 1.0))
     n = len(own)
     return SelfPreference(model, sum(judge for _, judge, _ in own) / n, sum(human for *_, human in own) / n, estimate)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from evalstone.errors import DataError
 from evalstone.judges.agreement import PairKey, PairVote, by_pair
+from evalstone.judges.question_means import mean_over_questions
 from evalstone.statistics.estimate import IntervalEstimate, estimate_mean
 from evalstone.statistics.judge_correction import ppi_mean, rogan_gladen
 
@@ -74,7 +75,7 @@ def _mean(votes: Sequence[PairVote]) -> float:
 
 
 def _rate(model: str, sides: _Sides) -> CorrectedRate:
-    judge = estimate_mean(sides.judged, clusters=list(sides.questions), bounds=(0.0, 1.0))
+    judge = mean_over_questions(sides.judged, sides.questions, bounds=(0.0, 1.0))
     people = estimate_mean(sides.labels, bounds=(0.0, 1.0)) if sides.labels else None
     why = None
     if len(sides.labels) < FEWEST_LABELS:

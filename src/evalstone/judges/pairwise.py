@@ -5,11 +5,12 @@ both orders are asked, and the share of pairs in which the verdict followed the 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from evalstone.judges.question_means import mean_over_questions
 from evalstone.judges.verdicts import Form, Verdict, swapped
-from evalstone.statistics.estimate import IntervalEstimate, estimate_mean, estimate_ratio
+from evalstone.statistics.estimate import IntervalEstimate, estimate_ratio
 
 __all__ = ["Pair", "PairSummary", "pair_of", "summarise_pairs"]
 
@@ -98,8 +99,8 @@ def _side(value: float) -> int:
 def summarise_pairs(pairs: Sequence[Pair]) -> list[PairSummary]:
     """Return the counts and the win rate of each task.
 
-    The win rate is Σ weight · value / Σ weight with the interval of a ratio over questions, since the turns of one
-    conversation are dependent; with equal weights and one turn it is the mean of the pairs.
+    With equal weights the win rate is the mean of the pairs, otherwise Σ weight · value / Σ weight with the interval of
+    a ratio. Its units are questions, since the turns of one conversation are dependent.
     """
     return [
         _summary(task, [pair for pair in pairs if pair.task == task]) for task in dict.fromkeys(p.task for p in pairs)
@@ -131,11 +132,14 @@ def _win_rate(pairs: Sequence[Pair]) -> IntervalEstimate | None:
     if not values:
         return None
     samples = list(dict.fromkeys(sample for sample, _, _ in values))
-    if len({weight for *_, weight in values}) == 1 and len(samples) == len(values):
-        return estimate_mean([value for _, value, _ in values], bounds=(0.0, 1.0))
+    if len({weight for *_, weight in values}) == 1 or len(samples) == 1:
+        return mean_over_questions([value for _, value, _ in values], [s for s, *_ in values], bounds=(0.0, 1.0))
     tops = dict.fromkeys(samples, 0.0)
     weights = dict.fromkeys(samples, 0.0)
     for sample, value, weight in values:
         tops[sample] += value * weight
         weights[sample] += weight
-    return estimate_ratio(list(tops.values()), list(weights.values()))
+    found = estimate_ratio(list(tops.values()), list(weights.values()))
+    if found.low is None or found.high is None:
+        return found
+    return replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))

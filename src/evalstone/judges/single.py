@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evalstone.statistics.estimate import IntervalEstimate, estimate_mean
+from evalstone.judges.question_means import mean_over_questions
+from evalstone.statistics.estimate import IntervalEstimate
 
 __all__ = ["Grade", "GradeSummary", "summarise_grades"]
 
@@ -53,6 +54,5 @@ def _summary(task: str, turn: int | None, grades: Sequence[Grade]) -> GradeSumma
     mean = None
     if scored:
         values, samples = [value for value, _ in scored], [sample for _, sample in scored]
-        clusters = samples if len(set(samples)) < len(samples) else None
-        mean = estimate_mean(values, binary=False, clusters=clusters, bounds=(1.0, 10.0))
+        mean = mean_over_questions(values, samples, binary=False, bounds=(1.0, 10.0))
     return GradeSummary(task, turn, len(scored), len(grades) - len(scored) - n_failed, n_failed, mean)

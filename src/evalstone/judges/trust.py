@@ -44,7 +44,7 @@ def _as_people(found: RaterAgreement) -> str | None:
     judge, people = found.judge, found.people
     if people.estimate is None or people.n < FEWEST or judge.estimate is None:
         return None
-    low = people.estimate.low if people.estimate.low is not None else people.estimate.value
+    low = people.estimate.value if people.estimate.low is None else people.estimate.low
     if judge.estimate.value < low:
         return None
     return (

@@ -19,7 +19,7 @@ LOWEST_GRADE, HIGHEST_GRADE = 1.0, 10.0
 STRONG = 3.0  # a strong verdict counts three times (Arena-Hard v0.1)
 
 _BRACKETS = re.compile(r"\[\[([^\[\]\n]{1,12})\]\]")
-_NUMBER = re.compile(r"\d{1,2}(?:\.\d{1,3})?")
+_NUMBER = re.compile(r"[0-9]{1,2}(?:\.[0-9]{1,3})?")
 
 
 @dataclass(frozen=True, slots=True)
