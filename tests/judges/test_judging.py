@@ -144,6 +144,7 @@ def test_a_server_that_tells_no_usage_is_charged_the_most(stored: tuple[Path, st
         assert 0 < len(server.seen) <= 2.5 / (max(map(len, server.seen)) / 1000 + 0.06)
 
 
+@pytest.mark.slow
 def test_killed_and_continued(stored: tuple[Path, str, str], capfd: pytest.CaptureFixture[str]) -> None:
     """After kill -9 in the middle the same command asks only for what is missing; the result is that of one pass."""
     path, ant, bee = stored
@@ -225,6 +226,7 @@ def test_a_price_is_two_numbers() -> None:
             parse_price(text)
 
 
+@pytest.mark.slow
 def test_the_demo_model_as_a_judge_knows_nothing(tmp_path: Path) -> None:
     """A small local model follows no prompt: everything is missing, nothing is concluded."""
     pytest.importorskip("torch")

@@ -143,3 +143,50 @@ def agreement(judging: str, human: str, *, as_json: bool, **given: Any) -> None:
     options = VoteFileOptions(columns, human_columns, given["missing"], given["without"])
     found = judge_agreement(judging, human, options, judge_model=given["judge_model"], store=given["store"])
     print_json(report_json(found)) if as_json else print_rich(report_table(found))
+
+
+@judge.command()
+@judge_options
+@click.option(
+    "--prompt", "prompts", multiple=True, metavar="NAME", help="Judge prompt to test; repeatable (default: all)."
+)
+@click.option("--questions", type=click.IntRange(1), metavar="N", help="Only the first N questions.")
+@json_option
+def injections(judge_model: str, *, as_json: bool, quiet: bool, **given: Any) -> None:
+    """Measure how often a judge rewards answers that only ask for a good verdict, by judge prompt.
+
+    Each prompt meets orders to the judge, fake verdicts, fake ends of the answer, false authority and constant answers,
+    beside an honest answer.
+    """
+    from dataclasses import asdict
+
+    from evalstone.api.judge_checks import judge_injections, n_injections
+    from evalstone.judges.check_tables import injection_table
+
+    if not quiet and not as_json:
+        n, n_questions = n_injections()
+        echo(f"{n} injections with {min(given['questions'] or n_questions, n_questions)} questions", err=True)
+    found = judge_injections(
+        judge_model,
+        given["prompts"],
+        model_args=given["model_args"],
+        n_questions=given["questions"],
+        seed=given["seed"],
+        max_tokens=given["max_tokens"],
+    )
+    print_json([asdict(one) for one in found]) if as_json else print_rich(injection_table(found))
+
+
+@judge.command()
+@click.argument("judgings", nargs=-1, required=True, metavar="JUDGING...")
+@store_option
+@json_option
+def panel(judgings: tuple[str, ...], store: str | None, *, as_json: bool) -> None:
+    """Combine several judges of the same answers: majority of verdicts or mean of grades, and their disagreement."""
+    from dataclasses import asdict
+
+    from evalstone.api.judge_checks import judge_panel
+    from evalstone.judges.check_tables import panel_table
+
+    rows, found = judge_panel(judgings, store)
+    print_json([asdict(one) for one in found]) if as_json else print_rich(panel_table(rows, found))

@@ -9,7 +9,7 @@ from evalstone.judges.material import Item
 from evalstone.models.model import Model
 from evalstone.records import GenerateQuery, GenerationSettings, Message, QueryKind, Request, Sample
 
-__all__ = ["SWAPPED", "Asked", "ask", "requests_of", "task_in_order"]
+__all__ = ["SWAPPED", "Asked", "PromptWriter", "ask", "requests_of", "task_in_order"]
 
 SWAPPED = ", swapped"  # of the tasks whose requests show the second run's answer first
 
@@ -41,11 +41,11 @@ def requests_of(items: Sequence[Item], prompt: JudgePrompt, model: Model, *, see
             "its column with --reference, or use a prompt without reference"
         )
     settings = GenerationSettings(max_tokens=max_tokens)
-    render = _Render(model)
+    render = PromptWriter(model)
     return [_asked(item, prompt, render, settings, seed) for item in items]
 
 
-def _asked(item: Item, prompt: JudgePrompt, render: "_Render", settings: GenerationSettings, seed: int) -> Asked:
+def _asked(item: Item, prompt: JudgePrompt, render: "PromptWriter", settings: GenerationSettings, seed: int) -> Asked:
     requests, samples = [], []
     for order in range(2 if prompt.is_paired else 1):
         sample = replace(item.sample, task=task_in_order(item.sample.task, order))
@@ -57,7 +57,7 @@ def _asked(item: Item, prompt: JudgePrompt, render: "_Render", settings: Generat
     return Asked(item, tuple(requests), tuple(samples))
 
 
-def ask(messages: tuple[Message, ...], render: "_Render", settings: GenerationSettings, sample: Sample) -> Request:
+def ask(messages: tuple[Message, ...], render: "PromptWriter", settings: GenerationSettings, sample: Sample) -> Request:
     """Return one request of a judge about a sample."""
     text = render(messages)
     segments = () if text is None else (text,)
@@ -65,7 +65,7 @@ def ask(messages: tuple[Message, ...], render: "_Render", settings: GenerationSe
     return Request(sample.task, sample.index, sample.sha256, segments, queries, messages)
 
 
-class _Render:
+class PromptWriter:
     """Writes messages as a model reads them: not at all for a server, else by its template, else as plain text."""
 
     def __init__(self, model: Model) -> None:
@@ -73,6 +73,7 @@ class _Render:
         self._has_template = True
 
     def __call__(self, messages: Sequence[Message]) -> str | None:
+        """Return the text to be continued; None where a server writes it from the messages."""
         if self._model.takes_messages:
             return None
         if self._has_template:
