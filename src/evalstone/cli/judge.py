@@ -17,6 +17,12 @@ class JudgeGroup(click.Group):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; an argument that is none of them is a run."""
+        return super().resolve_command(ctx, args if args and args[0] in self.commands else ["run", *args])
+
 
 def judge_options(function: Any) -> Any:
     """Add the options of a judge model."""
