@@ -189,6 +189,8 @@ def test_judgings_are_listed_with_runs_and_never_taken_for_one(
     assert [run["audit"] for run in json.loads(capsys.readouterr().out)] == ["judging", None, None]
     assert main(["show", found.row.short_id, "--store", str(path)]) == 0
     assert "ant against bee, judged by judge" in capsys.readouterr().out
+    assert main(["show", found.row.short_id, "--samples", "open_questions", "-L", "1", "--store", str(path)]) == 0
+    assert "Bee again. [[B]]" in capsys.readouterr().out  # the judge's text, beside what it was shown
     with Store.open(str(path)) as store:
         assert store.run("last").plan.audit is None
         assert all(isinstance(one, Pair) for one in read_results(store, found.row))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from evalstone.api.run import location_of
+from evalstone.api.run import Run, location_of
 from evalstone.api.stored import existing_store
 from evalstone.audit.contamination import ContaminationTest, corrected
 from evalstone.audit.prompts import PromptAudit
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 __all__ = [
     "CONTAMINATION",
     "CONTROL",
+    "JUDGING",
     "PROMPTS",
     "ShownAudit",
     "find_audit",
+    "judging_as_run",
     "list_audits",
     "list_judgings",
     "stored_line",
@@ -72,6 +74,14 @@ def find_audit(store: str | None, name: str) -> ShownAudit | None:
     if row.plan.audit == CONTROL:
         remarks.insert(0, "responses of a control model; see their results with the audit that used it")
     return ShownAudit(row, content, view, tuple(remarks))
+
+
+def judging_as_run(audit: ShownAudit, store: str | None) -> Run | None:
+    """Return a judging as a run, so that its samples can be shown: what was judged, and the judge's texts.
+
+    None for other audits.
+    """
+    return Run(existing_store(store), audit.row.run_id) if audit.row.plan.audit == JUDGING else None
 
 
 def _results(store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":

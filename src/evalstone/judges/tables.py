@@ -92,6 +92,8 @@ def _counts(row: RunRow, judged: Sequence[JudgedItem]) -> list[str]:
         lines.append(f"{counted(n, 'question')} not judged: only one of the runs has it")
     if names := stored.get("left_out"):
         lines.append(f"without generated answers, so not judged: {', '.join(names)}")
+    if not judged:
+        lines.append("no judgement is stored yet")
     if judged and not any(one.value is not None for one in judged):
         lines.append("no text of this judge holds a verdict: it does not follow the prompt, and nothing is concluded")
     return lines
