@@ -113,8 +113,7 @@ def test_the_parser_accepts_every_command_on_the_pages(words: list[str]) -> None
     context = click.Context(cli, info_name="evalstone")
     name, command, rest = cli.resolve_command(context, with_command(words, list(COMMANDS)))
     while isinstance(command, click.Group):
-        name, rest = rest[0], rest[1:]
-        command = command.get_command(context, name)
+        name, command, rest = command.resolve_command(context, rest)
     assert command is not None, words
     assert command.make_context(name, list(rest), parent=context) is not None
 

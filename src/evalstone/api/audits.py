@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from evalstone.api.run import location_of
+from evalstone.api.run import Run, location_of
 from evalstone.api.stored import existing_store
 from evalstone.audit.contamination import ContaminationTest, corrected
 from evalstone.audit.prompts import PromptAudit
@@ -15,11 +15,23 @@ from evalstone.store import RunRow, Store
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["CONTAMINATION", "CONTROL", "PROMPTS", "ShownAudit", "find_audit", "list_audits", "stored_line"]
+__all__ = [
+    "CONTAMINATION",
+    "CONTROL",
+    "JUDGING",
+    "PROMPTS",
+    "ShownAudit",
+    "find_audit",
+    "judging_as_run",
+    "list_audits",
+    "list_judgings",
+    "stored_line",
+]
 
 CONTAMINATION = "contamination"
 CONTROL = "contamination, control"
 PROMPTS = "prompts"
+JUDGING = "judging"  # a judging is stored as an audit is; see `evalstone.judges`
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +46,14 @@ class ShownAudit:
 
 def list_audits(store: str | None, words: Sequence[str] = ()) -> list[RunRow]:
     """Return the stored audits whose id, model, status or tasks match every word, newest first."""
-    return existing_store(store).audits(words) if Store.exists(store) else []
+    found = existing_store(store).audits(words) if Store.exists(store) else []
+    return [row for row in found if row.plan.audit != JUDGING]
+
+
+def list_judgings(store: str | None, words: Sequence[str] = ()) -> list[RunRow]:
+    """Return the stored judgings whose id, judge, status or tasks match every word, newest first."""
+    found = existing_store(store).audits(words) if Store.exists(store) else []
+    return [row for row in found if row.plan.audit == JUDGING]
 
 
 def find_audit(store: str | None, name: str) -> ShownAudit | None:
@@ -46,8 +65,9 @@ def find_audit(store: str | None, name: str) -> ShownAudit | None:
     row = opened.run(name)
     if row.plan.audit is None:
         return None
-    content, view = _results(row)
-    remarks = [f"audit {row.short_id} in {location_of(opened)}"]
+    content, view = _results(opened, row)
+    what = JUDGING if row.plan.audit == JUDGING else "audit"
+    remarks = [f"{what} {row.short_id} in {location_of(opened)}"]
     if row.status != "finished":
         again = "the same call" if row.command is None else row.command
         remarks.insert(0, f"it is {row.status}, with partial results; continue it with: {again}")
@@ -56,10 +76,23 @@ def find_audit(store: str | None, name: str) -> ShownAudit | None:
     return ShownAudit(row, content, view, tuple(remarks))
 
 
-def _results(row: RunRow) -> "tuple[JsonValue, RenderableType]":
+def judging_as_run(audit: ShownAudit, store: str | None) -> Run | None:
+    """Return a judging as a run, so that its samples can be shown: what was judged, and the judge's texts.
+
+    None for other audits.
+    """
+    return Run(existing_store(store), audit.row.run_id) if audit.row.plan.audit == JUDGING else None
+
+
+def _results(store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
     from evalstone.audit.contamination_tables import contamination_json, contamination_table
     from evalstone.audit.prompt_tables import prompts_table
+    from evalstone.judges.results import read_results
+    from evalstone.judges.tables import judging_json, judging_table
 
+    if row.plan.audit == JUDGING:
+        judged = read_results(store, row)
+        return judging_json(row, judged), judging_table(row, judged)
     if row.plan.audit == PROMPTS:
         audits: list[PromptAudit] = stored_parts(row, PromptAudit)
         return {"audits": [asdict(one) for one in audits], "ranks": []}, prompts_table(audits)

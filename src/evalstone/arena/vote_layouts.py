@@ -10,7 +10,14 @@ from evalstone.errors import DataError
 __all__ = ["one_vote_a_row"]
 
 _ANNOTATOR = re.compile(r"ann(otator)?_?\d+")
-_KEPT = {"response1": "response_a", "response2": "response_b", "idx": "idx", "instruction": "instruction"}
+_KEPT = {
+    "response1": "response_a",
+    "response2": "response_b",
+    "len1": "length_a",
+    "len2": "length_b",
+    "idx": "idx",
+    "instruction": "instruction",
+}
 _VERDICTS = {"1": "model_1", "2": "model_2", "0": "tie"}  # PandaLM's README: 0 is a tie
 
 

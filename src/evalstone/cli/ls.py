@@ -21,17 +21,18 @@ KINDS = ("tasks", "groups", "tags", "suites", "models", "presets", "system_promp
 def ls(kind: str, words: tuple[str, ...], include_path: tuple[str, ...], store: str | None, as_json: bool) -> None:
     """List tasks, groups, tags, suites, kinds of models, prompt presets, system prompts, or stored runs or audits.
 
-    Only entries that match all WORDS are listed.
+    Only entries that match all WORDS are listed. Judgings are listed with the runs.
     """
     kind = kind.replace("-", "_") if kind.replace("-", "_") in KINDS else kind
     if kind not in KINDS:
         kind, words = "tasks", (kind, *words)
     if kind in {"runs", "audits"}:
-        from evalstone.api.audits import list_audits
+        from evalstone.api.audits import list_audits, list_judgings
         from evalstone.api.stored import list_runs
         from evalstone.report.views.run_list import run_list_table, runs_to_json
 
-        rows = list_runs(store, words) if kind == "runs" else list_audits(store, words)
+        rows = [*list_runs(store, words), *list_judgings(store, words)] if kind == "runs" else list_audits(store, words)
+        rows.sort(key=lambda row: row.updated_at, reverse=True)
         _show(runs_to_json(rows), as_json, lambda _: _print_rich(run_list_table(rows)))
     elif kind == "models":
         _show(_models(words), as_json, _print_models)

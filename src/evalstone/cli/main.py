@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("evalstone.cli.compare:compare", "Compare stored runs, with intervals and tests."),
     "rescore": ("evalstone.cli.rescore:rescore", "Score stored outputs again with another filter or metric."),
     "audit": ("evalstone.cli.audit:audit", "Test for contamination, sensitivity to prompts, and calibration."),
+    "judge": ("evalstone.cli.judge:judge", "Let a model judge stored answers; measure its agreement with people."),
     "arena": ("evalstone.cli.arena:arena", "Let people compare two models' answers; compute ratings from votes."),
     "study": ("evalstone.cli.study:study", "Run a human study: invited people compare models' answers blind."),
     "serve": ("evalstone.cli.serve:serve", "Show leaderboards in the browser."),

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @json_option
 def show(run: str, store: str | None, as_json: bool, **given: Any) -> None:
     """Show a stored run or audit. RUN is an id, the beginning of one, or `last` for the last run."""
-    from evalstone.api.audits import find_audit
+    from evalstone.api.audits import find_audit, judging_as_run
     from evalstone.api.stored import open_run
 
     if given["wrong"] and given["task"] is None:
@@ -42,7 +42,11 @@ def show(run: str, store: str | None, as_json: bool, **given: Any) -> None:
     if given["index"] and given["search"] is None:
         raise UsageError("--index is for --search; name the words: --samples TASK --index --search WORDS")
     if (audit := find_audit(store, run)) is not None:
-        _show_audit(audit, given, as_json=as_json)
+        judged = judging_as_run(audit, store) if given["task"] is not None else None
+        if judged is not None:
+            _show_run(judged, given, as_json=as_json)
+        else:
+            _show_audit(audit, given, as_json=as_json)
     else:
         _show_run(open_run(store, run), given, as_json=as_json)
 

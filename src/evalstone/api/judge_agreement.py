@@ -1,0 +1,83 @@
+"""Agreement of a judge with people, from a stored judging or a file of verdicts, and a file of human votes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from evalstone.api.judge_votes import judging_named, votes_in_file, votes_of_judging
+from evalstone.api.stored import existing_store
+from evalstone.errors import DataError, UsageError
+from evalstone.judges.pairwise import PairSummary
+from evalstone.judges.report import JudgeReport, JudgeVotes, report_on
+from evalstone.judges.results import read_results, summarise
+from evalstone.report.numbers import short_model_name
+
+__all__ = ["VoteFileOptions", "judge_agreement"]
+
+
+@dataclass(frozen=True, slots=True)
+class VoteFileOptions:
+    """How files of votes are read.
+
+    columns, human_columns: names of columns that are not recognised, of the judge's file and of the people's.
+    missing: verdicts that stand for none. without: patterns of human raters to leave out, such as `author_*`.
+    """
+
+    columns: Mapping[str, str] | None = None
+    human_columns: Mapping[str, str] | None = None
+    missing: Sequence[str] = ()
+    without: Sequence[str] = ()
+
+
+def judge_agreement(
+    judge: str,
+    human: str | Path,
+    options: VoteFileOptions | None = None,
+    *,
+    judge_model: str | None = None,
+    store: str | None = None,
+) -> JudgeReport:
+    """Return the report on a judge beside human votes on the same pairs of answers.
+
+    Args:
+        judge: a stored judging of two runs, or a file of verdicts.
+        human: a file of votes; matched by question, turn and models.
+        options: how the files are read.
+        judge_model: the model that the judge is, where it is among the judged ones under another name.
+        store: the database of stored runs.
+
+    Raises: UsageError for a file or a judging that does not exist or is of another kind; DataError for unknown verdicts
+        or nothing in common.
+    """
+    chosen = options or VoteFileOptions()
+    path = Path(human)
+    if not path.is_file():
+        raise UsageError(f"there is no file {human}; --human is a file of votes, see `evalstone arena rate --help`")
+    people = [
+        vote
+        for vote in votes_in_file(path, chosen.human_columns, chosen.missing).votes
+        if not any(fnmatchcase(vote.rater, pattern) for pattern in chosen.without)
+    ]
+    if not people:
+        raise DataError(f"{path.name} has no vote left without {', '.join(chosen.without)}")
+    return report_on(_judge_votes(judge, chosen, store), people, judge_model)
+
+
+def _judge_votes(judge: str, options: VoteFileOptions, store: str | None) -> JudgeVotes:
+    row = judging_named(store, judge)
+    if row is None:
+        found = votes_in_file(Path(judge), options.columns, options.missing)
+        raters = {vote.rater for vote in found.votes if vote.rater}
+        column = (options.columns or {}).get("winner")
+        name = column or (raters.pop() if len(raters) == 1 else Path(judge).stem)
+        return JudgeVotes(name, found.votes, found.n_without_verdict)
+    opened = existing_store(store)
+    found = votes_of_judging(opened, row)
+    if not found.votes:
+        raise DataError(
+            f"judging {row.short_id} holds no verdict ({found.n_without_verdict:,} texts of {row.model} have none), so "
+            "there is nothing to compare with people; this judge does not follow the prompt"
+        )
+    orders = [one for one in summarise(read_results(opened, row)) if isinstance(one, PairSummary)]
+    return JudgeVotes(short_model_name(row.model), found.votes, found.n_without_verdict, orders)

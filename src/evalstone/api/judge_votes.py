@@ -1,0 +1,144 @@
+"""Votes on pairs of answers, from files of votes and from stored judgings, as agreement needs them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalstone.api.stored import existing_store
+from evalstone.arena.vote_columns import find_columns, outcome_of, verdicts_in
+from evalstone.arena.vote_layouts import one_vote_a_row
+from evalstone.datasets.csv_files import sniff_delimiter
+from evalstone.datasets.files import read_files
+from evalstone.datasets.rows import Rows
+from evalstone.errors import DataError, UsageError
+from evalstone.judges.agreement import PairVote
+from evalstone.judges.judging import JUDGING
+from evalstone.judges.pairwise import Pair
+from evalstone.judges.results import lengths_of, read_results
+from evalstone.report.numbers import short_model_name
+from evalstone.store import RunRow, Store
+
+__all__ = ["FoundVotes", "judging_named", "votes_in_file", "votes_of_judging"]
+
+PARTS = ("turn", "task")  # columns that separate the votes on one question
+LENGTHS = (("length_{}", "ab"), ("len_{}", "ab"), ("tokens_{}", "ab"), ("len{}", "12"), ("len_{}", "12"),
+           ("response_{}", "ab"), ("response{}", "12"), ("output_{}", "12"))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FoundVotes:
+    """Votes on pairs of answers, and the number of rows or judgements without a verdict."""
+
+    votes: list[PairVote]
+    n_without_verdict: int
+
+
+def votes_in_file(path: Path, columns: Mapping[str, str] | None = None, missing: Sequence[str] = ()) -> FoundVotes:
+    """Return the votes of a file that `evalstone arena rate` reads; rows without a verdict are counted.
+
+    `missing` are verdicts that stand for none, such as PandaLM's `garbage`.
+
+    Votes are matched by question, turn and models, so the file must name the question of each.
+
+    Raises: DataError if it lacks columns or holds an unknown verdict; UnknownName for a column that it lacks.
+    """
+    is_csv = path.suffix in {".csv", ".tsv"} and path.is_file() and path.stat().st_size > 0
+    rows = read_files([path], {"delimiter": sniff_delimiter(path)} if is_csv else None)
+    rows = rows if columns else one_vote_a_row(rows)
+    found = find_columns(rows.column_names, columns)
+    if found.prompt is None:
+        raise DataError(
+            f"{path.name} has no column that names the question (question_id, prompt, idx, ...), so its votes cannot "
+            "be matched; name it with --columns prompt=COLUMN"
+        )
+    parts = [name for name in PARTS if name in rows.column_names and name != found.prompt]
+    votes, n_without = [], 0
+    for number, (row, verdict) in enumerate(zip(rows, verdicts_in(rows, found), strict=True), start=1):
+        first, second = str(row[found.first]).strip(), str(row[found.second]).strip()
+        value = outcome_of(verdict, first, second)
+        if value in missing:
+            value = None
+        if isinstance(value, str):
+            raise DataError(
+                f"{path.name}, row {number}: the verdict is '{value}'; expected model_a, model_b, tie, {first} or "
+                f"{second}; if it stands for no verdict, add --missing '{value}'"
+            )
+        if not first or not second or first == second:
+            continue
+        if value is None:
+            n_without += 1
+            continue
+        rater = str(row[found.judge]) if found.judge else ""
+        part = "/".join(str(row[name]) for name in parts)
+        votes.append(PairVote(str(row[found.prompt]), part, first, second, value, rater, _lengths(rows, row)))
+    if not votes:
+        raise DataError(f"{path.name} has {len(rows):,} rows, and none is a vote")
+    return FoundVotes(votes, n_without)
+
+
+def _lengths(rows: Rows, row: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Return the lengths of both answers: counts in columns, or characters of their texts."""
+    for pattern, sides in LENGTHS:
+        names = [pattern.format(side) for side in sides]
+        if all(name in rows.column_names for name in names):
+            first, second = (_length(row[name]) for name in names)
+            return None if math.isnan(first) or math.isnan(second) else (first, second)
+    return None
+
+
+def _length(value: Any) -> float:
+    if isinstance(value, int | float):
+        return float(value)
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan if value is None else float(len(str(value)))
+
+
+def judging_named(store: str | None, name: str) -> RunRow | None:
+    """Return a stored judging of pairs by its id; None if `name` is a file.
+
+    Raises: UsageError for a run that is no such judging; UnknownName.
+    """
+    if Path(name).is_file():
+        return None
+    row = existing_store(store).run(name)
+    settings = row.plan.audit_settings
+    if row.plan.audit != JUDGING or settings is None:
+        raise UsageError(f"{row.short_id} is not a judging; name one (see `evalstone ls runs`), or a file of votes")
+    if len(settings.settings["models"]) != 2:
+        raise UsageError(f"{row.short_id} grades single answers; agreement is measured on a judging of two runs")
+    return row
+
+
+def votes_of_judging(store: Store, row: RunRow) -> FoundVotes:
+    """Return a vote for each judged pair; its question is the data set's own id, or else the sample's index."""
+    settings = row.plan.audit_settings
+    names: Sequence[str] = settings.settings["models"] if settings is not None else ()
+    first, second = (short_model_name(str(name)) for name in names)
+    lengths = lengths_of(store, row)
+    questions = _questions(store, row)
+    votes, n_without = [], 0
+    for pair in read_results(store, row):
+        if not isinstance(pair, Pair) or pair.value is None:
+            n_without += 1
+        else:
+            question = questions.get((pair.task, pair.sample_index), str(pair.sample_index))
+            side = 1.0 if pair.value > 0.5 else 0.0 if pair.value < 0.5 else 0.5
+            part = str(pair.turn + 1)
+            votes.append(PairVote(question, part, first, second, side, row.model, lengths.get(pair.key)))
+    return FoundVotes(votes, n_without)
+
+
+def _questions(store: Store, row: RunRow) -> dict[tuple[str, int], str]:
+    """Return the data set's own id of each question, where its rows have one."""
+    found: dict[tuple[str, int], str] = {}
+    for task in row.tasks:
+        for record in store.samples(row.run_id, task):
+            if record.sample is not None:
+                name = next((key for key in ("question_id", "prompt_id", "id") if key in record.sample.row), None)
+                if name is not None:
+                    found[task, record.sample.index] = str(record.sample.row[name])
+    return found

@@ -1,0 +1,130 @@
+"""Judgings as terminal tables and as JSON."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+
+from evalstone.judges.cost import Forecast, Price
+from evalstone.judges.pairwise import Pair, PairSummary
+from evalstone.judges.results import JudgedItem, summarise
+from evalstone.judges.single import GradeSummary
+from evalstone.records import JsonValue
+from evalstone.report.console import Text
+from evalstone.report.numbers import NOTHING, counted, short_model_name
+from evalstone.report.views.cells import plain_table
+from evalstone.statistics.estimate import IntervalEstimate
+from evalstone.store import RunRow
+
+__all__ = ["forecast_lines", "judging_json", "judging_table"]
+
+FEW_CONSISTENT = 0.5
+
+
+def judging_table(row: RunRow, judged: Sequence[JudgedItem]) -> RenderableType:
+    """Return the table of a judging: grades by task and turn, or win rates with what the order of the answers did."""
+    settings = row.plan.audit_settings
+    facts = dict(settings.settings) if settings is not None else {}
+    models = [short_model_name(str(name)) for name in facts.get("models", ())]
+    heading = Text(f"{' against '.join(models)}, judged by {short_model_name(row.model)}", style="bold")
+    heading.append(f" · judging {row.short_id} · prompt {facts.get('prompt')} · {row.status}", style="not bold dim")
+    summaries = summarise(judged)
+    pairs = [one for one in summaries if isinstance(one, PairSummary)]
+    grades = [one for one in summaries if isinstance(one, GradeSummary)]
+    body = _pair_parts(pairs, models) if pairs else [_grade_table(grades)]
+    notes = [Text(line, style="dim") for line in _counts(row, judged)]
+    return Padding(Group(heading, Text(), *body, *notes), (0, 1))
+
+
+def _grade_table(summaries: Sequence[GradeSummary]) -> RenderableType:
+    table = plain_table()
+    table.add_column("task", overflow="fold")
+    for name in ("grade (1 to 10)", "interval", "n", "no verdict", "failed"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in summaries:
+        name = one.task if one.turn is None else f"  {one.task}, turn {one.turn + 1}"
+        value = NOTHING if one.mean is None else f"{one.mean.value:.2f}"
+        table.add_row(name, value, _interval(one.mean), f"{one.n:,}", f"{one.n_missing:,}", f"{one.n_failed:,}")
+    return table
+
+
+def _pair_parts(summaries: Sequence[PairSummary], models: Sequence[str]) -> list[RenderableType]:
+    table = plain_table()
+    table.add_column("task", overflow="fold")
+    for name in (f"{models[0]} wins", "interval", "won", "lost", "tied", "n", "no verdict", "failed"):
+        table.add_column(name, justify="right")
+    orders = plain_table()
+    orders.add_column("both orders of the answers", overflow="fold")
+    for name in ("consistent", "first shown", "second shown", "tie in one"):
+        orders.add_column(name, justify="right", no_wrap=True)
+    for one in summaries:
+        value = NOTHING if one.win_rate is None else f"{one.win_rate.value:.1%}"
+        numbers = (one.wins, one.losses, one.ties, one.n, one.n_missing, one.n_failed)
+        table.add_row(one.task, value, _interval(one.win_rate, share=True), *(f"{number:,}" for number in numbers))
+        kinds = (one.consistent, one.first, one.second, one.undecided)
+        orders.add_row(one.task, *(f"{number / one.n:.1%}" if one.n else NOTHING for number in kinds))
+    biased = [one.task for one in summaries if one.n and one.consistent / one.n < FEW_CONSISTENT]
+    warning = [Text(f"{', '.join(biased)}: {_BIASED}", style="yellow")] if biased else []
+    return [table, Text(), orders, *warning]
+
+
+_BIASED = (
+    "in fewer than half of the pairs do both orders agree, so the order of the answers decides more than their "
+    "content; the win rate says little about the models"
+)
+
+
+def _interval(value: IntervalEstimate | None, *, share: bool = False) -> str:
+    if value is None or value.low is None or value.high is None:
+        return ""
+    return f"{value.low:.1%} to {value.high:.1%}" if share else f"{value.low:.2f} to {value.high:.2f}"
+
+
+def _counts(row: RunRow, judged: Sequence[JudgedItem]) -> list[str]:
+    """Return a line for each number of answers that are not in the table."""
+    stored = row.extra.get("judging") or {}
+    lines = []
+    if n := stored.get("n_without_answer"):
+        lines.append(f"{counted(n, 'question')} not judged: a model gave no answer")
+    if n := stored.get("n_unmatched"):
+        lines.append(f"{counted(n, 'question')} not judged: only one of the runs has it")
+    if names := stored.get("left_out"):
+        lines.append(f"without generated answers, so not judged: {', '.join(names)}")
+    if not judged:
+        lines.append("no judgement is stored yet")
+    if judged and not any(one.value is not None for one in judged):
+        lines.append("no text of this judge holds a verdict: it does not follow the prompt, and nothing is concluded")
+    return lines
+
+
+def judging_json(row: RunRow, judged: Sequence[JudgedItem], *, items: bool = True) -> dict[str, JsonValue]:
+    """Return a judging as JSON values: settings, summaries, and each judgement where `items`."""
+    settings = row.plan.audit_settings
+    found: dict[str, Any] = {
+        "judging": row.run_id,
+        "judge": row.model,
+        "status": row.status,
+        **(dict(settings.settings) if settings is not None else {}),
+        **(row.extra.get("judging") or {}),
+        "summaries": [asdict(one) for one in summarise(judged)],
+    }
+    if items:
+        found["pairs" if any(isinstance(one, Pair) for one in judged) else "grades"] = [asdict(one) for one in judged]
+    return found
+
+
+def forecast_lines(work: Forecast, price: Price | None) -> list[str]:
+    """Return a forecast as lines of text."""
+    how = "by its tokenizer" if work.is_counted else "at four characters per token, since its tokenizer is not known"
+    stored = f", {work.n_stored:,} of them stored already" if work.n_stored else ""
+    lines = [
+        f"{counted(work.n_items, 'item')} to judge, {counted(work.n_requests, 'request')}{stored}",
+        f"about {work.n_read:,} tokens read ({how}), at most {work.most_generated:,} generated",
+    ]
+    if price is None:
+        lines.append("give the price per million tokens for the cost: --price IN,OUT")
+    else:
+        lines.append(f"at most {work.most_cost:,.4f} at {price.read:g} and {price.generated:g} per million tokens")
+    return lines

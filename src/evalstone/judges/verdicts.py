@@ -1,0 +1,100 @@
+"""Verdicts in a judge's text: the last well-formed one, or none. Nothing is ever guessed from the words around it.
+
+A verdict stands in double square brackets, as MT-bench and Arena-Hard ask for it: `[[8]]`, `[[A]]`, `[[A>>B]]`. A text
+without one, or with only malformed ones (`[[11]]`, `[[A or B]]`), has no verdict, and the answer is counted as missing.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+__all__ = ["FORMS", "PAIRED", "Form", "Verdict", "parse_verdict", "swapped"]
+
+Form = Literal["grade", "pair", "five", "preference"]
+FORMS: tuple[Form, ...] = get_args(Form)
+PAIRED: frozenset[Form] = frozenset({"pair", "five", "preference"})  # the others judge one answer alone
+LOWEST_GRADE, HIGHEST_GRADE = 1.0, 10.0
+STRONG = 3.0  # a strong verdict counts three times (Arena-Hard v0.1)
+
+_BRACKETS = re.compile(r"\[\[([^\[\]\n]{1,12})\]\]")
+_NUMBER = re.compile(r"[0-9]{1,2}(?:\.[0-9]{1,3})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A parsed verdict.
+
+    value: a grade from 1 to 10; for two answers the preference for the first shown, from 0 to 1 (1/2: a tie).
+    weight: how often it counts.
+    """
+
+    text: str  # between the brackets
+    value: float
+    weight: float = 1.0
+
+
+def parse_verdict(text: str, form: Form) -> Verdict | None:
+    """Return the last well-formed verdict of a text; None if it has none.
+
+    Source: formats of MT-bench (`[[5]]`, `[[A]]`, `[[C]]` for a tie; FastChat 0e6d3e4b) and Arena-Hard (five labels
+    from `[[A>>B]]` to `[[B>>A]]`; 196f6b82). A preference is a number from 1 (the first answer) to 2 (the second), as
+    AlpacaEval scores it.
+    """
+    read = _READ[form]
+    for inside in reversed(_BRACKETS.findall(text)):
+        verdict = read(inside.strip())
+        if verdict is not None:
+            return verdict
+    return None
+
+
+def swapped(verdict: Verdict) -> Verdict:
+    """Return a verdict on two answers as seen from the other answer: for the order in which they were exchanged."""
+    return Verdict(verdict.text, 1.0 - verdict.value, verdict.weight)
+
+
+def _grade(inside: str) -> Verdict | None:
+    number = _number(inside)
+    return Verdict(inside, number) if number is not None and LOWEST_GRADE <= number <= HIGHEST_GRADE else None
+
+
+def _preference(inside: str) -> Verdict | None:
+    number = _number(inside)
+    return Verdict(inside, 2.0 - number) if number is not None and 1.0 <= number <= 2.0 else None
+
+
+def _number(inside: str) -> float | None:
+    number = float(inside) if _NUMBER.fullmatch(inside) else math.nan
+    return None if math.isnan(number) else number
+
+
+def _pair(inside: str) -> Verdict | None:
+    value = {"A": 1.0, "B": 0.0, "C": 0.5}.get(inside)
+    return None if value is None else Verdict(inside, value)
+
+
+def _five(inside: str) -> Verdict | None:
+    found = _FIVE.get(inside.replace(" ", ""))
+    return None if found is None else Verdict(inside, *found)
+
+
+_FIVE: Mapping[str, tuple[float, float]] = {
+    "A>>B": (1.0, STRONG),
+    "A>B": (1.0, 1.0),
+    "A=B": (0.5, 1.0),
+    "B>A": (0.0, 1.0),
+    "B>>A": (0.0, STRONG),
+    "B=A": (0.5, 1.0),
+    "B<A": (1.0, 1.0),
+    "B<<A": (1.0, STRONG),
+    "A<B": (0.0, 1.0),
+    "A<<B": (0.0, STRONG),
+}
+_READ: Mapping[Form, Callable[[str], Verdict | None]] = {
+    "grade": _grade,
+    "pair": _pair,
+    "five": _five,
+    "preference": _preference,
+}
