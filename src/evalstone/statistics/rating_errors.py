@@ -83,7 +83,11 @@ class RatingErrors:
 
 
 def clustered_errors(
-    battles: Battles, fit: BradleyTerry, clusters: NDArray[Any], covariates: Floats | None = None
+    battles: Battles,
+    fit: BradleyTerry,
+    clusters: NDArray[Any],
+    covariates: Floats | None = None,
+    tie_scores: Floats | None = None,
 ) -> RatingErrors:
     """Return the clustered sandwich covariance: u_c = Σ_{i in c} (y_i - p_i) x_i, V = H⁻¹ (Σ_c u_c u_cᵀ) H⁻¹.
 
@@ -92,11 +96,14 @@ def clustered_errors(
         fit: their fit.
         clusters: a label per vote; all different if votes are independent.
         covariates: those of the fit.
+        tie_scores: those of a model with a parameter for ties (`TieFit`), which is the last effect of its fit.
 
     Source: Huber 1967; Liang and Zeger 1986; for ratings, arena-rank's vote-level sandwich.
     """
     index, n_clusters = numbered(clusters, len(battles))
-    columns = np.zeros((len(battles), 0)) if covariates is None else covariates
+    products = np.zeros((len(battles), 0)) if covariates is None else fit.residuals[:, None] * covariates
+    if tie_scores is not None:
+        products = np.column_stack([products, tie_scores])
     n = battles.n_models
     middle = np.zeros(fit.inverse_curvature.shape)
     order = np.argsort(index, kind="stable")
@@ -104,22 +111,25 @@ def clustered_errors(
     rows = max(1, _CELLS_AT_ONCE // len(middle))
     for start in range(0, n_clusters, rows):
         low, high = np.searchsorted(ordered, [start, start + rows])
-        sums = _scores(battles, columns, fit.residuals, order[low:high], ordered[low:high] - start)
+        sums = _scores(battles, products, fit.residuals, order[low:high], ordered[low:high] - start)
         middle += sums.T @ sums
     covariance = fit.inverse_curvature @ middle @ fit.inverse_curvature
     seen = np.unique(np.concatenate([index * n + battles.first, index * n + battles.second]))
     return RatingErrors(covariance, n_clusters, np.bincount(seen % n, minlength=n))
 
 
-def _scores(battles: Battles, columns: Floats, residuals: Floats, votes: Ints, clusters: Ints) -> Floats:
-    """Return Σ r x over the votes of each cluster. Shapes: votes, clusters [some votes]; result [clusters, p]."""
-    n, size, n_clusters = battles.n_models, battles.n_models + columns.shape[1], int(clusters.max()) + 1
+def _scores(battles: Battles, products: Floats, residuals: Floats, votes: Ints, clusters: Ints) -> Floats:
+    """Return Σ r x over the votes of each cluster.
+
+    Shapes: products [all votes, covariates], r x of the covariates; votes, clusters [some votes]; result [clusters, p].
+    """
+    n, size, n_clusters = battles.n_models, battles.n_models + products.shape[1], int(clusters.max()) + 1
     own, cell = residuals[votes], clusters * size
     sums = np.bincount(cell + battles.first[votes], own, n_clusters * size).astype(np.float64)
     sums -= np.bincount(cell + battles.second[votes], own, n_clusters * size)
     sums = sums.reshape(n_clusters, size)
-    for index, column in enumerate(columns[votes].T, start=n):
-        sums[:, index] = np.bincount(clusters, own * column, n_clusters)
+    for index, column in enumerate(products[votes].T, start=n):
+        sums[:, index] = np.bincount(clusters, column, n_clusters)
     return sums
 
 
@@ -142,10 +152,7 @@ def bootstrap_strengths(
     generator = generator_for("rating bootstrap", len(battles), battles.n_models, n_clusters, draws)
     start = np.concatenate([fit.strengths, fit.effects])
     if covariates is None:  # equal votes are merged into one with the sum of their weights
-        outcomes = (2 * battles.outcome).astype(np.int64)
-        keys = (battles.first * battles.n_models + battles.second) * 3 + outcomes
-        _, seen_at, cell = np.unique(keys, return_index=True, return_inverse=True)
-        distinct = Battles(battles.first[seen_at], battles.second[seen_at], battles.outcome[seen_at], battles.n_models)
+        distinct, cell = battles.distinct()
         columns = np.zeros((len(distinct), 0))
     else:
         distinct, columns, cell = battles, covariates, np.arange(len(battles))
