@@ -15,7 +15,7 @@ from evalstone.statistics.arrays import Floats
 from evalstone.statistics.battles import Battles, connected_groups
 
 __all__ = [
-    "ELO_SCALE", "BradleyTerry", "check_votes", "curvature_of", "expected_win_rates", "fit_bradley_terry",
+    "ELO_SCALE", "BradleyTerry", "check_votes", "curvature_of", "expected_outcomes", "expected_win_rates", "fit_bradley_terry",
     "gradient_of", "inverse_without_shift", "pair_weights", "refit", "scores_of", "sigmoid", "solved",
 ]  # fmt: skip
 
@@ -146,8 +146,12 @@ def expected_win_rates(strengths: Floats) -> Floats:
 
     (1/(k-1)) Σ_j σ(θ_i - θ_j). Shapes: strengths [models], at least two; result [models].
     """
-    chances = sigmoid(strengths[:, None] - strengths[None, :])
-    return np.asarray((chances.sum(axis=1) - 0.5) / (len(strengths) - 1))
+    return np.asarray((expected_outcomes(strengths).sum(axis=1) - 0.5) / (len(strengths) - 1))
+
+
+def expected_outcomes(strengths: Floats) -> Floats:
+    """Return σ(θ_i - θ_j), the expected outcome of the row's model against the column's. Shapes: [models, models]."""
+    return sigmoid(strengths[:, None] - strengths[None, :])
 
 
 def scores_of(battles: Battles, columns: Floats, values: Floats) -> Floats:

@@ -7,7 +7,7 @@ import numpy as np
 from evalstone.statistics.arrays import Floats, Ints
 from evalstone.statistics.battles import Battles
 from evalstone.statistics.bradley_terry import BradleyTerry, expected_outcomes
-from evalstone.statistics.distributions import chi2_sf, normal_sf
+from evalstone.statistics.distributions import chi_square_sf, normal_cdf
 from evalstone.statistics.multiplicity import holm
 
 __all__ = ["PairMatrices", "pair_matrices"]
@@ -63,7 +63,8 @@ def pair_matrices(battles: Battles, fit: BradleyTerry, covariates: Floats | None
     np.fill_diagonal(alone, np.nan)
     decisive = met - ties
     wins_only = won - 0.5 * ties
-    chi_square = float(np.divide((won - predicted_wins) ** 2, dispersion * variance, where=met > 0, out=np.zeros((n, n))).sum()) / 2
+    squares = np.divide((won - predicted_wins) ** 2, dispersion * variance, where=met > 0, out=np.zeros((n, n)))
+    chi_square = float(squares.sum()) / 2.0
     freedom = int((met > 0).sum()) // 2 - (n - 1) - (0 if covariates is None else covariates.shape[1])
     return PairMatrices(
         met.astype(np.int64),
@@ -76,7 +77,7 @@ def pair_matrices(battles: Battles, fit: BradleyTerry, covariates: Floats | None
         dispersion,
         chi_square,
         freedom,
-        chi2_sf(chi_square, freedom) if freedom > 0 else None,
+        chi_square_sf(chi_square, freedom) if freedom > 0 else None,
     )
 
 
@@ -97,6 +98,6 @@ def _adjusted(z: Floats) -> Floats:
     rows, columns = np.nonzero(np.triu(~np.isnan(z), 1))
     found = np.full(z.shape, np.nan)
     if len(rows):
-        p = holm([min(1.0, 2.0 * normal_sf(abs(value))) for value in z[rows, columns].tolist()])
+        p = holm([min(1.0, 2.0 * normal_cdf(-abs(value))) for value in z[rows, columns].tolist()])
         found[rows, columns] = found[columns, rows] = p
     return found
