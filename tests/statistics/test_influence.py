@@ -37,7 +37,7 @@ def test_influence_is_the_change_without_the_vote(with_side: bool) -> None:
 def test_the_set_is_the_smallest_of_all_subsets() -> None:
     """In small arenas no subset with fewer votes changes the top, and the set found does."""
     rng = np.random.default_rng(1)
-    sizes = []
+    sizes: list[int] = []
     while len(sizes) < 6:
         votes, _ = simulated(rng, n_models=3, n_prompts=6, per_prompt=4, spread=0.0)
         if len(connected_groups(votes.wins())) > 1:
@@ -61,7 +61,7 @@ def top_of(votes: Battles) -> int:
 
 
 def test_few_real_votes_change_the_top(shared_dir: Path) -> None:
-    """Of 8,931 votes 13 put Platypus-2 before GPT 4; of MT-bench's 3,355, 92 put Claude before GPT-4; one fewer does not."""
+    """Of 8,931 votes 13 put Platypus-2 before GPT 4; of MT-bench's 3,355, 92 put Claude first; one fewer does not."""
     for (names, votes), first, second, count in (
         (llmfao(shared_dir)[:2], "GPT 4", "Platypus-2 Instruct (70B)", 13),
         (mt_bench(shared_dir, "human"), "gpt-4", "claude-v1", 92),

@@ -26,7 +26,7 @@ def test_counts_and_shares_by_hand() -> None:
 
 
 def test_residuals_equal_a_general_regressions() -> None:
-    """z is statsmodels' studentized Pearson residual of the pairs' win shares at our dispersion; so is chi-square."""
+    """Z is statsmodels' studentized Pearson residual of the pairs' win shares at our dispersion; so is chi-square."""
     api = pytest.importorskip("statsmodels.api")
     votes, _ = simulated(np.random.default_rng(0), n_models=5, n_prompts=100, per_prompt=6, spread=0.0)
     found = pair_matrices(votes, fit_bradley_terry(votes))

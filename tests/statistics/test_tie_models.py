@@ -92,10 +92,11 @@ def test_real_votes_have_the_reference_fit(shared_dir: Path) -> None:
     """On 8,931 votes, 39% ties: log-likelihoods -8995.8 and -8977.5 (-9739.7 without models), ν 1.480, η 0.942."""
     _, votes, _ = llmfao(shared_dir)
     half = fit_bradley_terry(votes).strengths
-    for model, likelihood, parameter, wider in (
-        ("davidson", -8995.8, math.log(1.480), 1.75),
-        ("rao-kupper", -8977.5, 0.942, 1.23),
-    ):
+    published: dict[TieModel, tuple[float, float, float]] = {
+        "davidson": (-8995.8, math.log(1.480), 1.75),
+        "rao-kupper": (-8977.5, 0.942, 1.23),
+    }
+    for model, (likelihood, parameter, wider) in published.items():
         found = fit_tie_model(votes, model)
         assert found.fit.log_likelihood == pytest.approx(likelihood, abs=0.05)
         assert found.parameter == pytest.approx(parameter, abs=5e-4)
@@ -127,7 +128,7 @@ def test_clustered_errors_cover_and_ignore_duplicates(model: TieModel) -> None:
         values.append(np.append(found.fit.strengths, found.parameter))
         errors.append(np.sqrt(np.diag(made.covariance)))
     np.testing.assert_allclose(np.mean(errors, axis=0), np.std(values, axis=0), rtol=0.15)
-    twice = Battles(*(np.tile(one, 2) for one in (votes.first, votes.second, votes.outcome)), 4)
+    twice = Battles(np.tile(votes.first, 2), np.tile(votes.second, 2), np.tile(votes.outcome, 2), 4)
     again = fit_tie_model(twice, model)
     doubled = clustered_errors(twice, again.fit, np.tile(prompts, 2), tie_scores=again.tie_scores)
     np.testing.assert_allclose(doubled.covariance, made.covariance, atol=1e-9)

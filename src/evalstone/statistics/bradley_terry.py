@@ -15,8 +15,9 @@ from evalstone.statistics.arrays import Floats
 from evalstone.statistics.battles import Battles, connected_groups
 
 __all__ = [
-    "ELO_SCALE", "BradleyTerry", "check_votes", "curvature_of", "expected_outcomes", "expected_win_rates", "fit_bradley_terry",
-    "gradient_of", "inverse_without_shift", "pair_weights", "refit", "scores_of", "sigmoid", "solved",
+    "ELO_SCALE", "BradleyTerry", "check_votes", "curvature_of", "expected_outcomes", "expected_win_rates",
+    "fit_bradley_terry", "gradient_of", "inverse_without_shift", "pair_weights", "refit", "scores_of",
+    "sigmoid", "solved",
 ]  # fmt: skip
 
 
@@ -141,12 +142,12 @@ def refit(battles: Battles, columns: Floats, weights: Floats, start: Floats) -> 
     )
 
 
-def expected_win_rates(strengths: Floats) -> Floats:
+def expected_win_rates(outcomes: Floats) -> Floats:
     """Return each model's expected share of wins (ties half) against the others, each met equally often.
 
-    (1/(k-1)) Σ_j σ(θ_i - θ_j). Shapes: strengths [models], at least two; result [models].
+    Shapes: outcomes [models, models], expected outcomes of at least two models, ½ on the diagonal; result [models].
     """
-    return np.asarray((expected_outcomes(strengths).sum(axis=1) - 0.5) / (len(strengths) - 1))
+    return np.asarray((outcomes.sum(axis=1) - 0.5) / (len(outcomes) - 1))
 
 
 def expected_outcomes(strengths: Floats) -> Floats:

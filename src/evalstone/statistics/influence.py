@@ -1,7 +1,7 @@
 """Influence of single votes: how few of them, if they were removed, would change the model at the top.
 
-All ratings depend on all votes, so a few votes on any pair may change the first rank. The first order effect of removing
-a vote orders the votes; an exact refit without them decides.
+All ratings depend on all votes, so a few votes on any pair may change the first rank. Votes are ordered by the first
+order effect of removing them; an exact refit without them decides.
 """
 
 from dataclasses import dataclass
@@ -74,7 +74,9 @@ def smallest_change_of_top(
     """
     order = np.argsort(-fit.strengths, kind="stable")
     found: list[TopChange] = []
-    candidates = [_Candidate.of(battles, fit, covariates, int(order[0]), int(rival)) for rival in order[1 : 1 + _RIVALS]]
+    candidates = [
+        _Candidate.of(battles, fit, covariates, int(order[0]), int(rival)) for rival in order[1 : 1 + _RIVALS]
+    ]
     for one in sorted(candidates, key=lambda one: one.n_predicted):
         limit = min([int(most * len(battles)), *(len(change.votes) - 1 for change in found)])
         if one.n_predicted <= 1.5 * limit and (change := one.smallest(battles, covariates, limit)) is not None:
@@ -93,9 +95,7 @@ class _Candidate:
     gap: float
 
     @classmethod
-    def of(
-        cls, battles: Battles, fit: BradleyTerry, covariates: Floats | None, first: int, rival: int
-    ) -> "_Candidate":
+    def of(cls, battles: Battles, fit: BradleyTerry, covariates: Floats | None, first: int, rival: int) -> "_Candidate":
         contrast = np.zeros(battles.n_models)
         contrast[first], contrast[rival] = 1.0, -1.0
         moved = vote_influence(battles, fit, contrast, covariates)

@@ -90,7 +90,7 @@ def _summed(battles: Battles, own: Floats, others: Floats | None = None) -> Floa
 
 
 def _share(part: Floats, whole: Floats) -> Floats:
-    return np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
+    return np.asarray(np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0))
 
 
 def _adjusted(z: Floats) -> Floats:

@@ -6,6 +6,7 @@ vote is entered twice within its cluster.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,10 @@ __all__ = ["RatingErrors", "bootstrap_strengths", "clustered_errors", "one_sided
 _NO_SPREAD = 1e-9  # logits: a strength that one cluster determines alone has no spread between clusters
 _CELLS_AT_ONCE = 4_000_000  # bounds memory: 32 MB of scores
 _FARTHEST = 60.0  # logits: beyond it a probability is 0 or 1 to the last bit
+
+
+def _log_sigmoid(score: Floats) -> Floats:
+    return np.asarray(-np.logaddexp(0.0, -score))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,12 +144,13 @@ def bootstrap_strengths(
     clusters: NDArray[Any],
     covariates: Floats | None = None,
     *,
+    weights: Floats | None = None,
     draws: int = 1000,
 ) -> Floats:
     """Return strengths and effects refitted with random weights of the clusters, seeded by the size of the data.
 
     Weights are exponential with mean 1, so no draw loses a model or a link between groups, as can happen if clusters
-    are drawn with replacement and votes are few.
+    are drawn with replacement and votes are few. `weights` are those of the fit.
 
     Shapes: result [draws, models + covariates]. Source: Rubin 1981; Newton and Raftery 1994.
     """
@@ -158,18 +164,25 @@ def bootstrap_strengths(
         distinct, columns, cell = battles, covariates, np.arange(len(battles))
     replicates = np.empty((draws, len(start)))
     for draw in range(draws):
-        weights = np.bincount(cell, generator.exponential(size=n_clusters)[index], len(distinct)).astype(np.float64)
-        replicates[draw] = refit(distinct, columns, weights, start)
+        drawn = generator.exponential(size=n_clusters)[index]
+        drawn = np.bincount(cell, drawn if weights is None else drawn * weights, len(distinct)).astype(np.float64)
+        replicates[draw] = refit(distinct, columns, drawn, start)
     return replicates
 
 
 def one_sided_bound(
-    opponents: Floats, clusters: NDArray[Any], *, won_all: bool, confidence: float = 0.95
+    opponents: Floats,
+    clusters: NDArray[Any],
+    *,
+    won_all: bool,
+    confidence: float = 0.95,
+    log_chance: Callable[[Floats], Floats] | None = None,
 ) -> float | None:
     """Return the lower (upper) bound on the strength of a model that won (lost) every vote against rated opponents.
 
     The bound is the strength at which such a record has probability 1 - confidence, given the opponents' strengths; all
-    votes of a cluster count as one vote with their mean log-probability. None without votes.
+    votes of a cluster count as one vote with their mean log-probability. None without votes. `log_chance` is the
+    log-probability to win as a function of the difference of strengths; None: that of Bradley-Terry.
 
     Shapes: opponents, clusters [votes]: the opponent's strength in each vote. Source: inverted likelihood, as for
     0 of n.
@@ -182,7 +195,7 @@ def one_sided_bound(
     sign = 1.0 if won_all else -1.0
 
     def excess(strength: float) -> float:
-        log_chances = -np.logaddexp(0.0, -(strength - sign * opponents))
+        log_chances = (log_chance or _log_sigmoid)(strength - sign * opponents)
         return float((log_chances / sizes).sum()) - math.log(1.0 - confidence)
 
     centre = sign * float(opponents.mean())

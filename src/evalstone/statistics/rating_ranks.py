@@ -15,7 +15,6 @@ __all__ = ["chances_of_best", "ranks_by_upper_bound", "rating_rank_sets"]
 DRAWS = 20_000
 
 
-
 def ranks_by_upper_bound(lows: Floats, highs: Floats) -> NDArray[np.int64]:
     """Return 1 + #{j: low_j > high_i}: one more than the number of models whose interval is entirely above.
 

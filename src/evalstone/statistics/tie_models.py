@@ -64,7 +64,7 @@ class TieFit:
 
 
 class _Derivatives(NamedTuple):
-    """Log-likelihood of each vote, its first derivatives, and its second ones with the sign changed. Shapes: [votes]."""
+    """Log-likelihoods, their first derivatives, and the second ones with the sign changed. Shapes: [votes]."""
 
     log_likelihood: Floats
     by_score: Floats
