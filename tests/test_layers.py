@@ -118,6 +118,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "report",
     },
     "leaderboard": {
+        "arena",
         "errors",
         "drafts",
         "limits",
