@@ -1,6 +1,8 @@
 """How well each benchmark of a board agrees with the ratings beside it, over models."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -8,9 +10,13 @@ from evalstone.errors import UsageError
 from evalstone.leaderboard.rating_columns import rating_columns
 from evalstone.leaderboard.rows import ScoreColumn
 from evalstone.leaderboard.table import Table
+from evalstone.records import JsonValue
+from evalstone.report.console import Text
+from evalstone.report.numbers import NOTHING
+from evalstone.report.views.cells import plain_table
 from evalstone.statistics.correlation import Correlation, correlations
 
-__all__ = ["BenchmarkCorrelation", "board_correlations"]
+__all__ = ["BenchmarkCorrelation", "board_correlations", "correlations_json", "correlations_table"]
 
 AVERAGE = "average"
 
@@ -52,6 +58,29 @@ def board_correlations(table: Table, *, confidence: float = 0.95) -> list[Benchm
         ]
         found += sorted(one, key=lambda each: 2.0 if each.spearman.value is None else -each.spearman.value)
     return found
+
+
+def correlations_json(found: Sequence[BenchmarkCorrelation]) -> list[JsonValue]:
+    """Return the correlations with stable names; undefined is None."""
+    return [asdict(one) | {"n": one.n} for one in found]
+
+
+def correlations_table(found: Sequence[BenchmarkCorrelation]) -> Any:
+    """Return the correlations as a table for the terminal."""
+    table = plain_table()
+    for header in ("rating", "benchmark"):
+        table.add_column(header, overflow="fold")
+    for header in ("Spearman", "95% interval", "Pearson", "95% interval", "models"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for one in found:
+        cells = (*_cells(one.spearman), *_cells(one.pearson), f"{one.n:,}")
+        table.add_row(Text(one.rating_title), Text(one.benchmark_title), *map(Text, cells))
+    return table
+
+
+def _cells(one: Correlation) -> tuple[str, str]:
+    value = NOTHING if one.value is None else f"{one.value:.2f}"
+    return value, NOTHING if one.low is None or one.high is None else f"{one.low:.2f} to {one.high:.2f}"
 
 
 def _correlated(

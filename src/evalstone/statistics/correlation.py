@@ -96,7 +96,8 @@ def _weighted(first: Floats, second: Floats, counts: Floats) -> Floats:
     squares = (counts * one * one).sum(axis=1) * (counts * other * other).sum(axis=1)
     limit = (1e-12 * counts.shape[1] * np.abs(first).max() * np.abs(second).max()) ** 2
     products = (counts * one * other).sum(axis=1)
-    return np.divide(products, np.sqrt(squares), out=np.full(len(counts), np.nan), where=squares > limit)
+    found = np.divide(products, np.sqrt(squares), out=np.full(len(counts), np.nan), where=squares > limit)
+    return np.asarray(found)
 
 
 def _pearson(first: Floats, second: Floats) -> float | None:

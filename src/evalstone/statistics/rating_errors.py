@@ -6,7 +6,7 @@ vote is entered twice within its cluster.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,15 +17,17 @@ from evalstone.errors import DataError
 from evalstone.randomness import generator_for
 from evalstone.statistics.arrays import Floats, Ints
 from evalstone.statistics.battles import Battles
-from evalstone.statistics.bradley_terry import BradleyTerry, refit
+from evalstone.statistics.bradley_terry import BradleyTerry, curvature_of, refit
 from evalstone.statistics.distributions import bisect
 from evalstone.statistics.intervals import Interval, check_confidence, t_interval
 
-__all__ = ["RatingErrors", "bootstrap_strengths", "clustered_errors", "one_sided_bound"]
+__all__ = ["RatingErrors", "bootstrap_strengths", "clustered_errors", "one_sided_bound", "one_step_strengths"]
 
 
 _NO_SPREAD = 1e-9  # logits: a strength that one cluster determines alone has no spread between clusters
 _CELLS_AT_ONCE = 4_000_000  # bounds memory: 32 MB of scores
+_SMALL_CLUSTER = 32  # votes; the pairs of larger ones would take longer than whole rows of models
+_MOST_FLAGS = 200_000_000  # bounds memory: a byte each
 _FARTHEST = 60.0  # logits: beyond it a probability is 0 or 1 to the last bit
 
 
@@ -106,21 +108,72 @@ def clustered_errors(
     Source: Huber 1967; Liang and Zeger 1986; for ratings, arena-rank's vote-level sandwich.
     """
     index, n_clusters = numbered(clusters, len(battles))
-    products = np.zeros((len(battles), 0)) if covariates is None else fit.residuals[:, None] * covariates
+    n = battles.n_models
+    if n_clusters == len(battles) and tie_scores is None:  # independent votes: Σ r² x xᵀ
+        middle = curvature_of(battles, _columns(battles, covariates), fit.residuals**2)
+        middle[:n, :n] -= 1.0 / n
+    elif covariates is None and tie_scores is None and np.bincount(index).max() <= _SMALL_CLUSTER:
+        middle = _middle_of_pairs(battles, fit.residuals, index)
+    else:
+        middle = np.zeros(fit.inverse_curvature.shape)
+        for sums in _cluster_scores(battles, fit, index, covariates, tie_scores):
+            middle += sums.T @ sums
+    covariance = fit.inverse_curvature @ middle @ fit.inverse_curvature
+    return RatingErrors(covariance, n_clusters, _clusters_of_models(battles, index, n_clusters))
+
+
+def _clusters_of_models(battles: Battles, index: Ints, n_clusters: int) -> Ints:
+    """Return the number of clusters with votes on each model. Shapes: [models]."""
+    n = battles.n_models
+    if n_clusters == len(battles):  # one vote each
+        return battles.votes()
+    cells = (index * n + battles.first, index * n + battles.second)
+    if n_clusters * n > _MOST_FLAGS:
+        return np.bincount(np.unique(np.concatenate(cells)) % n, minlength=n)
+    seen = np.zeros(n_clusters * n, dtype=bool)  # without sorting
+    for cell in cells:
+        seen[cell] = True
+    return np.asarray(seen.reshape(n_clusters, n).sum(axis=0))
+
+
+def _middle_of_pairs(battles: Battles, residuals: Floats, index: Ints) -> Floats:
+    """Return Σ_c u_c u_cᵀ as the sum of r_i r_j x_i x_jᵀ over pairs of votes of one cluster, if clusters are small.
+
+    Shapes: residuals, index [votes]; result [models, models].
+    """
+    n = battles.n_models
+    order = np.argsort(index, kind="stable")
+    cluster, own = index[order], residuals[order]
+    sides = ((battles.first[order], 1.0), (battles.second[order], -1.0))
+    total = np.zeros(n * n)
+    for lag in range(int(np.bincount(index).max())):  # pairs of a vote and the one `lag` places after it
+        at = np.flatnonzero(cluster[lag:] == cluster[: len(cluster) - lag])
+        products = own[at] * own[at + lag]
+        for one, sign in sides:
+            for other, other_sign in sides:
+                part = sign * other_sign * np.bincount(one[at] * n + other[at + lag], products, n * n)
+                total += part if lag == 0 else part + part.reshape(n, n).T.ravel()
+    return np.asarray(total.reshape(n, n))
+
+
+def _columns(battles: Battles, covariates: Floats | None) -> Floats:
+    return np.zeros((len(battles), 0)) if covariates is None else covariates
+
+
+def _cluster_scores(
+    battles: Battles, fit: BradleyTerry, index: Ints, covariates: Floats | None, tie_scores: Floats | None = None
+) -> Iterator[Floats]:
+    """Yield u_c = Σ_{i in c} (y_i - p_i) x_i of the clusters in their order. Shapes: each [some clusters, p]."""
+    products = fit.residuals[:, None] * _columns(battles, covariates)
     if tie_scores is not None:
         products = np.column_stack([products, tie_scores])
-    n = battles.n_models
-    middle = np.zeros(fit.inverse_curvature.shape)
+    n_clusters = int(index.max()) + 1
     order = np.argsort(index, kind="stable")
     ordered = index[order]
-    rows = max(1, _CELLS_AT_ONCE // len(middle))
+    rows = max(1, _CELLS_AT_ONCE // len(fit.inverse_curvature))
     for start in range(0, n_clusters, rows):
         low, high = np.searchsorted(ordered, [start, start + rows])
-        sums = _scores(battles, products, fit.residuals, order[low:high], ordered[low:high] - start)
-        middle += sums.T @ sums
-    covariance = fit.inverse_curvature @ middle @ fit.inverse_curvature
-    seen = np.unique(np.concatenate([index * n + battles.first, index * n + battles.second]))
-    return RatingErrors(covariance, n_clusters, np.bincount(seen % n, minlength=n))
+        yield _scores(battles, products, fit.residuals, order[low:high], ordered[low:high] - start)
 
 
 def _scores(battles: Battles, products: Floats, residuals: Floats, votes: Ints, clusters: Ints) -> Floats:
@@ -146,16 +199,21 @@ def bootstrap_strengths(
     *,
     weights: Floats | None = None,
     draws: int = 1000,
+    part: int = 0,
 ) -> Floats:
     """Return strengths and effects refitted with random weights of the clusters, seeded by the size of the data.
 
     Weights are exponential with mean 1, so no draw loses a model or a link between groups, as can happen if clusters
-    are drawn with replacement and votes are few. `weights` are those of the fit.
+    are drawn with replacement and votes are few. If every vote is a cluster of its own, the weights of equal votes are
+    drawn as their sum, which has a gamma distribution.
+
+    `weights` are those of the fit. Draws of another `part` are independent, so that processes can share the work.
 
     Shapes: result [draws, models + covariates]. Source: Rubin 1981; Newton and Raftery 1994.
     """
     index, n_clusters = numbered(clusters, len(battles))
-    generator = generator_for("rating bootstrap", len(battles), battles.n_models, n_clusters, draws)
+    names = (len(battles), battles.n_models, n_clusters, draws, *([part] if part else []))
+    generator = generator_for("rating bootstrap", *names)
     start = np.concatenate([fit.strengths, fit.effects])
     if covariates is None:  # equal votes are merged into one with the sum of their weights
         distinct, cell = battles.distinct()
@@ -163,11 +221,41 @@ def bootstrap_strengths(
     else:
         distinct, columns, cell = battles, covariates, np.arange(len(battles))
     replicates = np.empty((draws, len(start)))
+    counts = np.bincount(cell).astype(np.float64)
+    are_independent = n_clusters == len(battles) and weights is None
     for draw in range(draws):
+        if are_independent:
+            replicates[draw] = refit(distinct, columns, generator.standard_gamma(counts), start)
+            continue
         drawn = generator.exponential(size=n_clusters)[index]
         drawn = np.bincount(cell, drawn if weights is None else drawn * weights, len(distinct)).astype(np.float64)
         replicates[draw] = refit(distinct, columns, drawn, start)
     return replicates
+
+
+def one_step_strengths(
+    battles: Battles,
+    fit: BradleyTerry,
+    clusters: NDArray[Any],
+    covariates: Floats | None = None,
+    *,
+    draws: int = 1000,
+    part: int = 0,
+) -> Floats:
+    """Return the strengths and effects of `bootstrap_strengths` after one Newton step: θ + H⁻¹ Σ_c (w_c - 1) u_c.
+
+    It is faster by orders of magnitude for many votes, where it agrees with the exact refits.
+
+    Shapes: result [draws, models + covariates]. Source: Kline and Santos 2012 (score bootstrap).
+    """
+    index, n_clusters = numbered(clusters, len(battles))
+    generator = generator_for("one-step bootstrap", len(battles), battles.n_models, n_clusters, draws, part)
+    moved = np.zeros((draws, len(fit.inverse_curvature)))
+    for sums in _cluster_scores(battles, fit, index, covariates):
+        weights = generator.standard_exponential((draws, len(sums)), dtype=np.float32)
+        weights -= 1.0
+        moved += weights @ sums.astype(np.float32)
+    return np.concatenate([fit.strengths, fit.effects]) + moved @ fit.inverse_curvature
 
 
 def one_sided_bound(
