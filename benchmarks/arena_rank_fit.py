@@ -7,7 +7,7 @@ import sys
 import time
 
 import numpy as np
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 from arena_rank.models.bradley_terry import BradleyTerry  # type: ignore[import-not-found,unused-ignore]
 from arena_rank.utils.data_utils import PairDataset  # type: ignore[import-not-found,unused-ignore]
 

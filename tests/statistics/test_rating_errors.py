@@ -8,9 +8,10 @@ import pytest
 
 from evalstone.errors import DataError
 from evalstone.statistics.battles import Battles
-from evalstone.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry
+from evalstone.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry, refit
 from evalstone.statistics.rating_errors import (
     _cluster_scores,
+    _refit_pairs,
     bootstrap_strengths,
     clustered_errors,
     one_sided_bound,
@@ -196,3 +197,18 @@ def test_independent_votes_have_the_same_errors_by_either_computation() -> None:
         np.testing.assert_allclose(fast.covariance, fit.inverse_curvature @ plain @ fit.inverse_curvature, atol=1e-12)
         drawn = bootstrap_strengths(votes, fit, np.arange(len(votes)), covariates, draws=600)
         np.testing.assert_allclose(drawn.std(axis=0), np.sqrt(np.diag(fast.covariance)), rtol=0.1)
+
+
+def test_refits_of_pairs_equal_those_of_votes() -> None:
+    """For random weights, steps on the matrix of pairs end at the strengths of damped steps on votes."""
+    rng = np.random.default_rng(8)
+    votes, _ = simulated(rng, n_models=6, n_prompts=80, per_prompt=10, spread=0.0)
+    distinct, cell = votes.distinct()
+    for start in (fit_bradley_terry(votes).strengths, np.zeros(6)):
+        weights = np.bincount(cell, rng.exponential(size=len(votes)))
+        found = _refit_pairs(distinct, weights, start)
+        assert found is not None
+        exact = refit(distinct, np.zeros((len(distinct), 0)), weights, start)
+        np.testing.assert_allclose(found, exact, atol=1e-9)
+    far = np.array([40.0, -40.0, 30.0, -30.0, 0.0, 0.0])
+    assert _refit_pairs(distinct, weights, far) is None  # the caller then takes damped steps

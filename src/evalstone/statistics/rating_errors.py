@@ -17,7 +17,7 @@ from evalstone.errors import DataError
 from evalstone.randomness import generator_for
 from evalstone.statistics.arrays import Floats, Ints
 from evalstone.statistics.battles import Battles
-from evalstone.statistics.bradley_terry import BradleyTerry, curvature_of, refit
+from evalstone.statistics.bradley_terry import BradleyTerry, curvature_of, refit, sigmoid, solved
 from evalstone.statistics.distributions import bisect
 from evalstone.statistics.intervals import Interval, check_confidence, t_interval
 
@@ -28,6 +28,9 @@ _NO_SPREAD = 1e-9  # logits: a strength that one cluster determines alone has no
 _CELLS_AT_ONCE = 4_000_000  # bounds memory: 32 MB of scores
 _SMALL_CLUSTER = 32  # votes; the pairs of larger ones would take longer than whole rows of models
 _MOST_FLAGS = 200_000_000  # bounds memory: a byte each
+_MOST_PAIRED_MODELS = 1000
+_NEWTON_STEPS = 20
+_STEP = 1e-10  # logits, the size of the last step
 _FARTHEST = 60.0  # logits: beyond it a probability is 0 or 1 to the last bit
 
 
@@ -215,22 +218,52 @@ def bootstrap_strengths(
     names = (len(battles), battles.n_models, n_clusters, draws, *([part] if part else []))
     generator = generator_for("rating bootstrap", *names)
     start = np.concatenate([fit.strengths, fit.effects])
-    if covariates is None:  # equal votes are merged into one with the sum of their weights
+    distinct, columns, cell = battles, covariates, np.arange(len(battles))
+    if columns is None:  # equal votes are merged into one with the sum of their weights
         distinct, cell = battles.distinct()
         columns = np.zeros((len(distinct), 0))
-    else:
-        distinct, columns, cell = battles, covariates, np.arange(len(battles))
-    replicates = np.empty((draws, len(start)))
     counts = np.bincount(cell).astype(np.float64)
     are_independent = n_clusters == len(battles) and weights is None
+    replicates = np.empty((draws, len(start)))
     for draw in range(draws):
         if are_independent:
-            replicates[draw] = refit(distinct, columns, generator.standard_gamma(counts), start)
-            continue
-        drawn = generator.exponential(size=n_clusters)[index]
-        drawn = np.bincount(cell, drawn if weights is None else drawn * weights, len(distinct)).astype(np.float64)
-        replicates[draw] = refit(distinct, columns, drawn, start)
+            drawn = generator.standard_gamma(counts)
+        else:
+            drawn = generator.exponential(size=n_clusters)[index]
+            drawn = np.bincount(cell, drawn if weights is None else drawn * weights, len(distinct)).astype(np.float64)
+        near = None if covariates is not None else _refit_pairs(distinct, drawn, start)
+        replicates[draw] = refit(distinct, columns, drawn, start) if near is None else near
     return replicates
+
+
+def _refit_pairs(battles: Battles, weights: Floats, start: Floats) -> Floats | None:
+    """Return what `refit` returns without covariates, by undamped Newton steps on a matrix of pairs.
+
+    None if the steps do not end, which `refit`'s damped ones do, or for too many models.
+
+    Shapes: weights [votes]; start, result [models].
+    """
+    n = battles.n_models
+    if n > _MOST_PAIRED_MODELS:
+        return None
+    low, high = battles.first * n + battles.second, battles.second * n + battles.first
+    won, lost = weights * battles.outcome, weights * (1.0 - battles.outcome)
+    wins = (np.bincount(low, won, n * n) + np.bincount(high, lost, n * n)).reshape(n, n)
+    met, total, strengths = wins + wins.T, wins.sum(axis=1), start
+    for _ in range(_NEWTON_STEPS):
+        p = sigmoid(strengths[:, None] - strengths[None, :])
+        expected = met * p
+        curvature = expected * (p - 1.0)
+        np.fill_diagonal(curvature, 0.0)
+        np.fill_diagonal(curvature, -curvature.sum(axis=1))
+        step = solved(curvature + 1.0 / n, total - expected.sum(axis=1))
+        strengths = strengths + step
+        size = float(np.abs(step).max())
+        if size < _STEP:
+            return strengths
+        if not size < _FARTHEST:  # diverges
+            return None
+    return None
 
 
 def one_step_strengths(
