@@ -205,7 +205,7 @@ def test_refits_of_pairs_equal_those_of_votes() -> None:
     votes, _ = simulated(rng, n_models=6, n_prompts=80, per_prompt=10, spread=0.0)
     distinct, cell = votes.distinct()
     for start in (fit_bradley_terry(votes).strengths, np.zeros(6)):
-        weights = np.bincount(cell, rng.exponential(size=len(votes)))
+        weights = np.bincount(cell, rng.exponential(size=len(votes))).astype(np.float64)
         found = _refit_pairs(distinct, weights, start)
         assert found is not None
         exact = refit(distinct, np.zeros((len(distinct), 0)), weights, start)
