@@ -144,7 +144,8 @@ def test_reweighted_pairs_equal_a_weighted_regression() -> None:
     api = pytest.importorskip("statsmodels.api")
     rng = np.random.default_rng(2)
     first, second = np.repeat([0, 1, 2], [300, 60, 20]), np.repeat([1, 2, 0], [300, 60, 20])
-    votes = Battles(first, second, (rng.random(380) < 0.6).astype(float), 3)
+    chances = np.repeat([0.8, 0.4, 0.7], [300, 60, 20])  # a circle, so that weights matter
+    votes = Battles(first, second, (rng.random(380) < chances).astype(float), 3)
     weights = pair_weights(votes)
     assert sorted(set(weights.tolist())) == [1 / 300, 1 / 60, 1 / 50]
     fit = fit_bradley_terry(votes, None, weights)
