@@ -121,6 +121,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "report",
     },
     "leaderboard": {
+        "arena",
         "errors",
         "drafts",
         "limits",

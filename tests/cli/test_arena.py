@@ -57,6 +57,11 @@ def test_json_csv_and_markdown_hold_the_same_ratings(votes: Path, capsys: pytest
         (["VOTES", "--confidence", "95"], 2, "such as 0.95"),
         (["VOTES", "--language", "German"], 3, "no column 'language'"),
         (["VOTES", "--json", "--csv"], 2, "choose one"),
+        (["VOTES", "--over", "time"], 2, "none of category, language and time"),
+        (["VOTES", "--ties", "davidson"], 3, "rate with ties as half wins"),
+        (["VOTES", "--ties", "davidson", "--interval", "bootstrap"], 2, "use the sandwich"),
+        (["VOTES", "--ties", "davidson", "--reweight"], 2, "half wins"),
+        (["VOTES", "--matrix", "--over", "time", "--csv"], 2, "choose one"),
     ],
 )
 def test_invalid_calls_are_refused(
@@ -109,3 +114,42 @@ def test_live_battles_that_cannot_be_served(
     code, said = run_command(capsys, "arena", "serve", *words, "--store", str(place))
     assert (code, expected in said) == (2, True), said
     assert not place.exists()
+
+
+@pytest.fixture
+def dated(tmp_path: Path) -> Path:
+    """Return votes on three models in two months, with ties."""
+    path = tmp_path / "dated.csv"
+    lines = [
+        f"{'xyz'[n % 3]},{'yzx'[n % 3]},{('model_a', 'model_b', 'tie', 'model_a')[n // 3 % 4]},{n},"
+        f"2024-0{5 + n % 2}-01,{'code' if n % 5 else 'prose'}"
+        for n in range(240)
+    ]
+    path.write_text("\n".join(["model_a,model_b,winner,prompt_id,tstamp,category", *lines]) + "\n")
+    return path
+
+
+def test_ties_matrix_influence_and_parts_are_in_table_and_json(dated: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The circle of three models contradicts one scale; each option has its part in the table, Markdown and JSON."""
+    words = ["arena", "rate", str(dated)]
+    assert main([*words, "--matrix", "--influence", "--over", "time"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for text in ("2024-05 2024-06", "won by 1 2 3", "chi-square", "Influence: without 1 vote", "Best: probability"):
+        assert text in shown
+    assert main([*words, "--matrix", "--influence", "--over", "category", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["matrices"]["n_battles"] == [[0, 80, 80], [80, 0, 80], [80, 80, 0]]
+    assert found["matrices"]["win_fraction"][0][0] is None
+    assert found["matrices"]["p_of_fit"] < 0.001
+    assert [(part["name"], part["n_votes"]) for part in found["parts"]] == [("code", 192), ("prose", 48)]
+    assert found["top_votes"]["n_votes"] == len(found["top_votes"]["rows"]) >= 1
+    assert main([*words, "--ties", "davidson", "--over", "time", "--matrix", "--markdown"]) == 0
+    shown = capsys.readouterr().out
+    assert "model on 240 votes (60 ties), log ν" in shown
+    assert "## By time" in shown
+    assert main([*words, "--over", "time", "--csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["time"] for row in rows] == ["2024-05"] * 3 + ["2024-06"] * 3
+    assert main([*words, "--matrix", "--csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["n_battles"] for row in rows] == ["80"] * 3

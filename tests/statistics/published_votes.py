@@ -51,6 +51,17 @@ def baseball(shared: Path) -> tuple[list[str], Battles]:
     return battles_between(pairs, outcomes)
 
 
+def springall(shared: Path) -> Battles:
+    """Return nine items' tastes compared by people, with ties (Springall 1973)."""
+    pairs, outcomes = [], []
+    for row in rows_of(shared / "data/arena/btcheck/springall_taste_ties.csv"):
+        for column, outcome in (("win_1", 1.0), ("loss_1", 0.0), ("tie", 0.5)):
+            count = int(float(row[column]))
+            pairs += [(row["item_1"], row["item_2"])] * count
+            outcomes += [outcome] * count
+    return battles_between(pairs, outcomes)[1]
+
+
 def mt_bench(shared: Path, file: str) -> tuple[list[str], Battles]:
     """Return MT-bench's judgments, by people (`human`) or by GPT-4 (`gpt4_pair`)."""
     rows = rows_of(shared / f"data/arena/mtbench/{file}.jsonl")

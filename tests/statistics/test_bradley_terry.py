@@ -8,7 +8,14 @@ import pytest
 
 from evalstone.errors import DataError
 from evalstone.statistics.battles import Battles
-from evalstone.statistics.bradley_terry import ELO_SCALE, BradleyTerry, expected_win_rates, fit_bradley_terry
+from evalstone.statistics.bradley_terry import (
+    ELO_SCALE,
+    BradleyTerry,
+    expected_outcomes,
+    expected_win_rates,
+    fit_bradley_terry,
+    pair_weights,
+)
 from tests.statistics.published_votes import baseball, battles_between, golden, llmfao, mt_bench, rows_of, simulated
 
 
@@ -128,5 +135,23 @@ def test_fits_without_a_finite_solution_are_refused() -> None:
 
 def test_expected_win_rates_average_to_a_half() -> None:
     """Against all others equally often the mean is 1/2; of two models 400 points apart one wins 10 of 11."""
-    assert expected_win_rates(np.array([0.3, -1.0, 2.0])).mean() == pytest.approx(0.5)
-    assert expected_win_rates(np.array([400.0, 0.0]) / ELO_SCALE)[0] == pytest.approx(10 / 11)
+    assert expected_win_rates(expected_outcomes(np.array([0.3, -1.0, 2.0]))).mean() == pytest.approx(0.5)
+    assert expected_win_rates(expected_outcomes(np.array([400.0, 0.0]) / ELO_SCALE))[0] == pytest.approx(10 / 11)
+
+
+def test_reweighted_pairs_equal_a_weighted_regression() -> None:
+    """A pair with 300 votes weighs as one with 50: the fit is statsmodels' with frequency weights 1 / max(n, 50)."""
+    api = pytest.importorskip("statsmodels.api")
+    rng = np.random.default_rng(2)
+    first, second = np.repeat([0, 1, 2], [300, 60, 20]), np.repeat([1, 2, 0], [300, 60, 20])
+    chances = np.repeat([0.8, 0.4, 0.7], [300, 60, 20])  # a circle, so that weights matter
+    votes = Battles(first, second, (rng.random(380) < chances).astype(float), 3)
+    weights = pair_weights(votes)
+    assert sorted(set(weights.tolist())) == [1 / 300, 1 / 60, 1 / 50]
+    fit = fit_bradley_terry(votes, None, weights)
+    design = np.zeros((380, 3))
+    design[np.arange(380), first], design[np.arange(380), second] = 1.0, -1.0
+    peer = api.GLM(votes.outcome, design[:, 1:], api.families.Binomial(), freq_weights=weights).fit(tol=1e-14)
+    np.testing.assert_allclose(fit.strengths[1:] - fit.strengths[0], peer.params, atol=1e-8)
+    assert not np.allclose(fit.strengths, fit_bradley_terry(votes).strengths, atol=0.01)
+    assert stderr_between(fit, 1, 0) == pytest.approx(peer.bse[0], rel=1e-6)

@@ -8,8 +8,15 @@ import pytest
 
 from evalstone.errors import DataError
 from evalstone.statistics.battles import Battles
-from evalstone.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry
-from evalstone.statistics.rating_errors import bootstrap_strengths, clustered_errors, one_sided_bound
+from evalstone.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry, refit
+from evalstone.statistics.rating_errors import (
+    _cluster_scores,
+    _refit_pairs,
+    bootstrap_strengths,
+    clustered_errors,
+    one_sided_bound,
+    one_step_strengths,
+)
 from tests.statistics.published_votes import llmfao, simulated
 
 
@@ -146,3 +153,62 @@ def test_one_label_per_vote() -> None:
     votes = Battles(np.array([0, 1]), np.array([1, 0]), np.array([1.0, 1.0]), 2)
     with pytest.raises(DataError, match="3 cluster labels for 2 votes"):
         clustered_errors(votes, fit_bradley_terry(votes), np.arange(3))
+
+
+def test_the_one_step_bootstrap_agrees_with_exact_refits() -> None:
+    """With 80 prompts both have the sandwich's spread; parts are independent, and the same part is seeded."""
+    votes, prompts = simulated(np.random.default_rng(5), n_models=4, n_prompts=80, per_prompt=10, spread=0.5)
+    side = np.ones((len(votes), 1))
+    for covariates in (None, side):
+        fit = fit_bradley_terry(votes, covariates)
+        errors = np.sqrt(np.diag(clustered_errors(votes, fit, prompts, covariates).covariance))
+        one = one_step_strengths(votes, fit, prompts, covariates, draws=2000)
+        np.testing.assert_allclose(one.std(axis=0), errors, rtol=0.06)
+        np.testing.assert_allclose(one.mean(axis=0), np.append(fit.strengths, fit.effects), atol=0.02)
+        np.testing.assert_array_equal(one, one_step_strengths(votes, fit, prompts, covariates, draws=2000))
+    assert not np.allclose(one, one_step_strengths(votes, fit, prompts, side, draws=2000, part=1))
+
+
+def test_small_clusters_have_the_same_errors_by_either_computation() -> None:
+    """The sum over pairs of votes of one prompt equals the sum over prompts, whatever their order."""
+    rng = np.random.default_rng(7)
+    votes, _ = simulated(rng, n_models=5, n_prompts=60, per_prompt=6, spread=0.5)
+    prompts = rng.integers(0, 70, len(votes))
+    fit = fit_bradley_terry(votes)
+    fast = clustered_errors(votes, fit, prompts)
+    _, index = np.unique(prompts, return_inverse=True)
+    plain = sum((one.T @ one for one in _cluster_scores(votes, fit, index, None)), np.zeros(()))
+    np.testing.assert_allclose(fast.covariance, fit.inverse_curvature @ plain @ fit.inverse_curvature, atol=1e-12)
+    seen = {
+        (cluster, model) for side in (votes.first, votes.second) for cluster, model in zip(index, side, strict=True)
+    }
+    assert fast.n_clusters_of.tolist() == [sum(one == model for _, one in seen) for model in range(5)]
+
+
+def test_independent_votes_have_the_same_errors_by_either_computation() -> None:
+    """The short cut for single votes equals the sum over clusters, and its bootstrap has that spread."""
+    votes, _ = simulated(np.random.default_rng(6), n_models=4, n_prompts=100, per_prompt=8, spread=0.0)
+    for covariates in (None, np.ones((len(votes), 1))):
+        fit = fit_bradley_terry(votes, covariates)
+        fast = clustered_errors(votes, fit, np.arange(len(votes)), covariates)
+        plain = sum(
+            (one.T @ one for one in _cluster_scores(votes, fit, np.arange(len(votes)), covariates)), np.zeros(())
+        )
+        np.testing.assert_allclose(fast.covariance, fit.inverse_curvature @ plain @ fit.inverse_curvature, atol=1e-12)
+        drawn = bootstrap_strengths(votes, fit, np.arange(len(votes)), covariates, draws=600)
+        np.testing.assert_allclose(drawn.std(axis=0), np.sqrt(np.diag(fast.covariance)), rtol=0.1)
+
+
+def test_refits_of_pairs_equal_those_of_votes() -> None:
+    """For random weights, steps on the matrix of pairs end at the strengths of damped steps on votes."""
+    rng = np.random.default_rng(8)
+    votes, _ = simulated(rng, n_models=6, n_prompts=80, per_prompt=10, spread=0.0)
+    distinct, cell = votes.distinct()
+    for start in (fit_bradley_terry(votes).strengths, np.zeros(6)):
+        weights = np.bincount(cell, rng.exponential(size=len(votes))).astype(np.float64)
+        found = _refit_pairs(distinct, weights, start)
+        assert found is not None
+        exact = refit(distinct, np.zeros((len(distinct), 0)), weights, start)
+        np.testing.assert_allclose(found, exact, atol=1e-9)
+    far = np.array([40.0, -40.0, 30.0, -30.0, 0.0, 0.0])
+    assert _refit_pairs(distinct, weights, far) is None  # the caller then takes damped steps

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from evalstone.statistics.bradley_terry import fit_bradley_terry
-from evalstone.statistics.rating_errors import clustered_errors
-from evalstone.statistics.rating_ranks import ranks_by_upper_bound, rating_rank_sets
+from evalstone.statistics.distributions import t_sf
+from evalstone.statistics.rating_errors import bootstrap_strengths, clustered_errors
+from evalstone.statistics.rating_ranks import chances_of_best, ranks_by_upper_bound, rating_rank_sets
 from tests.statistics.published_votes import mt_bench, rows_of, simulated
 
 
@@ -58,3 +59,33 @@ def test_without_an_error_no_model_is_outranked() -> None:
     assert {(one.best, one.worst) for one in sets} == {(1, 4)}
     assert [one.value for one in sets] == sorted(fit.strengths.tolist(), reverse=True)
     assert sets[0].value == pytest.approx(fit.strengths.max())
+
+
+def test_the_probability_of_the_best_of_two_is_students() -> None:
+    """For two models it is t's distribution at difference over error; seeded, and None for one cluster."""
+    rng = np.random.default_rng(3)
+    votes, prompts = simulated(rng, n_models=2, n_prompts=12, per_prompt=6, spread=1.5)
+    fit = fit_bradley_terry(votes)
+    errors = clustered_errors(votes, fit, prompts)
+    found = chances_of_best(fit, errors)
+    error = errors.stderr(1, 0)
+    assert found is not None
+    assert error is not None
+    assert found[1] == pytest.approx(1 - t_sf(float(fit.strengths[1] - fit.strengths[0]) / error, 11), abs=0.01)
+    assert 0.5 < found[1] < 0.999
+    assert found.sum() == pytest.approx(1.0)
+    np.testing.assert_array_equal(found, chances_of_best(fit, errors))
+    assert chances_of_best(fit, clustered_errors(votes, fit, np.zeros(72))) is None
+
+
+def test_the_probability_of_the_best_agrees_with_the_bootstrap() -> None:
+    """With 80 prompts the shares of first places in 1,000 refits are within 0.05 of those of the t distribution."""
+    votes, prompts = simulated(np.random.default_rng(4), n_models=6, n_prompts=80, per_prompt=8, spread=1.0)
+    fit = fit_bradley_terry(votes)
+    errors = clustered_errors(votes, fit, prompts)
+    drawn = chances_of_best(fit, errors, bootstrap_strengths(votes, fit, prompts))
+    found = chances_of_best(fit, errors)
+    assert found is not None
+    assert drawn is not None
+    assert 0.02 < found.max() < 0.98
+    np.testing.assert_allclose(found, drawn, atol=0.05)

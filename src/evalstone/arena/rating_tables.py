@@ -8,6 +8,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
+from evalstone.arena.rating_detail_tables import details_blocks, details_table, shown_share
+from evalstone.arena.rating_details import Pair
 from evalstone.arena.ratings import ApartModel, ArenaRatings, Effect, Rating
 from evalstone.arena.votes import Votes
 from evalstone.report.console import Text
@@ -19,10 +21,11 @@ from evalstone.report.views.cells import Sized, plain_table
 
 __all__ = ["ratings_csv", "ratings_json", "ratings_markdown", "ratings_table"]
 
-HEADERS = ("model", "rating", "95% interval", "ranks", "votes", "win rate")
-BESIDE_STRIP = 48  # columns for numbers
+HEADERS = ("model", "rating", "95% interval", "ranks", "best", "votes", "win rate")
+BESIDE_STRIP = 55  # columns for numbers
 STRIP_WIDTHS = (10, 40)
 FEW_CLUSTERS = 20
+TIE_MODELS = {"davidson": "Davidson's", "rao-kupper": "Rao and Kupper's"}
 
 
 def ratings_table(found: ArenaRatings, votes: Votes) -> RenderableType:
@@ -31,6 +34,7 @@ def ratings_table(found: ArenaRatings, votes: Votes) -> RenderableType:
     if found.apart:
         parts.append(Padding(_unrated(found), (1, 1, 0, 1)))
     parts += [Padding(Text(line), (1 if index == 0 else 0, 1, 0, 1)) for index, line in enumerate(_effects(found))]
+    parts += [Padding(part, (1, 1, 0, 1)) for part in details_table(found)]
     lines = [Text(line, style="yellow") for line in warnings(found, votes)]
     lines += [Text(line, style="dim") for line in basis(found, votes)]
     return Group(*parts, *(Padding(line, (0 if index else 1, 1, 0, 1)) for index, line in enumerate(lines)))
@@ -52,11 +56,21 @@ def ratings_json(found: ArenaRatings, votes: Votes) -> dict[str, Any]:
 
 
 def ratings_csv(found: ArenaRatings) -> str:
-    """Return the rated models as CSV with a header, not rounded; undefined is empty."""
+    """Return the rated models as CSV with a header, not rounded; undefined is empty.
+
+    With matrices the rows are pairs of models; with parts they are the models of each part.
+    """
     out = io.StringIO()
-    writer = csv.DictWriter(out, [field.name for field in fields(Rating)], lineterminator="\n")
+    rows = [asdict(one) for one in found.ratings]
+    names = [field.name for field in fields(Rating)]
+    if found.matrices is not None:
+        rows, names = [asdict(one) for one in found.matrices.pairs()], [field.name for field in fields(Pair)]
+    elif found.settings.over is not None:
+        names = [found.settings.over, *names]
+        rows = [{found.settings.over: part.name, **asdict(one)} for part in found.parts for one in part.ratings]
+    writer = csv.DictWriter(out, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(csv_row(asdict(one)) for one in found.ratings)
+    writer.writerows(csv_row(row) for row in rows)
     return out.getvalue()
 
 
@@ -65,7 +79,7 @@ def ratings_markdown(found: ArenaRatings, votes: Votes) -> str:
     rows = tuple(TableRow(tuple(map(Cell, _cells(one, found)))) for one in found.ratings)
     unrated = tuple(f"{one.model}: {_standing(one, found)}" for one in found.apart)
     notes = (*unrated, *_effects(found), *warnings(found, votes))
-    blocks: list[Block] = [Table(_headers(found), rows), *([Bullets(notes)] if notes else [])]
+    blocks: list[Block] = [Table(_headers(found), rows), *([Bullets(notes)] if notes else []), *details_blocks(found)]
     return markdown_text(blocks, " ".join(basis(found, votes)), "")
 
 
@@ -81,6 +95,10 @@ def warnings(found: ArenaRatings, votes: Votes) -> list[str]:
     if found.by != "vote" and found.n_clusters < FEW_CLUSTERS:
         tail = "; use the sandwich: the bootstrap is too narrow" if found.settings.interval == "bootstrap" else ""
         lines.append(f"only {counted(found.n_clusters, found.by)}: intervals are wide{tail}")
+    if found.n_without_part:
+        lines.append(
+            f"excluded from the parts: {counted(found.n_without_part, 'vote')} without a known {found.settings.over}"
+        )
     unknown = [one.model for one in found.ratings if one.low is None and not _is_anchor(one, found)]
     if unknown:
         few = f"{', '.join(unknown[:3])}{' and others' if len(unknown) > 3 else ''}"
@@ -101,10 +119,7 @@ def basis(found: ArenaRatings, votes: Votes) -> list[str]:
     n_models = len(found.ratings)
     widths = ", ".join(f"by {name} {width:,.0f}" for name, width in found.median_widths.items())
     lines = [
-        (
-            f"Bradley-Terry on {counted(found.n_votes, 'vote')} ({counted(found.n_ties, 'tie')}, half a win each); "
-            f"{scale}, 400 points are odds of ten to one."
-        ),
+        f"{_model(found)}; {scale}, 400 points are odds of ten to one{'' if found.ties is None else ' without ties'}.",
         (
             f"Intervals: {confidence}, of a rating {versus}; {method} ({counted(found.n_clusters, found.by)})."
             f"{f' Median width {widths}.' if widths else ''}"
@@ -114,8 +129,25 @@ def basis(found: ArenaRatings, votes: Votes) -> list[str]:
             f"{counted(n_models * (n_models - 1) // 2, 'pair')}. Win rate: expected against all others equally often."
         ),
     ]
+    if any(one.p_best is not None for one in found.ratings):
+        lines[-1] += " Best: probability to have the highest rating."
     columns = votes.columns.describe()
     return [*lines, *([f"Read: {columns}."] if columns else [])]
+
+
+def _model(found: ArenaRatings) -> str:
+    """Return the model of the votes, as the start of a sentence."""
+    votes = counted(found.n_votes, "vote")
+    if found.ties is None:
+        weighted = ", each by 1 / max(votes of its pair, 50)" if found.settings.reweight else ""
+        return f"Bradley-Terry on {votes} ({counted(found.n_ties, 'tie')}, half a win each){weighted}"
+    ties = found.ties
+    ends = "" if ties.low is None or ties.high is None else f" ({ties.low:.3f} to {ties.high:.3f})"
+    return (
+        f"{TIE_MODELS[ties.model]} model on {votes} ({counted(found.n_ties, 'tie')}), {ties.name} = "
+        f"{ties.value:.3f}{ends}: equal models tie with probability {ties.tie_of_equals:.2f}, log-likelihood "
+        f"{ties.log_likelihood:,.1f}"
+    )
 
 
 def _ratings(found: ArenaRatings) -> RenderableType:
@@ -146,7 +178,9 @@ def _cells(one: Rating, found: ArenaRatings) -> list[str]:
     if one.low is not None and one.high is not None:
         interval = f"{_points(one.low)}–{_points(one.high)}"
     ranks = str(one.best_rank) if one.best_rank == one.worst_rank else f"{one.best_rank}–{one.worst_rank}"
-    return [one.model, _points(one.rating), interval, ranks, f"{one.n_votes:,}", f"{100 * one.expected_win_rate:.1f}%"]
+    best = NOTHING if one.p_best is None else shown_share(one.p_best, digits=0)
+    win_rate = shown_share(one.expected_win_rate)
+    return [one.model, _points(one.rating), interval, ranks, best, f"{one.n_votes:,}", win_rate]
 
 
 def _is_anchor(one: Rating, found: ArenaRatings) -> bool:

@@ -1,25 +1,27 @@
 """Ratings from votes: one scale for all connected models, with intervals and ranks, and the models without a rating."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evalstone.arena.covariates import covariates_of
-from evalstone.arena.votes import ORDER, By, Votes
-from evalstone.errors import DataError, UnknownName, UsageError
+from evalstone.arena.rating_details import RatingMatrices, TopVotes, matrices_of, top_votes
+from evalstone.arena.rating_fits import RatingFit, TieParameter, Ties, fit_votes
+from evalstone.arena.votes import ORDER, By, Over, Votes
+from evalstone.errors import DataError, EvalstoneError, UnknownName, UsageError
 from evalstone.registry import nearest
 from evalstone.statistics.arrays import Floats, Ints
-from evalstone.statistics.battles import Standing, average_win_rates, connected_groups, standing_of
-from evalstone.statistics.bradley_terry import ELO_SCALE, BradleyTerry, expected_win_rates, fit_bradley_terry
+from evalstone.statistics.battles import Battles, Standing, average_win_rates, connected_groups, standing_of
+from evalstone.statistics.bradley_terry import ELO_SCALE, BradleyTerry, expected_win_rates
 from evalstone.statistics.elo import online_elo
 from evalstone.statistics.multiplicity import RankSet
-from evalstone.statistics.rating_errors import RatingErrors, bootstrap_strengths, clustered_errors, one_sided_bound
-from evalstone.statistics.rating_ranks import ranks_by_upper_bound, rating_rank_sets
+from evalstone.statistics.rating_errors import RatingErrors, bootstrap_strengths, one_sided_bound
+from evalstone.statistics.rating_ranks import chances_of_best, ranks_by_upper_bound, rating_rank_sets
 
-__all__ = ["INITIAL", "ApartModel", "ArenaRatings", "Effect", "Rating", "RatingSettings", "rate"]
+__all__ = ["INITIAL", "ApartModel", "ArenaRatings", "Effect", "RatedPart", "Rating", "RatingSettings", "rate"]
 
 Labels = NDArray[Any]
 
@@ -37,6 +39,11 @@ class RatingSettings:
     anchor: tuple[str, float] | None = None  # a model and its rating
     interval: Literal["sandwich", "bootstrap"] = "sandwich"
     confidence: float = 0.95
+    ties: Ties = "half"
+    reweight: bool = False  # each vote by 1 / max(votes of its pair, 50)
+    over: Over | None = None  # also rate each part of the votes
+    matrix: bool = False
+    influence: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,7 @@ class Rating:
     expected_win_rate: float  # against all other rated models equally often, ties half
     average_win_rate: float  # observed, against the opponents that it met
     online_elo: float  # in the file's order
+    p_best: float | None = None  # probability to have the highest rating; None with fewer than two clusters
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +89,17 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
+class RatedPart:
+    """The ratings of one category, language or month, shifted to the scale of the ratings of all votes."""
+
+    name: str
+    n_votes: int
+    ratings: tuple[Rating, ...]  # empty if no models can be rated
+    apart: tuple[str, ...]  # models with votes in it and without a rating
+    why_none: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ArenaRatings:
     """All ratings of a file of votes, the highest first, with counts and settings."""
 
@@ -95,6 +114,11 @@ class ArenaRatings:
     n_without_style: int  # votes excluded from a style-controlled rating
     same_styles: tuple[str, ...]  # styles in which no two answers differ
     median_widths: Mapping[str, float]  # of the sandwich intervals, for each possible clustering
+    ties: TieParameter | None = None  # of a model of ties
+    matrices: RatingMatrices | None = None  # if requested, as are the following
+    top_votes: TopVotes | None = None
+    parts: tuple[RatedPart, ...] = ()
+    n_without_part: int = 0  # votes whose category, language or time is not known
 
 
 def rate(votes: Votes, settings: RatingSettings) -> ArenaRatings:
@@ -104,17 +128,21 @@ def rate(votes: Votes, settings: RatingSettings) -> ArenaRatings:
     labels or styles that the file does not have.
     """
     by = _chosen_by(votes, settings)
+    _check(votes, settings)
     usable = votes.with_style() if settings.style else votes
     rated, group = _rated(usable)
     covariates = covariates_of(rated, style=settings.style, side=settings.side)
-    fit = fit_bradley_terry(rated.battles, covariates.columns)
+    fitted = fit_votes(rated.battles, covariates.columns, settings.ties, reweight=settings.reweight)
     groupings = rated.groupings()
-    errors = {name: clustered_errors(rated.battles, fit, own, covariates.columns) for name, own in groupings.items()}
+    errors = {name: fitted.errors(own) for name, own in groupings.items()}
     replicates = None
     if settings.interval == "bootstrap":
-        replicates = bootstrap_strengths(rated.battles, fit, groupings[by], covariates.columns)
-    scaled = _Scaled(rated, fit, errors[by], settings, _anchor_index(rated, settings), replicates)
-    return ArenaRatings(
+        replicates = bootstrap_strengths(
+            rated.battles, fitted.fit, groupings[by], covariates.columns, weights=fitted.weights
+        )
+    scaled = _Scaled(rated, fitted, errors[by], settings, _anchor_index(rated, settings), replicates)
+    order = np.argsort(-fitted.fit.strengths, kind="stable")
+    ratings = ArenaRatings(
         ratings=scaled.ratings(),
         apart=scaled.unrated(usable, group, usable.groupings()[by]),
         effects=scaled.effects(covariates.names),
@@ -126,7 +154,51 @@ def rate(votes: Votes, settings: RatingSettings) -> ArenaRatings:
         n_without_style=len(votes.battles) - len(usable.battles),
         same_styles=covariates.constant,
         median_widths={name: width for name, own in errors.items() if (width := scaled.median_width(own)) is not None},
+        ties=fitted.parameter(errors[by], settings.confidence),
+        matrices=matrices_of(fitted, rated.models, order) if settings.matrix else None,
+        top_votes=top_votes(fitted, rated.models, rated.rows) if settings.influence else None,
     )
+    return ratings if settings.over is None else _with_parts(usable, settings.over, ratings)
+
+
+def _check(votes: Votes, settings: RatingSettings) -> None:
+    """Raise UsageError for settings that exclude each other, or that the file does not allow."""
+    if settings.interval == "bootstrap" and settings.ties != "half":
+        raise UsageError(f"the bootstrap is for ties as half wins; for {settings.ties} use the sandwich")
+    if settings.over is not None and settings.over not in votes.parts:
+        known = ", ".join(votes.parts) or "none of category, language and time"
+        raise UsageError(f"the file has no column for '{settings.over}'; votes can be divided by {known}")
+
+
+def _with_parts(votes: Votes, over: Over, ratings: ArenaRatings) -> ArenaRatings:
+    """Return the ratings with those of each part, the largest part first, months in their order."""
+    labels = votes.parts[over]
+    names, counts = np.unique(labels[labels != ""].astype(str), return_counts=True)
+    order = range(len(names)) if over == "time" else np.argsort(-counts, kind="stable").tolist()
+    parts = tuple(_part(votes, str(names[index]), labels == names[index], ratings) for index in order)
+    return replace(ratings, parts=parts, n_without_part=int((labels == "").sum()))
+
+
+def _part(votes: Votes, name: str, used: NDArray[np.bool_], whole: ArenaRatings) -> RatedPart:
+    """Return the ratings of some votes. Their mean is that of the same models' ratings by all votes."""
+    battles = votes.battles
+    some = Battles(battles.first[used], battles.second[used], battles.outcome[used], battles.n_models)
+    settings = replace(whole.settings, over=None, matrix=False, influence=False)
+    seen = {votes.models[index] for index in np.unique(np.concatenate([some.first, some.second])).tolist()}
+    try:
+        found = rate(votes.chosen(used, some, votes.models), settings)
+    except EvalstoneError as error:
+        return RatedPart(name, len(some), (), tuple(sorted(seen)), str(error))
+    overall = {one.model: one.rating for one in whole.ratings}
+    both = [overall[one.model] - one.rating for one in found.ratings if one.model in overall]
+    shift = float(np.mean(both)) if both and settings.anchor is None else 0.0
+    ratings = tuple(_shifted(one, shift) for one in found.ratings)
+    return RatedPart(name, len(some), ratings, tuple(sorted(seen - {one.model for one in ratings})))
+
+
+def _shifted(one: Rating, shift: float) -> Rating:
+    low, high = (None if end is None else end + shift for end in (one.low, one.high))
+    return replace(one, rating=one.rating + shift, low=low, high=high)
 
 
 def _chosen_by(votes: Votes, settings: RatingSettings) -> By:
@@ -164,11 +236,16 @@ class _Scaled:
     """A fit on the scale of the published leaderboards."""
 
     votes: Votes
-    fit: BradleyTerry
+    fitted: RatingFit
     errors: RatingErrors
     settings: RatingSettings
     anchor: int | None
     replicates: Floats | None
+
+    @property
+    def fit(self) -> BradleyTerry:
+        """Strengths and effects."""
+        return self.fitted.fit
 
     def points(self, strength: float) -> float:
         """Return a strength as a rating."""
@@ -201,7 +278,8 @@ class _Scaled:
         ends = [self.ends(model) for model in range(len(models))]
         sets = rating_rank_sets(self.fit, self.errors, self.settings.confidence)
         upper = self.upper_ranks(ends)
-        expected, seen = expected_win_rates(self.fit.strengths), average_win_rates(battles.wins())
+        expected, seen = expected_win_rates(self.fitted.expected()), average_win_rates(battles.wins())
+        best = chances_of_best(self.fit, self.errors, self.replicates)
         votes, ties, elo = battles.votes(), battles.ties().sum(axis=1), online_elo(battles)
 
         def one(ranks: RankSet) -> Rating:
@@ -210,7 +288,7 @@ class _Scaled:
             return Rating(
                 models[index], self.points(ranks.value), low, high, int(votes[index]), int(ties[index]),
                 int(self.errors.n_clusters_of[index]), ranks.best, ranks.worst, upper[index], float(expected[index]),
-                float(seen[index]), float(elo[index]),
+                float(seen[index]), float(elo[index]), None if best is None else float(best[index]),
             )  # fmt: skip
 
         return tuple(one(ranks) for ranks in sets)
@@ -254,8 +332,9 @@ class _Scaled:
         bound = None
         if standing != "unjoined":
             bound = one_sided_bound(
-                met[against], clusters[against], won_all=standing == "above", confidence=self.settings.confidence
-            )
+                met[against], clusters[against], won_all=standing == "above", confidence=self.settings.confidence,
+                log_chance=self.fitted.log_chance(),
+            )  # fmt: skip
         points = None if bound is None else self.points(bound)
         return ApartModel(votes.models[model], standing, int(own.sum()), int(against.sum()), points)
 

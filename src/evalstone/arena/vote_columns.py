@@ -17,10 +17,12 @@ SIDES = (("model_a", "model_b"), ("left", "right"), *NUMBERED)
 PROMPTS = ("prompt_id", "question_id", "instruction_idx", "idx", "prompt", "question", "instruction")
 JUDGES = ("judge", "judge_id", "voter", "worker", "annotator", "user")
 LANGUAGES = ("language", "lang")
+CATEGORIES = ("category",)
+TIMES = ("tstamp", "timestamp", "cast_at", "created_at", "date")
 ONE_HOT = ("winner_model_a", "winner_model_b", "winner_tie")  # a column of 0 and 1 for each verdict
 BOTH_ORDERS = ("g1_winner", "g2_winner")  # MT-bench: the judge's verdicts with the answers in both orders
 PREFERENCE = "preference"  # AlpacaEval: from 1, the first is preferred, to 2, the second; 0 and 1.5 are ties
-CHOOSABLE = ("model_a", "model_b", "winner", "prompt", "judge", "language")
+CHOOSABLE = ("model_a", "model_b", "winner", "prompt", "judge", "language", "category", "time")
 FIRST_WON = {"model_a", "a", "left"}
 SECOND_WON = {"model_b", "b", "right"}
 TIED = re.compile(r"tie( \(.+\))?|both_?bad")
@@ -36,6 +38,8 @@ class VoteColumns:
     prompt: str | None = None
     judge: str | None = None
     language: str | None = None
+    category: str | None = None
+    time: str | None = None
 
     def describe(self) -> str:
         """Return the columns that were read under another name, as text."""
@@ -51,7 +55,7 @@ def find_columns(names: Sequence[str], chosen: Mapping[str, str] | None = None) 
 
     Args:
         names: the file's columns.
-        chosen: columns set by the caller: `model_a`, `model_b`, `winner`, `prompt`, `judge`, `language` -> column.
+        chosen: columns set by the caller: one of `CHOOSABLE` -> column.
 
     Raises: DataError if there are no columns of two models and a verdict; UnknownName for a column that does not exist.
     """
@@ -70,7 +74,8 @@ def find_columns(names: Sequence[str], chosen: Mapping[str, str] | None = None) 
             f"model_2; generator_1, generator_2) and winner (or preference; {', '.join(ONE_HOT)}): name them with "
             "--columns model_a=...,model_b=...,winner=..."
         )
-    labels = zip(("prompt", "judge", "language"), (PROMPTS, JUDGES, LANGUAGES), strict=True)
+    kinds = ("prompt", "judge", "language", "category", "time")
+    labels = zip(kinds, (PROMPTS, JUDGES, LANGUAGES, CATEGORIES, TIMES), strict=True)
     return VoteColumns(first, second, winner, *(chosen.get(what) or _first_of(known, names) for what, known in labels))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from evalstone.arena.style import styles_in
 from evalstone.arena.vote_columns import VoteColumns, find_columns, outcome_of, verdicts_in
 from evalstone.arena.vote_layouts import one_vote_a_row
+from evalstone.arena.vote_parts import parts_of
 from evalstone.arena.votes import By, Votes
 from evalstone.datasets.csv_files import sniff_delimiter
 from evalstone.datasets.files import read_files
@@ -68,6 +69,8 @@ def votes_in(
         n_rows=len(wanted),
         n_repeated=_n_repeated(rows, used) if found.prompt and found.judge else None,
         left_out=dict(left_out),
+        parts=parts_of(rows, found, used),
+        rows=chosen + 1,
     )
 
 

@@ -9,15 +9,21 @@ from numpy.typing import NDArray
 
 from evalstone.arena.vote_columns import VoteColumns
 from evalstone.errors import UsageError
-from evalstone.statistics.arrays import Floats
+from evalstone.statistics.arrays import Floats, Ints
 from evalstone.statistics.battles import Battles
 
-__all__ = ["ORDER", "By", "Votes"]
+__all__ = ["ORDER", "OVER", "By", "Over", "Votes"]
 
 By = Literal["prompt", "judge", "vote"]
 
 ORDER: tuple[By, ...] = ("prompt", "judge", "vote")
 """Possible clusterings of votes; the default is the first one that a file has."""
+
+
+Over = Literal["category", "language", "time"]
+
+OVER: tuple[Over, ...] = ("category", "language", "time")
+"""What votes can be divided by, for a rating of each part."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +41,8 @@ class Votes:
     n_rows: int
     n_repeated: int | None  # rows equal to an earlier one; None: not known without prompt and judge
     left_out: Mapping[str, int] = field(default_factory=dict)  # reason -> rows
+    parts: Mapping[Over, NDArray[Any]] = field(default_factory=dict)  # name per vote, months of time; "": not known
+    rows: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # of the file, from 1, per vote
 
     def groupings(self) -> dict[By, NDArray[Any]]:
         """Return a label per vote for each clustering that the file allows."""
@@ -63,4 +71,8 @@ class Votes:
         """Return the votes of the mask `used`, with their battles between these models."""
         labels = {name: values[used] for name, values in self.labels.items()}
         styles = {name: values[used] for name, values in self.styles.items()}
-        return replace(self, models=tuple(models), battles=battles, labels=labels, styles=styles)
+        parts = {name: values[used] for name, values in self.parts.items()}
+        rows = self.rows[used]
+        return replace(
+            self, models=tuple(models), battles=battles, labels=labels, styles=styles, parts=parts, rows=rows
+        )

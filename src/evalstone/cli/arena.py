@@ -31,7 +31,7 @@ def arena() -> None:
     "--columns",
     multiple=True,
     metavar="model_a=COLUMN,...",
-    help="Names of columns that are not recognised: model_a, model_b, winner, prompt, judge, language.",
+    help="Names of columns that are not recognised: model_a, model_b, winner, prompt, judge, language, category, time.",
 )
 @click.option("--anchor", metavar="MODEL=1000", help="Fix one model's rating (default: the mean is 1000).")
 @click.option(
@@ -44,21 +44,41 @@ def arena() -> None:
 @click.option(
     "--confidence", type=float, default=0.95, show_default=True, metavar="SHARE", help="Level of the intervals."
 )
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, not rounded.")
+@click.option(
+    "--ties",
+    type=click.Choice(["half", "davidson", "rao-kupper"]),
+    default="half",
+    show_default=True,
+    help="Ties as half wins, or a model that predicts them; its points are not comparable with those of others.",
+)
+@click.option("--reweight", is_flag=True, help="Weigh each vote by 1 / max(votes of its pair, 50).")
+@click.option(
+    "--over",
+    type=click.Choice(["category", "language", "time"]),
+    help="Also rate each part of the votes; time: months.",
+)
+@click.option("--matrix", is_flag=True, help="Show the battles of each pair and those that contradict the ratings.")
+@click.option("--influence", is_flag=True, help="Find the fewest votes without which another model is first.")
+@click.option(
+    "--csv", "as_csv", is_flag=True, help="Print CSV, not rounded; of pairs with --matrix, parts with --over."
+)
 @click.option("--markdown", is_flag=True, help="Print Markdown.")
 @json_option
 def rate(votes: str, *, as_csv: bool, markdown: bool, as_json: bool, **given: Any) -> None:
     """Rate the models of a file of votes: rating, interval, ranks, win rate.
 
     VOTES is a CSV, JSON lines, JSON or Parquet file with columns model_a, model_b (or left, right) and winner
-    (model_a, model_b, tie, `tie (bothbad)`, or the winner's name). The columns prompt_id, judge, language, tokens_a,
-    tokens_b, response_a and response_b are used if present. Files of MT-bench, AlpacaEval and PandaLM are recognised.
+    (model_a, model_b, tie, `tie (bothbad)`, or the winner's name). The columns prompt_id, judge, language, category,
+    tstamp, tokens_a, tokens_b, response_a and response_b are used if present. Files of MT-bench, AlpacaEval and
+    PandaLM are recognised.
     """
     from evalstone.api.arena import columns_of, rate_votes
     from evalstone.arena.ratings import RatingSettings
 
     if as_csv + markdown + as_json > 1:
         raise UsageError("--json, --csv and --markdown exclude each other; choose one")
+    if as_csv and given["matrix"] and given["over"]:
+        raise UsageError("--csv has rows of pairs with --matrix and of parts with --over; choose one")
     columns = columns_of(given.pop("columns"))
     language, anchor = given.pop("language"), given.pop("anchor")
     rated = rate_votes(votes, RatingSettings(**given), language=language, anchor=anchor, columns=columns)

@@ -1,4 +1,4 @@
-"""`evalstone board init|check|query|export|token`: a leaderboard's file, its rows, its static site, its accounts."""
+"""`evalstone board`: a leaderboard's file, its rows, correlations with ratings, its static site, its accounts."""
 
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,26 @@ def query(path: str, words: tuple[str, ...], store: str | None, as_json: bool, *
     else:
         print_rich(rows_table(columns, rows[: given["limit"]]))
         echo(f"{len(rows):,} of {n_models:,} rows", err=True)
+
+
+@board.command()
+@click.argument("path", metavar="BOARD.yaml")
+@store_option
+@json_option
+def correlations(path: str, store: str | None, *, as_json: bool) -> None:
+    """Print the correlation of each benchmark with the board's ratings, over models.
+
+    The board's file names them: `ratings: {file: ratings.csv, column: Arena}`, a CSV file with the columns model and
+    rating (and low, high), or a file of votes. Intervals are percentiles of a bootstrap over models.
+    """
+    from evalstone.leaderboard.correlations import board_correlations, correlations_json, correlations_table
+
+    site = _site(path, store)
+    found = board_correlations(site.table(next(iter(site.boards.values()))))
+    if as_json:
+        print_json(correlations_json(found))
+    else:
+        print_rich(correlations_table(found))
 
 
 @board.command()

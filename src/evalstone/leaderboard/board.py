@@ -14,7 +14,7 @@ from evalstone.leaderboard.keys import column_keys
 from evalstone.leaderboard.rows import ScoreColumn
 from evalstone.tasks.suites import Suite
 
-__all__ = ["ANY_METRIC", "SHOWN", "Board", "CitedScores", "Question", "TableSource"]
+__all__ = ["ANY_METRIC", "SHOWN", "Board", "CitedScores", "Question", "RatingSource", "TableSource"]
 
 ANY_METRIC = ""  # of a member: the task's primary metric in the run
 SHOWN = tuple(column.key for column in FACTS if column.shown)  # columns that are no scores, unless a board says
@@ -50,6 +50,18 @@ class TableSource:
 
 
 @dataclass(frozen=True, slots=True)
+class RatingSource:
+    """Ratings as a column: a CSV file with a rating for each model, or a file of votes, which are rated."""
+
+    file: Path
+    title: str
+    model: str = "model"  # headings
+    rating: str = "rating"
+    low: str = "low"  # may be missing in the file, as may high
+    high: str = "high"
+
+
+@dataclass(frozen=True, slots=True)
 class Board:
     """One board."""
 
@@ -71,6 +83,7 @@ class Board:
     only: tuple[str, ...] = ()  # runs in which every one of these words occurs
     exclude: tuple[str, ...] = ()  # beginnings of ids of runs that are left out
     results: tuple[Path, ...] = ()  # files that other tools wrote: rows marked self-reported
+    ratings: tuple[RatingSource, ...] = ()  # of arenas, judges and studies, beside the scores
     models: Mapping[str, Mapping[str, str | float | bool]] = field(default_factory=dict)  # name -> facts of it
     cite: str = ""  # BibTeX of the board itself
     source: Path | None = None  # its file; None where it was made of a suite

@@ -13,6 +13,7 @@ from evalstone.leaderboard.board import (
     Board,
     CitedScores,
     Question,
+    RatingSource,
     TableFormat,
     TableSource,
 )
@@ -30,10 +31,11 @@ __all__ = ["board_of_suite", "library_suites", "read_board"]
 _KEYS = (
     "name", "title", "logo", "introduction", "about", "policy", "faq", "suite", "tasks", "table", "categories",
     "columns", "models", "aggregate", "column_weights", "normalise", "clip", "rank_together", "baselines", "claims",
-    "runs", "results", "cite",
+    "runs", "results", "ratings", "cite",
 )  # fmt: skip
 _TASK_KEYS = ("file", "task", "column", "category", "metric", "filter", "shots", "weight", "chance")
 _OWN_RULES = ("aggregate", "column_weights", "normalise", "clip")
+_RATING_HEADINGS = ("model", "rating", "low", "high")
 _LOGO_TYPES = (".svg", ".png", ".jpg", ".jpeg", ".webp")
 LARGEST_FILE = 1 << 20
 LARGEST_LOGO = 1 << 19
@@ -129,6 +131,7 @@ class _Reader:
             only=self.words(runs, "only"),
             exclude=self.words(runs, "exclude"),
             results=tuple(self.file(one, "results", or_folder=True) for one in self.words(self.spec, "results")),
+            ratings=self.ratings(),
             models=self.models(),
             cite=self.text(self.spec, "cite"),
             source=self.path,
@@ -345,6 +348,24 @@ class _Reader:
             if not all(isinstance(score, int | float) and abs(score) < 1e6 for score in scores.values()):
                 raise self.fault(f"{key}.scores", f"is {dict(scores)!r:.120}; expected a number for each column")
             found.append(CitedScores(str(one[name]), dict(scores), str(one["source"])))
+        return tuple(found)
+
+    def ratings(self) -> tuple[RatingSource, ...]:
+        value = self.spec.get("ratings") or ()
+        listed = [value] if isinstance(value, Mapping) else value
+        if not isinstance(listed, Sequence) or isinstance(listed, str):
+            raise self.fault("ratings", f"is {value!r:.80}; expected file: and column:, or a list of such")
+        found = []
+        for at, one in enumerate(listed, start=1):
+            key = f"ratings[{at}]"
+            spec = self.mapping({key: one}, key)
+            self.refuse_strange(spec, ("file", "column", *_RATING_HEADINGS), key)
+            headings = {name: self.text(spec, name) or name for name in _RATING_HEADINGS}
+            title = self.text(spec, "column") or "Rating"
+            found.append(RatingSource(self.file(spec.get("file"), f"{key}.file"), title, **headings))
+        titles = [one.title for one in found]
+        if len(set(titles)) < len(titles):
+            raise self.fault("ratings", f"has the columns {', '.join(titles)}; expected different ones")
         return tuple(found)
 
     def check_columns(self, board: Board) -> None:

@@ -13,6 +13,7 @@ from evalstone.leaderboard.claims import with_claims
 from evalstone.leaderboard.own_rows import rows_of_runs
 from evalstone.leaderboard.published import read_published
 from evalstone.leaderboard.queue_marks import Marks
+from evalstone.leaderboard.rating_columns import rating_files, with_ratings
 from evalstone.leaderboard.rows import Row, ScoreColumn
 from evalstone.leaderboard.stored import StoredRun, StoredRuns
 from evalstone.leaderboard.table import Table
@@ -84,11 +85,11 @@ class Site:
         """
         runs = [] if board.table is not None else self.stored_runs()
         flagged = self.marks().flagged
-        state = content_hash([_state(board, runs), sorted(flagged)])
+        state = content_hash([_state(board, runs), sorted(flagged), rating_files(board.ratings)])
         with self._lock:
             made = self._made.get(board.name)
         if made is None or made.state != state:
-            made = _Made(state, _flagged(_make_table(board, runs), flagged))
+            made = _Made(state, _flagged(with_ratings(_make_table(board, runs), board.ratings), flagged))
             with self._lock:
                 self._made[board.name] = made
         return made.table

@@ -16,6 +16,8 @@ __all__ = ["Battles", "Standing", "average_win_rates", "connected_groups", "stan
 
 Standing = Literal["above", "below", "unjoined"]
 
+_MOST_KEYS = 30_000_000  # bounds memory: a table of all pairs and outcomes has 8 bytes each
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Battles:
@@ -65,6 +67,26 @@ class Battles:
         used = (number[self.first] >= 0) & (number[self.second] >= 0)
         battles = Battles(number[self.first[used]], number[self.second[used]], self.outcome[used], len(models))
         return battles, used
+
+    def distinct(self) -> tuple["Battles", Ints]:
+        """Return one battle for each pair and outcome, the model with the lower number first, and the one of each vote.
+
+        The likelihood of votes without covariates depends only on how often each of these occurs.
+        """
+        swapped = self.first > self.second
+        low, high = np.where(swapped, self.second, self.first), np.where(swapped, self.first, self.second)
+        outcome = np.where(swapped, 1.0 - self.outcome, self.outcome)
+        keys = (low * self.n_models + high) * 3 + (2.0 * outcome).astype(np.int64)
+        n_keys = 3 * self.n_models**2
+        if n_keys > _MOST_KEYS:
+            found, cell = np.unique(keys, return_inverse=True)
+        else:  # without sorting the votes
+            found = np.flatnonzero(np.bincount(keys, minlength=n_keys))
+            number = np.empty(n_keys, dtype=np.int64)
+            number[found] = np.arange(len(found))
+            cell = number[keys]
+        pairs = found // 3
+        return Battles(pairs // self.n_models, pairs % self.n_models, (found % 3) / 2.0, self.n_models), cell
 
     def _counted(self, rows: Ints, columns: Ints, weights: Floats) -> Floats:
         flat = np.bincount(rows * self.n_models + columns, weights, self.n_models**2).astype(np.float64)

@@ -14,7 +14,11 @@ from evalstone.errors import DataError
 from evalstone.statistics.arrays import Floats
 from evalstone.statistics.battles import Battles, connected_groups
 
-__all__ = ["ELO_SCALE", "BradleyTerry", "expected_win_rates", "fit_bradley_terry", "refit"]
+__all__ = [
+    "ELO_SCALE", "BradleyTerry", "check_votes", "curvature_of", "expected_outcomes", "expected_win_rates",
+    "fit_bradley_terry", "gradient_of", "inverse_without_shift", "pair_weights", "refit", "scores_of",
+    "sigmoid", "solved",
+]  # fmt: skip
 
 
 ELO_SCALE = 400.0 / math.log(10.0)
@@ -34,23 +38,49 @@ class BradleyTerry:
 
     strengths: Floats
     effects: Floats
-    residuals: Floats  # outcome minus its expectation
+    residuals: Floats  # outcome minus its expectation, times the weight of the vote
     inverse_curvature: Floats  # of the negative log-likelihood, for strengths that sum to 0
     log_likelihood: float
 
 
-def fit_bradley_terry(battles: Battles, covariates: Floats | None = None) -> BradleyTerry:
+def fit_bradley_terry(
+    battles: Battles, covariates: Floats | None = None, weights: Floats | None = None
+) -> BradleyTerry:
     """Fit strengths, and one effect per covariate.
 
-    Maximises Σ y log p + (1 - y) log(1 - p) with p = σ(θ_a - θ_b + xᵀβ) and y = ½ for a tie, by Newton's method.
+    Maximises Σ w (y log p + (1 - y) log(1 - p)) with p = σ(θ_a - θ_b + xᵀβ) and y = ½ for a tie, by Newton's method.
 
     Args:
         battles: every model must be reached from every other by wins and ties (`connected_groups`).
         covariates: [votes, covariates], from A's side: swapping the sides of a battle changes the sign. A column of
             ones gives the effect of side A.
+        weights: [votes], above 0 (`pair_weights`); all 1 if None.
 
     Raises: DataError if strengths would be infinite or a covariate's effect cannot be identified.
     Source: Bradley and Terry 1952; Zermelo 1929; ties as halves as in Chiang et al. 2024 (arXiv 2403.04132).
+    """
+    columns = check_votes(battles, covariates)
+    own = np.ones(len(battles)) if weights is None else weights
+    fitted, fitted_columns, fitted_weights = battles, columns, own
+    if columns.shape[1] == 0:  # equal votes are merged into one with the sum of their weights
+        fitted, cell = battles.distinct()
+        fitted_weights = np.bincount(cell, own, len(fitted)).astype(np.float64)
+        fitted_columns = np.zeros((len(fitted), 0))
+    start = np.zeros(battles.n_models + columns.shape[1])
+    values = refit(fitted, fitted_columns, fitted_weights, start)
+    score = scores_of(fitted, fitted_columns, values)
+    p = sigmoid(score)
+    curvature = curvature_of(fitted, fitted_columns, fitted_weights * p * (1.0 - p))
+    residuals = own * (battles.outcome - sigmoid(scores_of(battles, columns, values)))
+    n = battles.n_models
+    loss = _loss(fitted, score, fitted_weights)
+    return BradleyTerry(values[:n], values[n:], residuals, inverse_without_shift(curvature, n), -loss)
+
+
+def check_votes(battles: Battles, covariates: Floats | None) -> Floats:
+    """Return the covariates, without columns if there are none. Shapes: [votes, covariates].
+
+    Raises: DataError if strengths would be infinite, or covariates have another shape or missing values.
     """
     groups = connected_groups(battles.wins())
     if len(groups) > 1:
@@ -63,15 +93,24 @@ def fit_bradley_terry(battles: Battles, covariates: Floats | None = None) -> Bra
         raise DataError(
             f"covariates have shape {columns.shape}; expected [{len(battles)}, covariates] without missing values"
         )
-    start = np.zeros(battles.n_models + columns.shape[1])
-    values = refit(battles, columns, np.ones(len(battles)), start)
-    score = _score(battles, columns, values)
-    p = _sigmoid(score)
-    curvature = _curvature(battles, columns, p * (1.0 - p))
-    n = battles.n_models
+    return columns
+
+
+def inverse_without_shift(curvature: Floats, n_models: int) -> Floats:
+    """Return the inverse for strengths that sum to 0, of a curvature with 1/n added in the direction of a shift."""
     inverse = np.asarray(np.linalg.inv(curvature), dtype=np.float64)
-    inverse[:n, :n] -= 1.0 / n  # removes the term that made the curvature regular
-    return BradleyTerry(values[:n], values[n:], battles.outcome - p, inverse, -_loss(battles, score))
+    inverse[:n_models, :n_models] -= 1.0 / n_models
+    return inverse
+
+
+def pair_weights(battles: Battles, least: int = 50) -> Floats:
+    """Return 1 / max(n, least) for each vote, n being the votes of its pair, so that popular pairs do not dominate.
+
+    Shapes: result [votes]. Source: the reweighting of arena-rank 2025.
+    """
+    n = battles.n_models
+    pairs = np.minimum(battles.first, battles.second) * n + np.maximum(battles.first, battles.second)
+    return np.asarray(1.0 / np.maximum(np.bincount(pairs, minlength=n * n)[pairs], least))
 
 
 def refit(battles: Battles, columns: Floats, weights: Floats, start: Floats) -> Floats:
@@ -81,15 +120,15 @@ def refit(battles: Battles, columns: Floats, weights: Floats, start: Floats) -> 
     Raises: DataError if the steps do not converge or a direction has no information.
     """
     values = start
-    score = _score(battles, columns, values)
+    score = scores_of(battles, columns, values)
     loss = _loss(battles, score, weights)
     for _ in range(_STEPS):
-        p = _sigmoid(score)
-        gradient = _gradient(battles, columns, weights * (battles.outcome - p))
-        step = _solved(_curvature(battles, columns, weights * p * (1.0 - p)), gradient)
+        p = sigmoid(score)
+        gradient = gradient_of(battles, columns, weights * (battles.outcome - p))
+        step = solved(curvature_of(battles, columns, weights * p * (1.0 - p)), gradient)
         size = 1.0
         while True:
-            score = _score(battles, columns, values + size * step)
+            score = scores_of(battles, columns, values + size * step)
             lower = _loss(battles, score, weights)
             if lower <= loss + 1e-12 * abs(loss) or size < 1e-6:
                 break
@@ -103,21 +142,27 @@ def refit(battles: Battles, columns: Floats, weights: Floats, start: Floats) -> 
     )
 
 
-def expected_win_rates(strengths: Floats) -> Floats:
+def expected_win_rates(outcomes: Floats) -> Floats:
     """Return each model's expected share of wins (ties half) against the others, each met equally often.
 
-    (1/(k-1)) Σ_j σ(θ_i - θ_j). Shapes: strengths [models], at least two; result [models].
+    Shapes: outcomes [models, models], expected outcomes of at least two models, ½ on the diagonal; result [models].
     """
-    chances = _sigmoid(strengths[:, None] - strengths[None, :])
-    return np.asarray((chances.sum(axis=1) - 0.5) / (len(strengths) - 1))
+    return np.asarray((outcomes.sum(axis=1) - 0.5) / (len(outcomes) - 1))
 
 
-def _score(battles: Battles, columns: Floats, values: Floats) -> Floats:
+def expected_outcomes(strengths: Floats) -> Floats:
+    """Return σ(θ_i - θ_j), the expected outcome of the row's model against the column's. Shapes: [models, models]."""
+    return sigmoid(strengths[:, None] - strengths[None, :])
+
+
+def scores_of(battles: Battles, columns: Floats, values: Floats) -> Floats:
+    """Return θ_a - θ_b + xᵀβ. Shapes: columns [votes, covariates]; values [models + covariates]; result [votes]."""
     score = values[battles.first] - values[battles.second]
     return np.asarray(score + columns @ values[battles.n_models :])
 
 
-def _sigmoid(x: Floats) -> Floats:
+def sigmoid(x: Floats) -> Floats:
+    """Return σ(x) = 1 / (1 + exp(-x))."""
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))
 
 
@@ -126,14 +171,14 @@ def _loss(battles: Battles, score: Floats, weights: Floats | None = None) -> flo
     return float((losses if weights is None else weights * losses).sum())
 
 
-def _gradient(battles: Battles, columns: Floats, residuals: Floats) -> Floats:
+def gradient_of(battles: Battles, columns: Floats, residuals: Floats) -> Floats:
     """Return Σ r x over votes, x being +1 for A, -1 for B and the covariates. Shapes: [models + covariates]."""
     n = battles.n_models
     own = np.bincount(battles.first, residuals, n) - np.bincount(battles.second, residuals, n)
     return np.concatenate([own, columns.T @ residuals])
 
 
-def _curvature(battles: Battles, columns: Floats, weights: Floats) -> Floats:
+def curvature_of(battles: Battles, columns: Floats, weights: Floats) -> Floats:
     """Return Σ w x xᵀ over votes, plus 1/n in the direction without information (a shift of all strengths)."""
     n, first, second = battles.n_models, battles.first, battles.second
     met = np.bincount(first * n + second, weights, n * n).reshape(n, n)
@@ -148,7 +193,8 @@ def _curvature(battles: Battles, columns: Floats, weights: Floats) -> Floats:
     return curvature
 
 
-def _solved(curvature: Floats, gradient: Floats) -> Floats:
+def solved(curvature: Floats, gradient: Floats) -> Floats:
+    """Return the Newton step. Raises: DataError if a direction has no information."""
     try:
         return np.asarray(np.linalg.solve(curvature, gradient))
     except np.linalg.LinAlgError:

@@ -3,13 +3,16 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstone.randomness import generator_for
 from evalstone.statistics.arrays import Floats
 from evalstone.statistics.bradley_terry import BradleyTerry
 from evalstone.statistics.distributions import t_sf
 from evalstone.statistics.multiplicity import RankSet, holm, ranks_from_wins
 from evalstone.statistics.rating_errors import RatingErrors
 
-__all__ = ["ranks_by_upper_bound", "rating_rank_sets"]
+__all__ = ["chances_of_best", "ranks_by_upper_bound", "rating_rank_sets"]
+
+DRAWS = 20_000
 
 
 def ranks_by_upper_bound(lows: Floats, highs: Floats) -> NDArray[np.int64]:
@@ -37,6 +40,37 @@ def rating_rank_sets(fit: BradleyTerry, errors: RatingErrors, confidence: float 
     wins[rows, columns] = significant & ahead
     wins[columns, rows] = significant & ~ahead
     return ranks_from_wins(fit.strengths, wins)
+
+
+def chances_of_best(fit: BradleyTerry, errors: RatingErrors, replicates: Floats | None = None) -> Floats | None:
+    """Return each model's probability to have the highest strength; None with fewer than two clusters.
+
+    Without replicates, the share of 20,000 draws from a multivariate t distribution around the fit, with the clustered
+    covariance (times C/(C-1)) and C - 1 degrees of freedom, C being the number of clusters; seeded by the size of the
+    data. It is the posterior probability for a flat prior.
+
+    Args:
+        fit: the strengths.
+        errors: their covariance.
+        replicates: [draws, models or more] of `bootstrap_strengths`, whose shares of first places are used instead.
+
+    Shapes: result [models], sums to 1.
+    """
+    n = len(fit.strengths)
+    if replicates is not None:
+        return _first_places(replicates[:, :n])
+    freedom = errors.n_clusters - 1
+    if freedom < 1:
+        return None
+    generator = generator_for("probability of the best", n, errors.n_clusters, errors.n_clusters_of.tolist())
+    values, vectors = np.linalg.eigh(errors.covariance[:n, :n] * errors.n_clusters / freedom)
+    normal = generator.standard_normal((DRAWS, n)) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    widths = np.sqrt(freedom / generator.chisquare(freedom, DRAWS))
+    return _first_places(fit.strengths + normal * widths[:, None])
+
+
+def _first_places(draws: Floats) -> Floats:
+    return np.bincount(draws.argmax(axis=1), minlength=draws.shape[1]) / len(draws)
 
 
 def _p_of_difference(fit: BradleyTerry, errors: RatingErrors, model: int, other: int) -> float:

@@ -21,6 +21,7 @@ from evalstone.web.page_cache import PageCache
 from evalstone.web.pages.board import about_page, board_page, boards_page, view_of
 from evalstone.web.pages.charts import charts_page
 from evalstone.web.pages.compare import compare_page
+from evalstone.web.pages.correlations import correlations_page
 from evalstone.web.pages.failure import FailurePage
 from evalstone.web.pages.guide import guide_page
 from evalstone.web.pages.model import model_page
@@ -144,6 +145,15 @@ def _add_about(app: FastAPI, site: Site) -> None:
         def made() -> Response:
             page = charts_page(site, name, _pairs(request))
             return respond(request, "charts.html", page, as_json=_wants_json(request))
+
+        return cache.respond(request, site.table(site.board(name)).version, made)
+
+    @app.get("/board/{name}/correlations")
+    @app.get("/board/{name}/correlations.json")
+    def correlations(request: Request, name: str) -> Response:
+        def made() -> Response:
+            page = correlations_page(site, name)
+            return respond(request, "correlations.html", page, as_json=_wants_json(request))
 
         return cache.respond(request, site.table(site.board(name)).version, made)
 

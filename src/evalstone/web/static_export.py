@@ -26,6 +26,7 @@ from evalstone.leaderboard.table import Table
 from evalstone.leaderboard.view import View
 from evalstone.store import RunRow, SampleRecord, Store
 from evalstone.web.pages.board import about_page, board_page, boards_page
+from evalstone.web.pages.correlations import correlations_page
 from evalstone.web.pages.model import model_page
 from evalstone.web.pages.run import SamplesPage, run_page, samples_page
 from evalstone.web.pages.sample import sample_page
@@ -205,6 +206,8 @@ class _Export:
         self._paths.add(address)
         folder = self._paths.add(f"{address}/x").rpartition("/")[0]
         self._paths.add(f"{address}/about")
+        if board.ratings:
+            self._paths.add(f"{address}/correlations")
         for kind in ("csv", "jsonl", "parquet"):
             self._paths.add(f"{address}.{kind}", f".{kind}", file=f"{folder}/rows.{kind}")
         if board.logo is not None:
@@ -257,6 +260,8 @@ class _Export:
             file = self._paths.add(f"{address}{query}")
             self._page(f"{address}{query}", "board.html", page, {"rows": relative(file, rows)})
         self._page(f"{address}/about", "about.html", about_page(self._site, board.name))
+        if board.ratings:
+            self._page(f"{address}/correlations", "correlations.html", correlations_page(self._site, board.name))
         listed = all_rows(table, View(), board.shown)
         self._folder.add(self._paths.add(f"{address}.csv"), rows_csv(listed, table.columns).encode())
         lines = rows_jsonl(listed, table.columns).encode("utf-8", "backslashreplace")

@@ -1,0 +1,141 @@
+"""Ratings as columns of a board, and the benchmarks' correlation with them."""
+
+from pathlib import Path
+
+import pytest
+
+from evalstone.errors import DataError, UsageError
+from evalstone.leaderboard.board_files import read_board
+from evalstone.leaderboard.correlations import board_correlations
+from evalstone.leaderboard.rating_columns import rating_columns
+from evalstone.leaderboard.site import Site
+from evalstone.leaderboard.table import Table
+
+SCORES = "model,Law,Loss\n" + "".join(f"org/M{n},{10 * n},{90 - 9 * n}\n" for n in range(1, 9))
+RATINGS = "model,rating,low,high\n" + "".join(f"ORG/m{n},{1000 + n * n},{990 + n * n},\n" for n in range(2, 9))
+
+
+def table_of(folder: Path, ratings: str, **files: str) -> Table:
+    """Return a board's table with these ratings and files beside it."""
+    (folder / "scores.csv").write_text(SCORES)
+    for name, text in files.items():
+        (folder / f"{name}.csv").write_text(text)
+    place = folder / "board.yaml"
+    place.write_text(f"title: T\ntable: {{file: scores.csv, columns: {{Law: Law, Loss: Loss}}}}\nratings: {ratings}\n")
+    board = read_board(place)
+    return Site([board]).table(board)
+
+
+def test_open_llm_v2_and_the_arena(shared_dir: Path, tmp_path: Path) -> None:
+    """Over 58 models, scipy's coefficients of each benchmark with the arena; MATH has the highest, MuSR the lowest."""
+    stats = pytest.importorskip("scipy.stats")
+    file = shared_dir / "data/arena/openllm/merged_v2_arena_2025-06-06.csv"
+    place = tmp_path / "board.yaml"
+    place.write_text(
+        f"title: T\ntable: {{file: {file}, format: open-llm-v2}}\n"
+        f"ratings: {{file: {file}, column: Arena, model: model_name, rating: arena_score}}\n"
+    )
+    board = read_board(place)
+    table = Site([board]).table(board)
+    found = board_correlations(table)
+    assert [one.n for one in found] == [58] * 7
+    assert (found[0].benchmark_title, found[-1].benchmark_title) == ("MATH Lvl 5", "MuSR")
+    assert {one.benchmark_title for one in found} == {
+        "Average", *(column.title for column in table.columns[:-1])
+    }  # fmt: skip
+    scores: dict[str, list[tuple[float, float]]] = {}
+    for row in table.rows:
+        scores.setdefault(row.model, []).append((row.cells["ifeval"].number.value, row.cells["arena"].number.value))
+    pairs = [tuple(sum(values) / len(values) for values in zip(*of, strict=True)) for of in scores.values()]
+    ifeval = next(one for one in found if one.benchmark == "ifeval")
+    one, other = zip(*pairs, strict=True)
+    assert ifeval.spearman.value == pytest.approx(stats.spearmanr(one, other).statistic)
+    assert ifeval.pearson.value == pytest.approx(stats.pearsonr(one, other).statistic)
+    assert ifeval.spearman.low is not None
+    assert ifeval.spearman.high is not None
+    assert ifeval.spearman.value is not None
+    assert ifeval.spearman.low < ifeval.spearman.value < ifeval.spearman.high
+    assert found[0].spearman.value == pytest.approx(0.725, abs=5e-4)
+
+
+def test_a_file_of_ratings_is_a_column_outside_of_the_average(tmp_path: Path) -> None:
+    """Names match whatever their case; averages and the number of averaged columns are those without ratings."""
+    table = table_of(tmp_path, "{file: arena.csv, column: Arena}", arena=RATINGS)
+    column = rating_columns(table)[0]
+    assert (column.title, column.is_share, column.weight) == ("Arena", False, 0.0)
+    assert "7 of its 7 models" in column.note
+    by_model = {row.model: row for row in table.rows}
+    assert "arena" not in by_model["org/M1"].cells
+    number = by_model["org/M3"].cells["arena"].number
+    assert (number.value, number.low, number.high) == (1009.0, None, None)  # one end is no interval
+    assert table.n_averaged == 2
+    average = by_model["org/M3"].average
+    assert average is not None
+    assert average.number.value == pytest.approx((0.3 + 0.63) / 2)
+    law, loss = (next(one for one in board_correlations(table) if one.benchmark == name) for name in ("law", "loss"))
+    assert law.n == 7
+    assert (law.spearman.value, loss.spearman.value) == pytest.approx((1.0, -1.0))
+    assert board_correlations(table)[-1].benchmark == "loss"
+
+
+def test_a_file_of_votes_is_rated(tmp_path: Path) -> None:
+    """Votes give Bradley-Terry ratings with intervals; several files give several columns."""
+    votes = "model_a,model_b,winner,prompt\n" + "".join(
+        f"org/M{1 + n % 3},org/M{1 + (n + 1) % 3},{('model_a', 'model_b', 'tie')[n % 7 % 3]},{n}\n" for n in range(60)
+    )
+    listed = "[{file: arena.csv, column: Arena}, {file: judge.csv, column: Judge}]"
+    table = table_of(tmp_path, listed, arena=RATINGS, judge=votes)
+    arena, judge = rating_columns(table)
+    assert judge.note.startswith("Bradley-Terry on 60 votes, intervals by prompt; 3 of its 3 models")
+    cells = [row.cells["judge"] for row in table.rows if "judge" in row.cells]
+    assert len(cells) == 3
+    assert sum(cell.number.value for cell in cells) / 3 == pytest.approx(1000.0)
+    assert all(cell.number.low is not None and cell.n == 40 for cell in cells)
+    found = board_correlations(table)
+    assert [one.n for one in found if one.rating == judge.key] == [3, 3, 3]
+    assert all(one.spearman.low is None for one in found if one.rating == judge.key)
+    assert {one.rating for one in found} == {arena.key, judge.key}
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    """The table and its version follow the file of ratings."""
+    first = table_of(tmp_path, "{file: arena.csv, column: Arena}", arena=RATINGS)
+    board = read_board(tmp_path / "board.yaml")
+    site = Site([board])
+    assert site.table(board).version == first.version
+    (tmp_path / "arena.csv").write_text(RATINGS.replace("1004", "2004"))
+    again = site.table(board)
+    assert again.version != first.version
+    assert max(row.cells["arena"].number.value for row in again.rows if "arena" in row.cells) == 2004
+
+
+@pytest.mark.parametrize(
+    ("ratings", "text", "said"),
+    [
+        ("{file: gone.csv}", "", "is not there"),
+        ("arena.csv", RATINGS, "expected file: and column:"),
+        ("{file: arena.csv, colum: X}", RATINGS, "unknown key 'colum'; nearest: column"),
+        ("[{file: arena.csv}, {file: arena.csv}]", RATINGS, "expected different ones"),
+        ("{file: arena.csv, column: Law}", RATINGS, "which is also a score"),
+        (
+            "{file: arena.csv, column: A}",
+            "name,points\nx,1\n",
+            "has no columns model and rating, and is no file of votes",
+        ),
+        ("{file: arena.csv, column: A}", "model,rating\norg/M1,high\n", "line 2: rating is 'high'; expected a number"),
+        ("{file: arena.csv, column: A}", "", "is no file of votes"),
+    ],
+)
+def test_each_fault_of_ratings_is_one_line(tmp_path: Path, ratings: str, text: str, said: str) -> None:
+    """What is wrong with the key or its file is said with the file's name and what was expected."""
+    with pytest.raises(DataError) as caught:
+        table_of(tmp_path, ratings, **({} if "gone" in ratings else {"arena": text}))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert ".yaml" in str(caught.value) or ".csv" in str(caught.value) or "also a score" in str(caught.value)
+
+
+def test_a_board_without_ratings_has_no_correlations(tmp_path: Path) -> None:
+    """The error says what to add to the board's file."""
+    with pytest.raises(UsageError, match=r"ratings: \{file"):
+        board_correlations(table_of(tmp_path, "[]"))
