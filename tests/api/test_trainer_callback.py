@@ -29,6 +29,7 @@ def _run_example(folder: Path, text: str) -> dict[str, Any]:
     return names
 
 
+@pytest.mark.slow
 def test_the_example_of_the_documentation_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The documented example trains, and the Trainer's log has our metric at the given steps, and the loss."""
     assert EXAMPLE is not None
@@ -66,6 +67,7 @@ def test_invalid_steps_are_refused() -> None:
         EvaluationCallback("demo_who", every=0)
 
 
+@pytest.mark.slow
 def test_a_training_in_mixed_precision_is_evaluated_in_the_weights_dtype(tmp_path: Path) -> None:
     """Under the Trainer's bfloat16 autocast, scores are those of the same float32 weights outside it."""
     import evalstone

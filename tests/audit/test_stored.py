@@ -135,6 +135,7 @@ def test_audits_are_listed_and_shown_separately_from_runs(
     )
 
 
+@pytest.mark.slow
 def test_last_is_never_an_audit(task: str, tmp_path: Path) -> None:
     """A store that holds only audits has no last run."""
     audit_prompts([FakeModel()], task, store=str(tmp_path / "store.sqlite"))

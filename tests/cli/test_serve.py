@@ -42,6 +42,7 @@ def n_facts(place: str) -> int:
         return int(connection.execute(select(func.count()).select_from(sample_facts)).scalar_one())
 
 
+@pytest.mark.slow
 def test_the_server_stores_missing_facts_while_it_shows_pages(place: str) -> None:
     """A run without facts has them soon after the start, and its page is the same before and after."""
     with Store.open_to_read(place) as store:

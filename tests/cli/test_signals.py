@@ -142,6 +142,7 @@ def test_the_wait_is_bounded(tmp_path: Path, serve: Callable[[float], "subproces
     assert "at most 1 s" in errors
 
 
+@pytest.mark.slow
 def test_the_current_window_is_stored(tmp_path: Path, shared_dir: Path) -> None:
     """A signal within a window of a local model ends the run after it: the window's outputs are stored."""
     model = shared_dir / "models" / "stories260K"

@@ -95,6 +95,7 @@ def _probes(task: str, row: dict[str, str]) -> list[str]:
     return [opening + row["question"] for opening in ("", "Question: ", "Q: ")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", sorted(SIZES))
 def test_no_test_row_is_in_the_training_text(task: str) -> None:
     """No question, passage, sentence or story of a test row is a line or an exam question of the training text."""

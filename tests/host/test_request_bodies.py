@@ -35,6 +35,7 @@ def is_error(answer: httpx.Response) -> bool:
     return {"message", "type", "param", "code"} == error.keys() and bool(error["message"]) and "Trace" not in str(error)
 
 
+@pytest.mark.slow
 def test_malformed_bodies_get_one_clear_error(url: str) -> None:
     """Each field with each strange value, and bodies that are no JSON objects: 200 or 4xx, never 5xx."""
     draw = random.Random(1)

@@ -97,6 +97,7 @@ def test_a_row_that_disagrees_with_its_tables_rule_is_listed(shared_dir: Path, t
     assert average.stated == 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "n"),
     [("params:<8 -merged:true", 1788), ("type:chat", 718), ("llama; mistral", 997)],

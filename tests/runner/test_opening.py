@@ -65,6 +65,7 @@ def wait_for_lines(path: Path, n: int) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_three_equal_commands_evaluate_each_sample_once(tmp_path: Path) -> None:
     """Of three that are started together one evaluates; the others name it, follow it and end with its result."""
     store, asked = tmp_path / "store.sqlite", tmp_path / "asked"

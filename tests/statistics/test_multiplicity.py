@@ -15,6 +15,7 @@ def test_a_published_example() -> None:
     assert int((holm(NEUHAUS) <= 0.05).sum()) == 3
 
 
+@pytest.mark.slow
 def test_adjusted_values_equal_statsmodels() -> None:
     """On random p-values, ties and ends included, the adjusted values are statsmodels'."""
     multitest = pytest.importorskip("statsmodels.stats.multitest")

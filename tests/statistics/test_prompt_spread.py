@@ -15,6 +15,7 @@ def answers(name: str, accuracies: list[float], n: int = 300, difficulty: float 
     return (draw.random((n, len(accuracies))) < np.clip(np.array(accuracies) + shared, 0, 1)).astype(float)
 
 
+@pytest.mark.slow
 def test_without_an_effect_p_keeps_its_level() -> None:
     """Over 200 tables of one accuracy, p is below .05 in about 5%, and the spread is near its null on average."""
     found = [prompt_spread(answers(str(i), [0.6] * 8, 120, 0.2), draws=199, name=(i,)) for i in range(200)]

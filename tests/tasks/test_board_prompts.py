@@ -45,6 +45,7 @@ def profile_of(board: str) -> str:
     return str(BOARDS[board].get("profile", board))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("board", BOARDS)
 def test_prompts_equal_the_leaderboards(board: str, shared_dir: Path, catalog: Catalog) -> None:
     """Samples in the leaderboard's order, with its shots, choices and stop texts, equal those of its harness."""

@@ -43,6 +43,7 @@ def nats(outputs: dict[Any, Output]) -> list[float | None]:
     return [output.total_nats for _, output in sorted(outputs.items())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [

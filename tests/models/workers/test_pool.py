@@ -182,6 +182,7 @@ def test_overlapping_pieces_are_computed_and_counted_once(
     assert reported[-1].n_tokens_done == reported[-1].n_tokens_distinct
 
 
+@pytest.mark.slow
 def test_a_killed_worker_loses_nothing(two_workers: LocalModel) -> None:
     """If one of two workers is killed in the middle, the other takes its range, and each span has one result."""
     pool = two_workers.engine
