@@ -174,3 +174,12 @@ def test_the_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("EVALSTONE_SECRET", "short")
     with pytest.raises(UsageError, match="5 characters"):
         server_secret()
+
+
+def test_every_block_of_a_page_is_one_of_the_base_page() -> None:
+    """A block that the base page lacks, or has twice, would drop a page's scripts or break every page."""
+    folder = Path(create_app.__code__.co_filename).parent / "templates"
+    named = {path.name: re.findall(r"{%-? block (\w+)", path.read_text()) for path in folder.glob("*.html")}
+    base = named.pop("base.html")
+    assert len(set(base)) == len(base)
+    assert {name for blocks in named.values() for name in blocks} <= set(base)
