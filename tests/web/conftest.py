@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -16,6 +17,7 @@ from evalstone.leaderboard.board_files import read_board
 from evalstone.leaderboard.columns import MODEL_TYPES
 from evalstone.leaderboard.site import Site
 from evalstone.leaderboard.stored import StoredRuns
+from evalstone.report.documents.print_pdf import find_browser
 from evalstone.store import Store
 from evalstone.web.app import create_app
 from evalstone.web.connections import Limits
@@ -131,3 +133,17 @@ def client(served: Served) -> Iterator[httpx.Client]:
     """Return a client of the server."""
     with httpx.Client(base_url=served.url, timeout=20) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Start the system's Chromium, or skip."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if (program := find_browser()) is None:
+        pytest.skip("no Chromium is installed")
+    with playwright.sync_playwright() as started:
+        found = started.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        )
+        yield found
+        found.close()

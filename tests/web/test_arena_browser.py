@@ -22,21 +22,9 @@ from evalstone.web.routes.studies import studies_part
 from evalstone.web.secret import server_secret
 from tests.arena.stored_votes import NO_LIMITS, answers, cast
 from tests.web.conftest import running
-from tests.web.test_browser import AXE, CHROMIUM, FINDINGS
+from tests.web.test_browser import AXE, FINDINGS
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Start the system's Chromium, or skip."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed")
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield found
-        found.close()
 
 
 @pytest.fixture

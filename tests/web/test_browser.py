@@ -1,6 +1,5 @@
 """In a real browser: search, sort, drill down, keyboard only, no JavaScript, 320 px, dark."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,21 +14,6 @@ FINDINGS = """axe.run().then(r => r.violations.filter(v => ['serious', 'critical
 PAGES = ("/boards", "/board/exam", "/board/exam/about", "/board/wide/charts", "/run/{0}", "/run/{0}/samples/plain/3",
          "/recommend", "/model/fake-random-1")  # fmt: skip
 AXE = Path(__file__).resolve().parents[2] / "node_modules" / "axe-core" / "axe.min.js"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Start the system's Chromium, or skip."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed")
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        )
-        yield found
-        found.close()
 
 
 @pytest.fixture

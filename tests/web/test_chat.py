@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -19,10 +18,9 @@ from evalstone.web.app import create_app
 from evalstone.web.connections import Limits
 from evalstone.web.endpoints import read_endpoints
 from evalstone.web.routes.chat import chat_part
-from evalstone.web.serve import _Server, configured, listen
+from tests.web.conftest import running
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J**x** "
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 class _Endpoint(BaseHTTPRequestHandler):
@@ -75,13 +73,8 @@ class _Endpoint(BaseHTTPRequestHandler):
 def serving(*endpoints: str, limits: Limits) -> Iterator[str]:
     """Serve a site with the chat over these endpoints."""
     app = create_app(Site([]), parts=[chat_part(read_endpoints(endpoints))])
-    listening = listen("127.0.0.1", 0)
-    server = _Server(configured(app, limits))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+    with running(app, limits) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -238,27 +231,22 @@ def test_endpoints_are_completed() -> None:
 
 
 @pytest.mark.slow
-def test_in_a_browser(url: str) -> None:
+def test_in_a_browser(url: str, browser: Any) -> None:
     """Answers appear piece by piece as text, Stop keeps what came, and nothing violates the page's policy."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed")
     complaints: list[str] = []
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("dialog", lambda dialog: complaints.append(dialog.message))
-        page.goto(url + "/chat")
-        page.select_option("select[name=second]", "slow")
-        page.fill("#text", "Hi")
-        page.press("#text", "Enter")
-        page.wait_for_selector(".answer.open .text:has-text('word3')")  # while it is generated
-        page.click(".stop")
-        page.wait_for_selector(".stop", state="hidden")
-        assert HOSTILE.partition("\x1b")[0] in page.inner_text(".answer >> nth=0")
-        page.fill("#text", "Again")
-        page.press("#text", "Enter")
-        page.wait_for_selector(".round:nth-child(2) .answer:not(.open) .text:has-text('3 ')", timeout=20_000)
-        browser.close()
+    page = browser.new_page()
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("dialog", lambda dialog: complaints.append(dialog.message))
+    page.goto(url + "/chat")
+    page.select_option("select[name=second]", "slow")
+    page.fill("#text", "Hi")
+    page.press("#text", "Enter")
+    page.wait_for_selector(".answer.open .text:has-text('word3')")  # while it is generated
+    page.click(".stop")
+    page.wait_for_selector(".stop", state="hidden")
+    assert HOSTILE.partition("\x1b")[0] in page.inner_text(".answer >> nth=0")
+    page.fill("#text", "Again")
+    page.press("#text", "Enter")
+    page.wait_for_selector(".round:nth-child(2) .answer:not(.open) .text:has-text('3 ')", timeout=20_000)
+    page.close()
     assert complaints == []

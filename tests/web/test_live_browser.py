@@ -12,24 +12,12 @@ import pytest
 
 from evalstone.store import Store
 from tests.web.test_arena_browser import is_within
-from tests.web.test_browser import AXE, CHROMIUM, FINDINGS
+from tests.web.test_browser import AXE, FINDINGS
 from tests.web.test_live_battles import live_arena
 
 pytestmark = pytest.mark.slow
 
 NAMED = re.compile(r"\b(small|large)\b")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Start the system's Chromium, or skip."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed")
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")

@@ -15,11 +15,10 @@ from evalstone.errors import UsageError
 from evalstone.leaderboard.site import Site
 from evalstone.web.app import Part, create_app
 from evalstone.web.clients import network_of
-from evalstone.web.connections import Limits
 from evalstone.web.posts import Form
 from evalstone.web.rates import Rate
 from evalstone.web.secret import Signer, server_secret
-from evalstone.web.serve import _Server, configured, listen
+from tests.web.conftest import running
 
 
 def add_notes(app: FastAPI) -> None:
@@ -48,13 +47,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EVALSTONE_HOME", str(tmp_path_factory.mktemp("home")))
         app = create_app(Site([]), parts=[Part(add_notes, [("/note", "Notes")], {"/large": 1 << 20})])
-    listening = listen("127.0.0.1", 0)
-    server = _Server(configured(app, Limits()))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+    with running(app) as found:
+        yield found
 
 
 def test_a_form_of_this_browser_is_taken(url: str) -> None:

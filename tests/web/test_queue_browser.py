@@ -13,7 +13,6 @@ import pytest
 
 import evalstone
 from evalstone.store import Store
-from tests.web.test_browser import browser  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.slow
 MODELS = Path(evalstone.__file__).parent / "library" / "demo_models"
@@ -172,7 +171,7 @@ def names(page: Any) -> list[str]:
     return sorted(page.locator("table.board tbody a.name").all_inner_texts())
 
 
-def test_submitted_evaluated_reported_answered_and_renamed(host: Host, browser: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_submitted_evaluated_reported_answered_and_renamed(host: Host, browser: Any, tmp_path: Path) -> None:
     """The whole way of two models through the queue, with a worker killed in the middle."""
     url = host.serve()
     complaints: list[str] = []

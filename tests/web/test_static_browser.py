@@ -1,7 +1,6 @@
 """A static site in a real browser: filters find what the server finds; every row is there without JavaScript."""
 
 import csv
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from evalstone.web.static_export import export_site
 from tests.web.test_static_export import serving
 
 pytestmark = pytest.mark.slow
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 N_ROWS = 240
 QUERIES = (
     *(
@@ -81,18 +79,6 @@ def url(board: Path) -> Iterator[str]:
     assert done.n_written == done.n_files
     with serving(board.parent / "site") as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Start the system's Chromium, or skip."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed")
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield found
-        found.close()
 
 
 def shown_models(page: Any) -> list[str]:

@@ -3,8 +3,10 @@
 A battle is answered to its voter only, who is recognised by the signed cookie; to everybody else it does not exist.
 """
 
+from collections.abc import Callable
 from functools import partial
 from secrets import token_hex
+from typing import TypeAlias, TypeVar
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
@@ -16,11 +18,14 @@ from evalstone.store.arena_log import AlreadyVoted
 from evalstone.web.app import Part
 from evalstone.web.pages.arena_ratings import ratings_page
 from evalstone.web.pages.battle import ArenaPage, BattlePage
-from evalstone.web.posts import Form
+from evalstone.web.posts import Form, Posted
 from evalstone.web.render import respond
 from evalstone.web.secret import server_secret
 
-__all__ = ["add_ratings", "arena_part", "private", "voter_of"]
+__all__ = ["add_ratings", "arena_part", "cast_vote", "private", "voter_of"]
+
+Battle = TypeVar("Battle")
+Vote: TypeAlias = Callable[[Voter, str, str, str, tuple[str | None, str | None]], Battle]  # token, choice, key, marks
 
 JSON = ".json"
 PRIVATE = {"cache-control": "no-store"}
@@ -79,14 +84,7 @@ class _Routes:
         return self._shown(request, found, as_json=token.endswith(JSON))
 
     def vote(self, request: Request, token: str, form: Form) -> Response:
-        marks = (form.text("mark_a") or None, form.text("mark_b") or None)
-        key = form.text("key") or token_hex(16)
-        try:
-            voted = self._arena.vote(self._voter(request), token, form.text("choice"), key, marks)
-        except Refused as error:
-            raise HTTPException(429, str(error)) from error
-        except AlreadyVoted as error:
-            raise HTTPException(409, str(error)) from error
+        voted = cast_vote(self._arena.vote, self._voter(request), token, form)
         if form.is_json:
             return self._shown(request, voted, as_json=True)
         return RedirectResponse(f"/arena/battle/{token}", 303)
@@ -97,6 +95,20 @@ class _Routes:
     def _shown(self, request: Request, battle: Shown, *, as_json: bool) -> Response:
         page = BattlePage(battle, self._app.state.posts.token(request), token_hex(16))
         return private(self._app, request, respond(request, "battle.html", page, as_json=as_json))
+
+
+def cast_vote(vote: Vote[Battle], voter: Voter, token: str, form: Posted) -> Battle:
+    """Store the vote of a form, and return the battle with the models' names.
+
+    Raises: HTTPException 429 where the voter must wait, 409 where he has voted differently already.
+    """
+    marks = (form.text("mark_a") or None, form.text("mark_b") or None)
+    try:
+        return vote(voter, token, form.text("choice"), form.text("key") or token_hex(16), marks)
+    except Refused as error:
+        raise HTTPException(429, str(error)) from error
+    except AlreadyVoted as error:
+        raise HTTPException(409, str(error)) from error
 
 
 def voter_of(app: FastAPI, secret: bytes, request: Request) -> Voter:

@@ -17,7 +17,6 @@ from evalstone.arena.ballots import Refused, Voter
 from evalstone.arena.live_battles import LiveArena, LiveBattle, Seen
 from evalstone.arena.published import Ratings
 from evalstone.errors import UnknownName, UsageError
-from evalstone.store.arena_log import AlreadyVoted
 from evalstone.web.app import Part
 from evalstone.web.endpoints import Endpoint
 from evalstone.web.live_turns import Moderation, Turns, events
@@ -25,7 +24,7 @@ from evalstone.web.pages.live_battle import LiveArenaPage, LiveBattlePage
 from evalstone.web.posts import Form, Posted
 from evalstone.web.rates import Rate
 from evalstone.web.render import respond
-from evalstone.web.routes.arena import add_ratings, private, voter_of
+from evalstone.web.routes.arena import add_ratings, cast_vote, private, voter_of
 from evalstone.web.secret import server_secret
 
 __all__ = ["live_part"]
@@ -135,14 +134,7 @@ class _Routes:
         return StreamingResponse(events(battle), media_type="text/event-stream", headers=headers)
 
     def vote(self, request: Request, token: str, form: Form) -> Response:
-        marks = (form.text("mark_a") or None, form.text("mark_b") or None)
-        key = form.text("key") or token_hex(16)
-        try:
-            voted = self._arena.vote(self._voter(request), token, form.text("choice"), key, marks)
-        except Refused as error:
-            raise HTTPException(429, str(error)) from error
-        except AlreadyVoted as error:
-            raise HTTPException(409, str(error)) from error
+        voted = cast_vote(self._arena.vote, self._voter(request), token, form)
         return self._answered(request, voted, form)
 
     def _voter(self, request: Request) -> Voter:
