@@ -1,6 +1,7 @@
 """Model cards of stored runs: front matter that the Hub reads, judgements that follow from the stored estimates."""
 
-import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,9 @@ def test_what_was_not_measured_is_named(store: Store) -> None:
 
 def test_a_run_on_some_samples_counts_only_where_there_is_no_other(place: str, tmp_path: Path) -> None:
     """The whole task replaces its first samples, whichever is later; without the whole the card says so."""
-    place = shutil.copy(place, str(tmp_path / "store.sqlite"))
+    source, place = place, str(tmp_path / "store.sqlite")
+    with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(place)) as other:
+        one.backup(other)  # a copy of the file alone would lack what is still in its write-ahead log
     words = ["--limit", "20", "--tasks", "demo_who,demo_yesno", "--store", str(place)]
     assert main(["run", "--model", "fake", "--model_args", "seed=1", *words]) == 0
     text = model_card(Store.open_to_read(str(place)), "fake-random-1")

@@ -1,6 +1,7 @@
 """A model among its relatives: the paired difference to the model it was made from, and its place within its type."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,9 @@ from evalstone.leaderboard.stored import StoredRun, StoredRuns
 from evalstone.leaderboard.table import Table
 from evalstone.report.comparison.records import Difference
 
-__all__ = ["RankInType", "Relative", "rank_in_type", "relative"]
+__all__ = ["RankInType", "Relative", "Relatives", "rank_in_type"]
+
+SAMPLES_COMPARED = 30_000  # of both runs of all pairs on one page: some seconds when it is first shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +23,7 @@ class Relative:
 
     base_run: str
     derived_run: str
-    difference: Difference | None  # None where they share no task whose metric is a share of correct answers
-    why_not: str = ""
+    difference: Difference | None  # None where it was not computed, or they share no task that can be averaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +35,29 @@ class RankInType:
     n: int
 
 
-def relative(runs: StoredRuns | None, base: Sequence[StoredRun], derived: Sequence[StoredRun]) -> Relative | None:
-    """Return the paired comparison of two models; None where one of them has no finished run.
+class Relatives:
+    """Compares a page's model with its relatives, up to a number of samples, so that the page stays fast."""
 
-    Of several runs the pair with the most tasks in common counts, then the latest.
-    """
-    pairs = [(one, other) for one in base for other in derived if one.estimates and other.estimates]
-    if runs is None or not pairs:
-        return None
-    first, second = max(pairs, key=lambda pair: len(set(pair[0].row.tasks) & set(pair[1].row.tasks)))
-    try:
-        pair = runs.comparison([first.run_id, second.run_id]).pairs[0]
-    except UsageError as error:
-        return Relative(first.run_id, second.run_id, None, str(error))
-    return Relative(first.run_id, second.run_id, pair.overall)
+    def __init__(self, runs: StoredRuns | None) -> None:
+        self._runs = runs
+        self._n_left = SAMPLES_COMPARED
+
+    def compare(self, base: Sequence[StoredRun], derived: Sequence[StoredRun]) -> Relative | None:
+        """Return the paired comparison of two models; None where one of them has no finished run.
+
+        Of several runs the pair with the most tasks in common counts, then the latest.
+        """
+        pairs = [(one, other) for one in base for other in derived if one.estimates and other.estimates]
+        if self._runs is None or not pairs:
+            return None
+        first, second = max(pairs, key=lambda pair: len(set(pair[0].row.tasks) & set(pair[1].row.tasks)))
+        n_samples = first.row.n_samples + second.row.n_samples
+        difference = None
+        if n_samples <= self._n_left:
+            self._n_left -= n_samples
+            with suppress(UsageError):  # no task in common: there is only the link to both
+                difference = self._runs.difference(first, second).overall
+        return Relative(first.run_id, second.run_id, difference)
 
 
 def rank_in_type(table: Table, row: Row) -> RankInType | None:

@@ -99,7 +99,7 @@ def _checkpoint(site: Site, step: int, runs: Sequence[StoredRun], first: StoredR
     if first is None or site.runs is None:
         return Checkpoint(step, runs[0].model, tuple(runs), None)
     try:
-        pair = site.runs.comparison([first.run_id, runs[0].run_id]).pairs[0]
+        pair = site.runs.difference(first, runs[0])
     except UsageError as error:
         return Checkpoint(step, runs[0].model, tuple(runs), None, str(error))
     return Checkpoint(step, runs[0].model, tuple(runs), pair)

@@ -12,12 +12,11 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 
 from evalstone.errors import UnknownName
+from evalstone.leaderboard.comparisons import Comparisons
 from evalstone.leaderboard.queue_marks import UPLOADED, Marks, RunMark, read_marks
 from evalstone.leaderboard.withheld import WITHHELD, TextsWithheld, is_gated
 from evalstone.records import Estimate, RunPlan, content_hash
-from evalstone.report.comparison.compare import compare_runs
-from evalstone.report.comparison.records import Comparison
-from evalstone.report.evidence.from_store import run_evidence
+from evalstone.report.comparison.records import Comparison, PairComparison
 from evalstone.report.evidence.stored_samples import deciding_score, is_wrong
 from evalstone.store import AttemptRow, RunFacts, RunRow, SampleFacts, SampleRecord, Store
 from evalstone.store.rows import EstimateRow
@@ -25,7 +24,7 @@ from evalstone.store.sample_facts import category_of, question_of, snippet_of
 
 __all__ = ["SampleLine", "SamplePage", "StoredRun", "StoredRuns", "model_label"]
 
-KEPT_LISTS = 8  # tasks whose numbers of samples, and comparisons, that are cached
+KEPT_LISTS = 8  # tasks whose numbers of samples are cached
 MOST_SINGLE = 3  # runs that are read one by one; more are read together
 UNSETTLED = timedelta(hours=1)  # after a run ended, while its estimates may still be saved without changing its row
 LISTED = 50  # samples that are searched for one that is found by its number too
@@ -122,7 +121,7 @@ class StoredRuns:
         self._known: dict[str, _Known] = {}
         self._marks = Marks()
         self._counts: dict[tuple[str, str, str], _Counts] = {}
-        self._compared: dict[tuple[str, ...], Comparison] = {}
+        self._comparisons = Comparisons()
 
     @property
     def _store(self) -> Store:
@@ -135,7 +134,7 @@ class StoredRuns:
         with self._lock:
             if not self._opened.is_in_place():
                 self._opened = self._opened.open_again()  # the old one stays open: other threads may be reading it
-                self._known, self._counts, self._compared, self._marks = {}, {}, {}, Marks()
+                self._known, self._counts, self._comparisons, self._marks = {}, {}, Comparisons(), Marks()
             return self._opened
 
     @property
@@ -215,17 +214,16 @@ class StoredRuns:
 
         Raises: UsageError where they have no task in common.
         """
-        rows = [self._store.run(run_id) for run_id in run_ids]
-        key = tuple(f"{row.run_id} {row.updated_at} {row.n_scores}" for row in rows)
-        with self._lock:
-            known = self._compared.get(key)
-        if known is None:
-            known = self._without_withheld(compare_runs([run_evidence(self._store, row.run_id) for row in rows]))
-            with self._lock:
-                self._compared[key] = known
-                while len(self._compared) > KEPT_LISTS:
-                    self._compared.pop(next(iter(self._compared)))
-        return known
+        store = self._store
+        found = self._comparisons.whole(store, [store.run(run_id) for run_id in run_ids])
+        return self._without_withheld(found)
+
+    def difference(self, first: StoredRun, second: StoredRun) -> PairComparison:
+        """Return the paired comparison of two runs without the answers that changed.
+
+        Raises: UsageError where they have no task in common.
+        """
+        return self._comparisons.numbers(self._store, first.row, second.row)
 
     def _without_withheld(self, comparison: Comparison) -> Comparison:
         """Return a comparison without the answers to withheld questions."""

@@ -8,6 +8,7 @@ that knows the answer with a chosen probability.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import Any, Literal
 
 from evalstone.errors import Permanent, UnknownName, UsageError
@@ -34,6 +35,7 @@ from evalstone.stopping import raise_if_requested, under_way
 
 Mode = Literal["random", "constant", "uniform", "gold"]
 WORDS = ("the", "answer", "is", "a", "b", "c", "d", "yes", "no", "one", "two", "because", "so", "it", "follows")
+LOOKED_UP = 64  # requests whose cached outputs are read together
 NATS_PER_CHARACTER = 1.0  # mode "uniform": all characters are equally likely, so longer texts are less likely
 IGNORED = frozenset(
     {"pretrained", "add_bos_token", "numerics", "workers", "cluster", "batch_size", "max_batch_size", "device"}
@@ -89,7 +91,7 @@ class FakeModel:
         self.arguments = arguments or FakeArguments(**options)
         self.n_requested = 0  # queries computed, for tests of caching and resuming
 
-    @property
+    @cached_property
     def identity(self) -> ModelIdentity:
         """The identity, which consists of the arguments."""
         content = asdict(self.arguments)
@@ -123,12 +125,15 @@ class FakeModel:
         total = sum(request.n_outputs for request in requests)
         n_done = n_cached = n_tokens = 0
         n_all = sum(len(_text_of(request, query)) for request in requests for query in request.queries)
-        for request in requests:
+        known: Mapping[str, Output] = {}
+        for at, request in enumerate(requests):
+            if at % LOOKED_UP == 0:
+                known = self._cached(requests[at : at + LOOKED_UP], cache)
             with under_way():
                 if self.arguments.delay_ms:
                     time.sleep(self.arguments.delay_ms / 1000)
                 for query in request.queries:
-                    for output in self._outputs(request, query, cache):
+                    for output in self._outputs(request, query, known):
                         n_done, n_cached = n_done + 1, n_cached + output.from_cache
                         yield output
                     n_tokens += len(_text_of(request, query))
@@ -137,10 +142,17 @@ class FakeModel:
                 seconds = time.perf_counter() - started
                 observe(Progress(n_done, total, n_all, n_all, n_tokens, n_cached, seconds))
 
-    def _outputs(self, request: Request, query: Query, cache: OutputCache | None) -> Iterator[Output]:
+    def _cached(self, requests: Sequence[Request], cache: OutputCache | None) -> Mapping[str, Output]:
+        """Return the cached outputs of these requests, by key."""
+        if cache is None:
+            return {}
+        asked = ((request, query) for request in requests for query in request.queries)
+        return cache.find([self._key(*each, repeat) for each in asked for repeat in range(n_outputs_of(each[1]))])
+
+    def _outputs(self, request: Request, query: Query, known: Mapping[str, Output]) -> Iterator[Output]:
         for repeat in range(n_outputs_of(query)):
             key = self._key(request, query, repeat)
-            found = cache.find([key]).get(key) if cache is not None else None
+            found = known.get(key)
             if found is not None:
                 values = asdict(found)
                 values.update(request_id=request.id, ask_index=query.index, repeat=repeat, from_cache=True)

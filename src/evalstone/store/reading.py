@@ -88,6 +88,11 @@ class StoredResults:
         self._writer.flush()
         return results.scores_of(self._database, run_id, task, details=details)
 
+    def sample_hashes(self, run_id: str, task: str) -> dict[tuple[int, int], str]:
+        """Return the hash of each sample of a task by (sample index, turn); no text is read."""
+        self._writer.flush()
+        return results.sample_hashes(self._database, run_id, task)
+
     def samples(
         self,
         run_id: str,

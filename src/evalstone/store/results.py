@@ -83,6 +83,15 @@ def scores_of(database: Database, run_id: str, task: str | None, *, details: boo
                 )
 
 
+def sample_hashes(database: Database, run_id: str, task: str) -> dict[tuple[int, int], str]:
+    """Return the hash of each sample of a task by (sample index, turn), without reading any text."""
+    columns = (requests.c.sample_index, requests.c.turn, requests.c.sample_sha256)
+    with database.reading() as connection:
+        number = number_of(task_numbers(connection, run_number(connection, run_id)), task)
+        rows = connection.execute(select(*columns).where(requests.c.run_task == number)).all()
+    return {(index, turn): unpack_hash(packed) for index, turn, packed in rows}
+
+
 def score_names(database: Database, run_id: str, task: str) -> list[tuple[str, str]]:
     """Return (filter, metric) of a task's current scores, in the order of a sample's record."""
     with database.reading() as connection:

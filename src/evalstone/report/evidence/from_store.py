@@ -40,13 +40,13 @@ class _RequestFacts:
     """Facts of a stored request that its scores do not include."""
 
     sha256: str
-    n_shots: int
-    n_leaked_shots: int
-    n_cut_tokens: int
-    n_context_tokens: int
-    choices: tuple[str, ...]
-    prompt_hash: str
-    gold: tuple[int, ...]
+    n_shots: int = 0
+    n_leaked_shots: int = 0
+    n_cut_tokens: int = 0
+    n_context_tokens: int = 0
+    choices: tuple[str, ...] = ()
+    prompt_hash: str = ""
+    gold: tuple[int, ...] = ()
 
 
 def save_summary(
@@ -124,16 +124,21 @@ def run_view(store: Store, run_id: str) -> RunView:
     return RunView(label_of(row), row.short_id, tuple(store.estimates(run_id)), tuple(facts_shown(row)))
 
 
-def run_evidence(store: Store, run_id: str) -> RunEvidence:
-    """Return a run's scores and settings, for comparisons."""
+def run_evidence(store: Store, run_id: str, *, with_texts: bool = True) -> RunEvidence:
+    """Return a run's scores and settings, for comparisons.
+
+    Without `with_texts` no prompt is read, which takes a tenth of the time: the numbers of a comparison are the same,
+    but it does not know the prompts' hashes, the choices and the scores' details.
+    """
     row = store.run(run_id)
     rows: list[ScoreRow] = []
     prompts: dict[tuple[str, int], str] = {}
     choices: dict[tuple[str, int], tuple[str, ...]] = {}
     for task in row.tasks:
-        facts = _facts_by_request(store, run_id, task)
-        rows += [_row(score, facts) for score in store.scores(run_id, task) if not is_auxiliary(score.metric)]
-        prompts |= {(task, index): each.prompt_hash for (index, turn), each in facts.items() if turn == 0}
+        facts = _facts_by_request(store, run_id, task) if with_texts else _hashes_by_request(store, run_id, task)
+        found = store.scores(run_id, task, details=with_texts)
+        rows += [_row(score, facts) for score in found if not is_auxiliary(score.metric)]
+        prompts |= {(task, at): one.prompt_hash for (at, turn), one in facts.items() if turn == 0 and one.prompt_hash}
         choices |= {(task, index): each.choices for (index, _), each in facts.items() if each.choices}
     plan = row.plan
     return RunEvidence(
@@ -220,6 +225,11 @@ def _facts_by_request(store: Store, run_id: str, task: str) -> dict[tuple[int, i
         (record.request.sample_index, record.request.turn): _request_facts(record)
         for record in store.samples(run_id, task)
     }
+
+
+def _hashes_by_request(store: Store, run_id: str, task: str) -> dict[tuple[int, int], _RequestFacts]:
+    """Return the facts of a task's requests as far as they are known without their texts: the samples' hashes."""
+    return {at: _RequestFacts(sha256) for at, sha256 in store.sample_hashes(run_id, task).items()}
 
 
 def _request_facts(record: SampleRecord) -> _RequestFacts:

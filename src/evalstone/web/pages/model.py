@@ -9,7 +9,7 @@ from evalstone.errors import UnknownName
 from evalstone.leaderboard.board import Board
 from evalstone.leaderboard.chart_data import Residual, profile
 from evalstone.leaderboard.exports import shown_json
-from evalstone.leaderboard.related import RankInType, Relative, rank_in_type, relative
+from evalstone.leaderboard.related import RankInType, Relative, Relatives, rank_in_type
 from evalstone.leaderboard.rows import Row
 from evalstone.leaderboard.series import series_names, step_of
 from evalstone.leaderboard.shown import ShownRow, all_rows
@@ -25,7 +25,6 @@ from evalstone.web.render import model_path, plain
 __all__ = ["ModelPage", "model_page"]
 
 RELATED = 50  # models made from this one that are listed
-COMPARED = 5  # of them, question by question
 
 
 @dataclass(frozen=True)
@@ -95,6 +94,7 @@ def model_page(site: Site, path: str) -> ModelPage:
     base_name = next((str(row.facts["base"]) for row in rows if row.facts.get("base")), "")
     base_name = "" if base_name == name else base_name
     own = tuple(run for run in runs if run.model == name)
+    relatives = Relatives(site.runs)
     return ModelPage(
         name,
         next((row.url for row in rows if row.url), ""),
@@ -102,8 +102,8 @@ def model_page(site: Site, path: str) -> ModelPage:
         own,
         _row_of(tables, base_name) if base_name else None,
         base_name,
-        relative(site.runs, [run for run in runs if run.model == base_name], own) if base_name else None,
-        tuple(_derived(site, tables, name, runs)),
+        relatives.compare([run for run in runs if run.model == base_name], own) if base_name else None,
+        tuple(_derived(relatives, tables, name, runs)),
         _series_of(own, runs),
     )
 
@@ -116,18 +116,15 @@ def _on_board(board: Board, table: Table, ids: Container[str]) -> OnBoard:
 
 
 def _derived(
-    site: Site, tables: Sequence[tuple[Board, Table]], name: str, runs: Sequence[StoredRun]
+    relatives: Relatives, tables: Sequence[tuple[Board, Table]], name: str, runs: Sequence[StoredRun]
 ) -> list[tuple[Row, Relative | None]]:
-    """Return the models made from this one, the first few compared with it."""
+    """Return the models made from this one, the first of them compared with it."""
     own = [run for run in runs if run.model == name]
-    found: list[tuple[Row, Relative | None]] = []
-    n_compared = 0
-    for row in _made_from(tables, name)[:RELATED]:
-        theirs = [run for run in runs if run.model == row.model]
-        pair = relative(site.runs, own, theirs) if n_compared < COMPARED else None
-        n_compared += pair is not None
-        found.append((row, pair))
-    return found
+    of_model: dict[str, list[StoredRun]] = {}
+    for run in runs:
+        of_model.setdefault(run.model, []).append(run)
+    shown = _made_from(tables, name)[:RELATED]
+    return [(row, relatives.compare(own, of_model.get(row.model, []))) for row in shown]
 
 
 def _series_of(own: Sequence[StoredRun], runs: Sequence[StoredRun]) -> str:

@@ -1,0 +1,60 @@
+"""The numbers of a comparison without texts are those of the whole one; a page compares up to a number of samples."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from evalstone.cli.main import main
+from evalstone.leaderboard import related
+from evalstone.leaderboard.related import Relatives
+from evalstone.leaderboard.stored import StoredRuns
+from evalstone.store import Store
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, made_once: Path) -> StoredRuns:
+    """Return runs of two models on a task with repeated rows, and one of them on another task."""
+    folder = tmp_path_factory.mktemp("comparisons")
+    for name, n in (("one", 60), ("other", 5)):
+        with (folder / f"{name}.csv").open("w", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(["question", "A", "B", "C", "answer"])
+            rows.writerows([f"Which {n % 40}?", "red", "green", "blue", "ABC"[n % 40 % 3]] for n in range(n))
+    place = str(folder / "s.sqlite")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EVALSTONE_HOME", str(folder / "home"))
+        patch.setenv("EVALSTONE_CACHE", str(made_once))
+        for seed, task in ((1, "one"), (2, "one"), (3, "other")):
+            words = ["--model_args", f"seed={seed}", "--tasks", f"{folder}/{task}.csv", "--store", place]
+            assert main(["run", "--model", "fake", *words]) == 0
+    return StoredRuns(Store.open_to_read(place))
+
+
+def test_the_numbers_alone_are_those_of_the_whole_comparison(runs: StoredRuns) -> None:
+    """Overall and per task, to the digit; only the answers that changed are missing."""
+    third, second, first = runs.runs()
+    whole = runs.comparison([first.run_id, second.run_id]).pairs[0]
+    numbers = runs.difference(first, second)
+    assert numbers.overall == whole.overall
+    assert numbers.tasks == whole.tasks
+    assert numbers.set_up == whole.set_up
+    assert whole.flips
+    assert numbers.flips == ()
+    assert runs.difference(first, second) is numbers
+    found = Relatives(runs).compare([first], [third])
+    assert found is not None
+    assert found.difference is None  # no task in common
+
+
+def test_a_page_compares_up_to_a_number_of_samples(runs: StoredRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What exceeds the number is linked and not computed; the pair is named either way."""
+    _, second, first = runs.runs()
+    monkeypatch.setattr(related, "SAMPLES_COMPARED", 200)
+    relatives = Relatives(runs)
+    one, other = relatives.compare([first], [second]), relatives.compare([first], [second])
+    assert one is not None
+    assert other is not None
+    assert one.difference is not None
+    assert other.difference is None
+    assert (other.base_run, other.derived_run) == (first.run_id, second.run_id)
