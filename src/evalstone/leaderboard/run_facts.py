@@ -75,6 +75,12 @@ def _work(work: Any) -> dict[str, float]:
     return found
 
 
+def _prompt_spread(run: StoredRun) -> float | None:
+    """Return the mean spread over wordings of the run's tasks that were audited, in points; None if none was."""
+    found = [spread for task, spread in run.spreads.items() if task in run.row.tasks]
+    return round(sum(found) / len(found), 1) if found else None
+
+
 def facts_of_run(run: StoredRun, board: Board) -> dict[str, Any]:
     """Return the facts of a row; what the board's file says of the model counts before what the run knows."""
     plan = run.plan
@@ -95,6 +101,7 @@ def facts_of_run(run: StoredRun, board: Board) -> dict[str, Any]:
         "profile": plan.profile,
         "date": run.row.updated_at[:10],
         **(run.mark.facts if run.mark is not None else {}),
+        "prompt_spread": _prompt_spread(run),
         **_work(run.row.summary.get("work")),
         **board.models.get(run.model, {}),
         **board.models.get(model.name, {}),

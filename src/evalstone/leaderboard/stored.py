@@ -6,13 +6,14 @@ and cached; a single sample is read when its page is shown. No audits.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 
 from evalstone.errors import UnknownName
 from evalstone.leaderboard.comparisons import Comparisons
+from evalstone.leaderboard.prompt_spreads import PromptSpreads, model_key
 from evalstone.leaderboard.queue_marks import UPLOADED, Marks, RunMark, read_marks
 from evalstone.leaderboard.withheld import WITHHELD, TextsWithheld, is_gated
 from evalstone.records import Estimate, RunPlan, content_hash
@@ -50,6 +51,7 @@ class StoredRun:
     source: str = ""  # the file it was read from; empty for a run of the store
     state: str = ""  # changes when the run, its estimates or its mark do
     mark: RunMark | None = None  # of a run that was submitted
+    spreads: Mapping[str, float] = field(default_factory=dict)  # over wordings of the prompts, by task, in points
 
     @property
     def model(self) -> str:
@@ -122,6 +124,7 @@ class StoredRuns:
         self._marks = Marks()
         self._counts: dict[tuple[str, str, str], _Counts] = {}
         self._comparisons = Comparisons()
+        self._spreads = PromptSpreads()
 
     @property
     def _store(self) -> Store:
@@ -157,7 +160,16 @@ class StoredRuns:
         found = {facts.run_id: known[facts.run_id] for facts in listed if facts.run_id in known}
         with self._lock:
             self._known = found
-        return self._marked([one.run for one in found.values()])
+        return self._marked(self._with_spreads([one.run for one in found.values()]))
+
+    def _with_spreads(self, runs: list[StoredRun]) -> list[StoredRun]:
+        """Return the runs, with the spreads over prompts where their model was audited."""
+        known = self._spreads.read(self._store)
+        if not known:
+            return runs
+        spreads = [known.get(model_key(run.plan), {}) for run in runs]
+        return [replace(run, spreads=own, state=f"{run.state} {sorted(own.items())}") if own else run
+                for run, own in zip(runs, spreads, strict=True)]  # fmt: skip
 
     def marks(self) -> Marks:
         """Return what the queue and moderators say of runs and models, as it is now."""

@@ -42,6 +42,11 @@ class StoredResults:
         self._writer.flush()
         return run_list.runs(self._database, words, audits=True)
 
+    def audit_states(self, kind: str) -> list[tuple[str, str]]:
+        """Return id and time of the last change of each audit of a kind, the earliest change first, without plans."""
+        self._writer.flush()
+        return run_facts.audit_states(self._database, kind)
+
     def run(self, name: str) -> RunRow:
         """Return the run with this name: its id, a unique beginning of it, `last`, or `last~1` (the one before).
 

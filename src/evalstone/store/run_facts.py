@@ -18,7 +18,7 @@ from evalstone.store.rows import EstimateRow, RunEstimates, RunFacts
 from evalstone.store.schema import estimates, run_facts, runs, with_checksum
 from evalstone.store.visibility import shown_runs
 
-__all__ = ["estimates_of_runs", "facts_row"]
+__all__ = ["audit_states", "estimates_of_runs", "facts_row"]
 
 MOST_NAMED = 10_000  # runs or tasks in one query: databases limit the number of its values
 
@@ -90,6 +90,15 @@ def estimates_of_runs(
             cells[number].append(_make_row((facts[number].run_id, *row[1:-2], higher == 1, primary == 1)))
     found = [RunEstimates(run, tuple(cells[number])) for number, run in facts.items()]
     return sorted(found, key=lambda one: one.run.updated_at, reverse=True)
+
+
+def audit_states(database: Database, kind: str) -> list[tuple[str, str]]:
+    """Return id and time of the last change of each audit of a kind, the earliest change first."""
+    joined = runs.join(run_facts, run_facts.c.run == runs.c.id)
+    statement = select(runs.c.run_id, runs.c.updated_at).select_from(joined).where(run_facts.c.audit == kind)
+    with database.reading() as connection:
+        rows = connection.execute(statement.where(shown_runs(connection)).order_by(runs.c.updated_at, runs.c.id)).all()
+    return [(run_id, updated_at) for run_id, updated_at in rows]
 
 
 def _chosen(connection: Connection, run_ids: Sequence[str] | None) -> ColumnElement[bool]:
