@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import httpx
+import pytest
 
 from evalstone.leaderboard.board_files import read_board
 from evalstone.leaderboard.site import Site
@@ -20,8 +21,10 @@ def copy(store: str, to: Path) -> None:
             shutil.copy(store + ending, f"{to}{ending}")
 
 
-def test_a_removed_store_is_reported_and_its_replacement_shown(served: Served, tmp_path: Path) -> None:
-    """503 with one line, without the folder, while it is away; afterwards what the new file holds."""
+def test_a_removed_store_is_reported_and_its_replacement_shown(
+    served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """503 with one line, without the folder, while it is away, and the log says where; then what the new file holds."""
     path = tmp_path / "runs.sqlite"
     copy(served.store, path)
     board = read_board(Path(served.store).parent / "exam.yaml")
@@ -39,6 +42,9 @@ def test_a_removed_store_is_reported_and_its_replacement_shown(served: Served, t
             assert response.status_code == 503, page
             assert "was removed or cannot be read" in response.text
             assert str(tmp_path) not in response.text
+            logged = capsys.readouterr().err
+            assert f"GET {page}: " in logged
+            assert str(path) in logged
         with Store.open(str(tmp_path / "new.sqlite")):
             pass
         (tmp_path / "new.sqlite").rename(path)

@@ -1,9 +1,11 @@
 """The application's routes: which page answers which path. What a page shows is made in `pages`."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
@@ -256,10 +258,16 @@ def _add_rest(app: FastAPI, site: Site) -> None:
         return static_response(name)
 
 
+_log = logging.getLogger("uvicorn.error")
+
+
 def _add_failures(app: FastAPI) -> None:
     @app.exception_handler(EvalstoneError)
     def of_ours(request: Request, error: EvalstoneError) -> Response:
-        return _failure(request, _status_of(error), str(error))
+        status = _status_of(error)
+        if status >= 500:  # the visitor cannot mend it, the operator can
+            _log.error("%s %s: %s", request.method, quote(request.url.path), error)
+        return _failure(request, status, str(error))
 
     @app.exception_handler(HTTPException)
     def of_routes(request: Request, error: HTTPException) -> Response:
