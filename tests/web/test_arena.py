@@ -279,8 +279,12 @@ def test_200_votes_over_ten_real_models(tmp_path: Path, monkeypatch: pytest.Monk
         with running(create_app(Site([]), parts=[arena_part(arena, Ratings(store))])) as url:
             cast = cast_votes(url, 200, lambda one: "a" if len(one["answer_a"]) > len(one["answer_b"]) else "b")
             page = httpx.get(f"{url}/arena/ratings.json", timeout=60).json()
+            shown = httpx.get(f"{url}/arena/ratings", timeout=60).text
         assert {vote.battle: vote.choice for vote in store.arena.votes()} == cast
         assert store.arena.problems() == []
     assert page["n_votes"] == 200
     assert sum(one["n_votes"] for one in page["models"]) == 400
     assert {one["model"] for one in page["models"]} == set(source.models)
+    best = [one["rating"]["p_best"] for one in page["models"]]
+    assert sum(best) == pytest.approx(1.0, abs=1e-6)
+    assert f'<td class="num">{100 * max(best):.0f}%</td>' in shown
