@@ -101,6 +101,27 @@ def correlations(path: str, store: str | None, *, as_json: bool) -> None:
 
 
 @board.command()
+@click.argument("path", metavar="BOARD.yaml|SUITE")
+@click.option("--output", "-o", required=True, metavar="FOLDER", help="Folder to write to.")
+@gated_option
+@store_option
+def datasets(path: str, output: str, show_gated: bool, store: str | None) -> None:
+    """Write requests, results and details of the stored runs, as the Open LLM Leaderboard's data sets had them.
+
+    A board's file reads them with `results: FOLDER/results` and `requests: FOLDER/requests`.
+    """
+    from evalstone.leaderboard.old_layout import write_old_layout
+    from evalstone.store import Store
+
+    site = _site(path, store)
+    (found,) = site.boards.values()
+    paths = list(write_old_layout(site.table(found), Store.open_to_read(store), Path(output), show_gated=show_gated))
+    if not paths:
+        raise UsageError(f"{found.title} has no row of a stored run; expected a board whose models were evaluated here")
+    echo(f"{output}: {len(paths):,} files")
+
+
+@board.command()
 @click.argument("boards", nargs=-1, required=True, metavar="BOARD.yaml ...")
 @click.option("--output", "-o", required=True, metavar="FOLDER", help="New, empty, or with an earlier export.")
 @gated_option

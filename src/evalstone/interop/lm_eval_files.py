@@ -6,6 +6,7 @@ it. As in lm-eval, a path that ends in `.json` is the results file itself.
 
 import json
 import re
+from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,15 @@ from evalstone.store import Store
 UNSAFE = re.compile(r'["<>:/|\\?*\[\]]+')
 
 
-def write_lm_eval_files(store: Store, run_id: str, output_path: str | Path, *, log_samples: bool = False) -> list[Path]:
+def write_lm_eval_files(
+    store: Store,
+    run_id: str,
+    output_path: str | Path,
+    *,
+    log_samples: bool = False,
+    tasks: Collection[str] | None = None,
+    place: str | None = None,
+) -> list[Path]:
     """Write lm-eval's results JSON, and with `log_samples` one samples JSONL per task; return the written files.
 
     Args:
@@ -28,6 +37,8 @@ def write_lm_eval_files(store: Store, run_id: str, output_path: str | Path, *, l
         run_id: the run's id; the run must have been summarised (`report.from_store.save_summary`).
         output_path: a folder, in which the model gets a subfolder, or a path ending in `.json`.
         log_samples: write every sample as well.
+        tasks: those whose samples are written; None: all.
+        place: the model's subfolder; None: named as lm-eval does.
 
     Raises: UsageError if the run was not summarised yet; StoreError if the files cannot be written.
     """
@@ -38,10 +49,10 @@ def write_lm_eval_files(store: Store, run_id: str, output_path: str | Path, *, l
         raise UsageError(f"run {run.short_id} has no results yet (it is {run.status}); finish it by running it again")
     results = results_mapping(run, estimates, attempts)
     stamp = datetime.now().isoformat().replace(":", "-")  # noqa: DTZ005 - lm-eval's file names have local time
-    file, folder = _targets(Path(output_path), sanitised_model(run.model), stamp)
+    file, folder = _targets(Path(output_path), place or sanitised_model(run.model), stamp)
     samples: dict[str, list[dict[str, Any]]] = {}
     if log_samples:
-        for plan in run.plan.tasks:
+        for plan in (one for one in run.plan.tasks if tasks is None or one.name in tasks):
             task = run.extra.get("tasks", {}).get(plan.name, {})
             samples[plan.name] = list(sample_lines(store.samples(run.run_id, plan.name), task))
     results["task_hashes"] = {name: task_hash(lines) for name, lines in samples.items()}

@@ -31,7 +31,7 @@ __all__ = ["board_of_suite", "library_suites", "read_board"]
 _KEYS = (
     "name", "title", "logo", "introduction", "about", "policy", "faq", "suite", "tasks", "table", "categories",
     "columns", "models", "aggregate", "column_weights", "normalise", "clip", "rank_together", "baselines", "claims",
-    "runs", "results", "ratings", "cite",
+    "runs", "results", "requests", "ratings", "cite",
 )  # fmt: skip
 _TASK_KEYS = ("file", "task", "column", "category", "metric", "filter", "shots", "weight", "chance")
 _OWN_RULES = ("aggregate", "column_weights", "normalise", "clip")
@@ -131,6 +131,7 @@ class _Reader:
             only=self.words(runs, "only"),
             exclude=self.words(runs, "exclude"),
             results=tuple(self.file(one, "results", or_folder=True) for one in self.words(self.spec, "results")),
+            requests=tuple(self.folder(one, "requests") for one in self.words(self.spec, "requests")),
             ratings=self.ratings(),
             models=self.models(),
             cite=self.text(self.spec, "cite"),
@@ -184,6 +185,13 @@ class _Reader:
         if not is_known:
             expected = "a file or a folder" if or_folder else "a file"
             raise self.fault(key, f"names {shown}, which is no regular file; expected {expected}")
+        return place
+
+    def folder(self, name: object, key: str) -> Path:
+        """Return a folder that the board names."""
+        place = self.file(name, key, or_folder=True)
+        if not place.is_dir():
+            raise self.fault(key, f"names {name!r:.80}, which is a file; expected a folder")
         return place
 
     def refuse_strange(self, spec: Mapping[Any, Any], known: Sequence[str], key: str) -> None:

@@ -64,7 +64,8 @@ def own_board(runs: Sequence[StoredRun], boards: Sequence[Board], published: Seq
     for board in boards:
         models.update({name: {**models.get(name, {}), **facts} for name, facts in board.models.items()})
     results = tuple(path for board in boards for path in board.results)
-    return replace(board_of_suite(suite), name=OWN_RUNS, models=models, results=results)
+    requests = tuple(path for board in boards for path in board.requests)
+    return replace(board_of_suite(suite), name=OWN_RUNS, models=models, results=results, requests=requests)
 
 
 def _members(runs: Sequence[StoredRun]) -> Iterator[dict[str, object]]:

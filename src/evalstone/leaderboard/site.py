@@ -14,6 +14,7 @@ from evalstone.leaderboard.own_rows import rows_of_runs
 from evalstone.leaderboard.published import read_published
 from evalstone.leaderboard.queue_marks import Marks
 from evalstone.leaderboard.rating_columns import rating_files, with_ratings
+from evalstone.leaderboard.request_files import read_requests, with_requests
 from evalstone.leaderboard.rows import Row, ScoreColumn
 from evalstone.leaderboard.stored import StoredRun, StoredRuns
 from evalstone.leaderboard.table import Table
@@ -99,7 +100,7 @@ def _state(board: Board, runs: Sequence[StoredRun]) -> str:
     if board.table is not None:
         status = board.table.file.stat()
         return f"{status.st_mtime_ns} {status.st_size}"
-    files = [[str(path), path.stat().st_mtime_ns] for path in board.results]
+    files = [[str(path), path.stat().st_mtime_ns] for path in (*board.results, *board.requests)]
     return content_hash([files, *([run.run_id, run.state] for run in runs)])
 
 
@@ -108,7 +109,7 @@ def _make_table(board: Board, runs: Sequence[StoredRun]) -> Table:
         table = read_published(board, board.table)
         rows = with_claims(table.rows, board.claims, table.columns)
         return replace(table, rows=(*rows, *baseline_rows(board, table.columns, ())))
-    runs = [*runs, *read_brought(board.results)]
+    runs = [*runs, *with_requests(read_brought(board.results), read_requests(board.requests))]
     rows = rows_of_runs(board, runs)
     columns = tuple(_with_unit(column, rows) for column in board.score_columns)
     used = {run_id for row in rows for run_id in row.run_ids}
