@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from evalstone.arena.prompt_clusters import near_duplicates
 from evalstone.arena.vote_rows import published_row, record_of
 from evalstone.drafts import whole_file
 from evalstone.errors import DataError, StoreError
@@ -36,10 +37,11 @@ def export_votes(store: Store, path: Path, *, texts: bool = False, live_texts: b
     """
     head = store.arena.head()
     held = store.arena.answer_texts(private=live_texts) if texts or live_texts else None
+    groups = near_duplicates(store.arena.votes(until=head.sequence), store.arena.answer_texts())
     try:
         with whole_file(path) as draft, draft.open("w", encoding="utf-8", errors="backslashreplace") as file:
             for vote in store.arena.votes(until=head.sequence):
-                file.write(json.dumps(published_row(vote, held), ensure_ascii=False) + "\n")
+                file.write(json.dumps(published_row(vote, held, groups), ensure_ascii=False) + "\n")
         with whole_file(head_file(path)) as draft:
             draft.write_text(json.dumps(asdict(head)) + "\n", encoding="utf-8")
     except OSError as error:

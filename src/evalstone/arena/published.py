@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from evalstone.arena.anomalies import Flag, flagged_voters
+from evalstone.arena.prompt_clusters import near_duplicates
 from evalstone.arena.quality import Quality, quality_of
 from evalstone.arena.rating_tables import basis, warnings
 from evalstone.arena.ratings import ArenaRatings, Rating, RatingSettings, rate
@@ -17,6 +18,8 @@ from evalstone.store.arena_rows import Batch, ModelRow, VoteRow
 
 __all__ = ["Matrix", "Published", "RatedModel", "Ratings", "publish_ratings", "tier_ends"]
 
+PROMPT_CAP = 0.01
+"""Votes on one prompt and its near-duplicates weigh together at most this share of all, or three times the mean."""
 PRELIMINARY = 100
 """A model with fewer votes is marked as preliminary."""
 
@@ -59,6 +62,8 @@ class Published:
     n_both_bad: int
     n_voters: int
     n_prompts: int
+    n_prompt_groups: int  # near-duplicates are one
+    largest_prompt_group: int  # votes
     largest_voter: int  # votes of the voter with most votes
     flagged: tuple[Flag, ...]
     n_flagged_votes: int
@@ -83,9 +88,11 @@ class Ratings:
         key = (batch.sequence if batch else 0, style, category, acceptable)
         if key not in self._made:
             votes = list(self.store.arena.votes(until=key[0])) if batch else []
-            texts = self.store.arena.answer_texts() if style else None
+            every = self.store.arena.answer_texts() if votes else {}
+            texts = every if style else None
             chosen = [vote for vote in votes if not acceptable or {vote.mark_a, vote.mark_b} == {"acceptable"}]
-            made = publish_ratings(chosen, models, style=style, category=category, texts=texts, least=self.preliminary)
+            made = publish_ratings(chosen, models, style=style, category=category, texts=texts, least=self.preliminary,
+                                   clusters=near_duplicates(votes, every))  # fmt: skip
             self._made = {old: value for old, value in self._made.items() if old[0] == key[0]}
             self._made[key] = replace(made, batch=batch)
         made, withdrawn = self._made[key], {one.name: one.withdrawn_at for one in models}
@@ -101,6 +108,7 @@ def publish_ratings(
     category: str | None = None,
     texts: Mapping[str, str] | None = None,
     least: int = PRELIMINARY,
+    clusters: Mapping[str, str] | None = None,
 ) -> Published:
     """Return the board of these votes. Votes of the named mode, and of flagged voters, do not count.
 
@@ -111,12 +119,16 @@ def publish_ratings(
         category: use only votes on prompts of this category.
         texts: by commitment.
         least: votes below which a model is marked as preliminary.
+        clusters: by prompt id: the first one of its near-duplicates; those without one stand for themselves.
     """
     counted = [vote for vote in votes if vote.is_counted]
     flagged = flagged_voters(counted)
     honest = [vote for vote in counted if vote.voter not in flagged]
     used = [vote for vote in honest if category in {None, vote.category}]
-    settings = RatingSettings(side=True, style=style)
+    settings = RatingSettings(side=True, style=style, prompt_cap=PROMPT_CAP)
+    n_prompts = len({vote.prompt_id for vote in used})
+    same = clusters or {}
+    used = [replace(vote, prompt_id=same.get(vote.prompt_id, vote.prompt_id)) for vote in used]
     found, why = None, None
     lines: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     if used:
@@ -130,13 +142,14 @@ def publish_ratings(
     else:
         why = "no votes are published yet"
     rows = _rows(used, models, found, least)
-    by_voter = Counter(vote.voter for vote in used)
+    by_voter, by_group = Counter(vote.voter for vote in used), Counter(vote.prompt_id for vote in used)
     return Published(
         batch=None, settings=settings, category=category,
         categories=dict(Counter(vote.category for vote in honest if vote.category).most_common()),
         models=rows, found=found, why_none=why, n_votes=len(used),
         n_ties=sum(vote.choice == "tie" for vote in used), n_both_bad=sum(vote.choice == "both_bad" for vote in used),
-        n_voters=len(by_voter), n_prompts=len({vote.prompt_id for vote in used}),
+        n_voters=len(by_voter), n_prompts=n_prompts,
+        n_prompt_groups=len(by_group), largest_prompt_group=max(by_group.values(), default=0),
         largest_voter=max(by_voter.values(), default=0), flagged=tuple(flagged.values()),
         n_flagged_votes=len(counted) - len(honest), matrix=_matrix(used, [row.model for row in rows]),
         quality=quality_of(used), basis=lines[0], warnings=lines[1],

@@ -15,8 +15,9 @@ from evalstone.statistics.bradley_terry import BradleyTerry, expected_outcomes, 
 from evalstone.statistics.rating_errors import RatingErrors, clustered_errors
 from evalstone.statistics.tie_models import Outcomes, TieFit, fit_tie_model, outcomes_of
 
-__all__ = ["RatingFit", "TieParameter", "Ties", "fit_votes"]
+__all__ = ["RatingFit", "TieParameter", "Ties", "fit_votes", "vote_weights"]
 
+MEANS = 3.0  # of the votes on a prompt, which are never capped: chance draws some prompts more often
 Ties = Literal["half", "davidson", "rao-kupper"]
 
 
@@ -83,18 +84,38 @@ class RatingFit:
         return fit_bradley_terry(self.battles, self.covariates)
 
 
-def fit_votes(battles: Battles, covariates: Floats | None, ties: Ties, *, reweight: bool) -> RatingFit:
-    """Fit votes.
+def fit_votes(battles: Battles, covariates: Floats | None, ties: Ties, weights: Floats | None = None) -> RatingFit:
+    """Fit votes, optionally weighted.
 
     Raises: DataError if there is no finite fit; UsageError for weights with a model of ties.
     """
     if ties == "half":
-        weights = pair_weights(battles) if reweight else None
         return RatingFit(battles, covariates, fit_bradley_terry(battles, covariates, weights), weights)
-    if reweight:
-        raise UsageError(f"weights of pairs are for ties as half wins; {ties} takes every vote once")
+    if weights is not None:
+        raise UsageError(f"weights of votes are for ties as half wins; {ties} takes every vote once")
     found = fit_tie_model(battles, ties, covariates)
     return RatingFit(battles, covariates, found.fit, None, found)
+
+
+def vote_weights(
+    battles: Battles, prompts: NDArray[Any] | None, *, by_pair: bool, prompt_cap: float | None
+) -> Floats | None:
+    """Return the weights of votes; None if all are equal.
+
+    by_pair: 1 / max(votes of its pair, 50). prompt_cap: the votes of one prompt weigh together at most this share of
+    all votes, or three times the mean of all prompts where that is more. Raises: UsageError for a cap without prompts.
+    """
+    weights = pair_weights(battles) if by_pair else None
+    if prompt_cap is None:
+        return weights
+    if prompts is None:
+        raise UsageError("the votes have no column for their prompts, so the weight of a prompt cannot be limited")
+    _, which = np.unique(prompts, return_inverse=True)
+    counts = np.bincount(which)
+    capped = np.minimum(1.0, max(prompt_cap * len(battles), MEANS * counts.mean()) / counts[which])
+    if (capped == 1.0).all():
+        return weights
+    return np.asarray(capped if weights is None else capped * weights)
 
 
 def _log_win(ties: TieFit, score: Floats) -> Floats:

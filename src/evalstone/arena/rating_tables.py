@@ -140,6 +140,8 @@ def _model(found: ArenaRatings) -> str:
     votes = counted(found.n_votes, "vote")
     if found.ties is None:
         weighted = ", each by 1 / max(votes of its pair, 50)" if found.settings.reweight else ""
+        if (cap := found.settings.prompt_cap) is not None:
+            weighted += f", those on one prompt together at most {100 * cap:g}% of all or 3 times the mean prompt"
         return f"Bradley-Terry on {votes} ({counted(found.n_ties, 'tie')}, half a win each){weighted}"
     ties = found.ties
     ends = "" if ties.low is None or ties.high is None else f" ({ties.low:.3f} to {ties.high:.3f})"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from evalstone.arena.covariates import covariates_of
 from evalstone.arena.rating_details import RatingMatrices, TopVotes, matrices_of, top_votes
-from evalstone.arena.rating_fits import RatingFit, TieParameter, Ties, fit_votes
+from evalstone.arena.rating_fits import RatingFit, TieParameter, Ties, fit_votes, vote_weights
 from evalstone.arena.votes import ORDER, By, Over, Votes
 from evalstone.errors import DataError, EvalstoneError, UnknownName, UsageError
 from evalstone.registry import nearest
@@ -41,6 +41,7 @@ class RatingSettings:
     confidence: float = 0.95
     ties: Ties = "half"
     reweight: bool = False  # each vote by 1 / max(votes of its pair, 50)
+    prompt_cap: float | None = None  # largest share of the votes that those on one prompt weigh; None: no limit
     over: Over | None = None  # also rate each part of the votes
     matrix: bool = False
     influence: bool = False
@@ -132,8 +133,10 @@ def rate(votes: Votes, settings: RatingSettings) -> ArenaRatings:
     usable = votes.with_style() if settings.style else votes
     rated, group = _rated(usable)
     covariates = covariates_of(rated, style=settings.style, side=settings.side)
-    fitted = fit_votes(rated.battles, covariates.columns, settings.ties, reweight=settings.reweight)
     groupings = rated.groupings()
+    prompts = groupings.get("prompt")
+    weights = vote_weights(rated.battles, prompts, by_pair=settings.reweight, prompt_cap=settings.prompt_cap)
+    fitted = fit_votes(rated.battles, covariates.columns, settings.ties, weights)
     errors = {name: fitted.errors(own) for name, own in groupings.items()}
     replicates = None
     if settings.interval == "bootstrap":

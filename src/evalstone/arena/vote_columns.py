@@ -14,7 +14,7 @@ __all__ = ["VoteColumns", "find_columns", "outcome_of", "verdicts_in"]
 
 NUMBERED = (("model_1", "model_2"), ("generator_1", "generator_2"))  # MT-bench's and PandaLM's; AlpacaEval's
 SIDES = (("model_a", "model_b"), ("left", "right"), *NUMBERED)
-PROMPTS = ("prompt_id", "question_id", "instruction_idx", "idx", "prompt", "question", "instruction")
+PROMPTS = ("prompt_group", "prompt_id", "question_id", "instruction_idx", "idx", "prompt", "question", "instruction")
 JUDGES = ("judge", "judge_id", "voter", "worker", "annotator", "user")
 LANGUAGES = ("language", "lang")
 CATEGORIES = ("category",)

@@ -53,6 +53,12 @@ def arena() -> None:
 )
 @click.option("--reweight", is_flag=True, help="Weigh each vote by 1 / max(votes of its pair, 50).")
 @click.option(
+    "--prompt_cap",
+    type=click.FloatRange(0, 1, min_open=True),
+    metavar="SHARE",
+    help="Votes on one prompt weigh together at most this share of all, or three times the mean prompt, such as 0.01.",
+)
+@click.option(
     "--over",
     type=click.Choice(["category", "language", "time"]),
     help="Also rate each part of the votes; time: months.",

@@ -1,0 +1,112 @@
+"""Near-duplicate prompts: found as by comparing every pair; their votes weigh no more than a share."""
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evalstone.arena.answers import Prompt, StoredAnswers
+from evalstone.arena.battles import Arena, Publishing
+from evalstone.arena.export import export_votes
+from evalstone.arena.prompt_clusters import RUN, SIMILARITY, _parts, cluster_prompts
+from evalstone.arena.published import PROMPT_CAP, Ratings
+from evalstone.arena.ratings import RatingSettings, rate
+from evalstone.arena.vote_files import read_votes, votes_in
+from evalstone.datasets.rows import Rows
+from evalstone.errors import UsageError
+from evalstone.store import Store
+from tests.arena.stored_votes import NO_LIMITS, STRENGTHS, cast
+
+LONG = "Explain to a child of seven years how the moon moves around the earth and why it changes its shape"
+
+
+def compared(texts: list[str]) -> list[int]:
+    """Return the groups by comparing every pair."""
+    parts = [_parts(text) for text in texts]
+    group = list(range(len(texts)))
+    for one in range(len(texts)):
+        for other in range(one):
+            union = parts[one] | parts[other]
+            if union and len(parts[one] & parts[other]) >= SIMILARITY * len(union):
+                old, new = max(group[one], group[other]), min(group[one], group[other])
+                group = [new if each == old else each for each in group]
+    return group
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_groups_are_those_of_all_pairs(seed: int) -> None:
+    """On texts that differ in a few of their words, of every length."""
+    draw = random.Random(seed)
+    words = [f"word{n}" for n in range(30)]
+    texts: list[str] = []
+    for _ in range(60):
+        if texts and draw.random() < 0.6:
+            changed = draw.choice(texts).split()
+            for _ in range(draw.randrange(3)):
+                changed[draw.randrange(len(changed))] = draw.choice(words)
+            texts.append(" ".join(changed))
+        else:
+            texts.append(" ".join(draw.choices(words, k=draw.randrange(1, 40))))
+    assert cluster_prompts(texts) == compared(texts)
+    assert len(set(compared(texts))) < len(texts)
+
+
+def test_what_is_the_same_prompt() -> None:
+    """Case, punctuation and spaces do not count; another word in a short prompt does."""
+    texts = ["Write a poem.", "write a  POEM", "Write a song", "", " ", "?!", "Schreib ein Gedicht über Köln"]
+    assert cluster_prompts(texts) == [0, 0, 2, 3, 4, 5, 6]
+    assert cluster_prompts([LONG, f"{LONG}!", f"{LONG} each month", LONG.upper()]) == [0, 0, 0, 0]
+    assert RUN == 3
+
+
+def votes(*groups: tuple[str, str, int]) -> list[Mapping[str, Any]]:
+    """Return votes (prompt, winner, how many) between two models."""
+    return [
+        {"model_a": "one", "model_b": "two", "winner": f"model_{winner}", "prompt_id": prompt}
+        for prompt, winner, n in groups
+        for _ in range(n)
+    ]
+
+
+def test_a_prompt_voted_on_too_often_weighs_its_share() -> None:
+    """The ratings are those of fewer votes on it: 900 on one of 101 prompts at a cap of 10% count as 100."""
+    honest = [(f"p{n}", "ab"[n % 4 == 0], 1) for n in range(100)]
+    found = rate(votes_in(Rows.of(votes(("same", "b", 900), *honest))), RatingSettings(prompt_cap=0.1))
+    fewer = rate(votes_in(Rows.of(votes(("same", "b", 100), *honest))), RatingSettings())
+    rows = {one.model: one.rating for one in found.ratings}
+    assert rows == pytest.approx({one.model: one.rating for one in fewer.ratings}, abs=1e-6)
+    uncapped = rate(votes_in(Rows.of(votes(("same", "b", 900), *honest))), RatingSettings())
+    assert abs(rows["one"] - {one.model: one.rating for one in uncapped.ratings}["one"]) > 50
+    untouched = rate(votes_in(Rows.of(votes(*honest))), RatingSettings(prompt_cap=0.1))
+    assert untouched.ratings == rate(votes_in(Rows.of(votes(*honest))), RatingSettings()).ratings
+    assert np.isfinite(found.ratings[0].low or np.nan)
+
+
+def test_a_cap_needs_prompts() -> None:
+    """A file of votes without prompts is refused with one line."""
+    rows = [{key: one[key] for key in ("model_a", "model_b", "winner")} for one in votes(("p", "a", 3), ("q", "b", 3))]
+    with pytest.raises(UsageError, match="no column for their prompts"):
+        rate(votes_in(Rows.of(rows)), RatingSettings(prompt_cap=0.1))
+
+
+def test_the_arenas_board_counts_near_duplicates_as_one_prompt(tmp_path: Path) -> None:
+    """Twenty copies of a prompt among forty: one group, which weighs its share."""
+    copies = {f"p{n}": Prompt(f"p{n}", f"{LONG} ({n})" if n < 20 else f"Prompt {n}?", "all") for n in range(40)}
+    given = {name: {key: f"text {index} of {key}" for key in copies} for index, name in enumerate(STRENGTHS)}
+    source = StoredAnswers("made up", copies, given)
+    with Store.open(str(tmp_path / "s.sqlite")) as store:
+        arena = Arena(store, source, NO_LIMITS, Publishing(10, 1e9, 10), seed=1)
+        cast(arena, 400)
+        board = Ratings(store).board()
+        export_votes(store, tmp_path / "votes.jsonl")
+    found = rate(read_votes(tmp_path / "votes.jsonl"), RatingSettings(side=True, prompt_cap=PROMPT_CAP))
+    assert board.found is not None
+    assert [one.rating for one in found.ratings] == pytest.approx([one.rating for one in board.found.ratings])
+    without = rate(read_votes(tmp_path / "votes.jsonl"), RatingSettings(side=True))
+    assert [one.rating for one in without.ratings] != pytest.approx([one.rating for one in found.ratings])
+    assert board.n_prompts - board.n_prompt_groups == 19
+    assert board.largest_prompt_group > 150
+    assert "those on one prompt together at most 1% of all" in " ".join(board.basis)
