@@ -126,6 +126,23 @@ class SharedOptions(TypedDict, total=False):
             ),
         ),
     ]
+    circular: Annotated[
+        bool,
+        Option(
+            help="CircularEval: ask each multiple-choice question in every rotation of its options; in circular_acc it "
+            "is right only if all are answered correctly.",
+            flags=("--circular",),
+            default=False,
+            in_plan=InPlan(
+                field="circular",
+                value=lambda given: given["circular"] or None,
+                read_back=lambda plan: plan.circular,
+                label="circular evaluation",
+                in_files=False,
+                heading=lambda plan: ("circular", "every rotation of the options") if plan.circular else None,
+            ),
+        ),
+    ]
     apply_chat_template: Annotated[
         bool | str,
         Option(

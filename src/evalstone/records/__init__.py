@@ -46,6 +46,7 @@ __all__ = [
     "WorkEstimate",
     "canonical_json",
     "content_hash",
+    "rotations_of",
 ]
 
 # --------------------------------------------------------------------------------------- requests
@@ -108,7 +109,7 @@ class LoglikelihoodQuery:
     index: int  # position among the request's queries; unchanged where others are already answered
     continuation: str
     segments: tuple[str, ...] | None = None  # a context of its own; None: the request's
-    role: Literal["choice", "unconditional"] = "choice"
+    role: Literal["choice", "unconditional", "rotated"] = "choice"  # rotated: the options stand in another order
     kind: Literal[QueryKind.LOGLIKELIHOOD] = QueryKind.LOGLIKELIHOOD
 
 
@@ -192,6 +193,18 @@ class Request:
         if isinstance(first, RollingQuery):
             return first.text
         return "".join(self.segments) or "\n".join(message.text for message in self.messages)
+
+
+def rotations_of(request: Request) -> list[list[LoglikelihoodQuery]]:
+    """Return the queries of rotations 1, 2, ... of a request's options, each in the order in which they are shown.
+
+    In rotation s, position p shows the option that the row has at position (p - s) mod n. Empty where the request has
+    the row's own order only.
+    """
+    own = [query for query in request.queries if isinstance(query, LoglikelihoodQuery)]
+    n_choices = sum(query.role == "choice" for query in own)
+    rotated = [query for query in own if query.role == "rotated"]
+    return [rotated[start : start + n_choices] for start in range(0, len(rotated), n_choices)]
 
 
 # ------------------------------------------------------------------------------------- outputs and scores

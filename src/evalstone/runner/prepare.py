@@ -189,6 +189,7 @@ def _bind_options(given: EvaluateOptions) -> BindOptions:
         preset=preset,
         fewshot_as_multiturn=is_chat if multiturn is None else multiturn,
         gen_kwargs=dict(given["gen_kwargs"]),
+        circular=given["circular"],
         confirm_unsafe_code=given["confirm_unsafe_code"],
         metadata=dict(given["metadata"]),
     )

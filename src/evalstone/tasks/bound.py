@@ -37,6 +37,7 @@ class BindOptions:
     fewshot_as_multiturn: bool = False
     gen_kwargs: Mapping[str, JsonValue] = field(default_factory=dict)
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+    circular: bool = False  # ask each question in every rotation of its options, where its prompt lists them
     confirm_unsafe_code: bool = False  # without it, tasks whose own functions run generated code are refused
 
     def renderer(self, render: Render | None) -> Render | None:
@@ -66,6 +67,10 @@ class BoundTask(Protocol):
     @property
     def is_conversation(self) -> bool:
         """Whether further turns may follow an answer; see `next`."""
+
+    @property
+    def not_circular(self) -> str | None:
+        """Why the options are not rotated though the run asked for it; None where they are, or it did not ask."""
 
     @property
     def sandbox(self) -> Sandbox | None:

@@ -148,7 +148,7 @@ class Catalog:
         absent = [member.task for member in suite.members if member.task not in self._files | self._tags]
         reasons = [] if suite.reproduced else [f"not reproduced: {suite.unshown}"]
         if absent:
-            reasons.append(f"no task here is called {_few(absent)}")
+            reasons.append(f"no task here is called {few(absent)}")
         home = next(
             (f for f in self._folders if suite.source is not None and suite.source.is_relative_to(f.root)), None
         )
@@ -225,7 +225,7 @@ class Catalog:
         meant = known_aliases().exact.get(name, (task,))
         found = [part for new in meant for part in self._resolve(new, expander)]
         expander.fix_shots((leaf for part in found for leaf in expander.tasks_of(part)), shots)
-        expander.notes.append(f"{name} is now called {_few(found)}, at {shots} shots")
+        expander.notes.append(f"{name} is now called {few(found)}, at {shots} shots")
         return found
 
     def _find_suite(self, name: str) -> Suite:
@@ -321,5 +321,6 @@ def missing_members(suite: str, missing: Sequence[tuple[str, str]]) -> str:
     )
 
 
-def _few(names: Sequence[str], most: int = 5) -> str:
+def few(names: Sequence[str], most: int = 5) -> str:
+    """Return the first names as one text, and the number of the others."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -48,6 +48,7 @@ class BoundPythonTask:
             raise MissingExtra(f"task '{task.name}', which is a Python class,", "lm-eval")
         self.task = task
         self.options = options
+        self.not_circular = "it is a Python class of lm-eval" if options.circular else None
         self._theirs = _made(task)
         docs = self._theirs.eval_docs
         self._docs: Sequence[Mapping[str, Any]] = docs

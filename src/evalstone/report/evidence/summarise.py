@@ -216,8 +216,11 @@ def _unit(metric: MetricInput, rows: Sequence[ScoreRow]) -> str:
 
 
 def _chance(task: TaskSummaryInput, metric: MetricInput, rows: Sequence[ScoreRow]) -> float | None:
-    """Return the chance score: the mean of 1/choices over these samples, or the one in the task's card."""
-    shares: list[float] = [1.0 / k for row in rows if (k := _detail(row, "n_choices", 0))]
+    """Return the chance score: the mean of 1/choices over these samples, or the one in the task's card.
+
+    A score whose chance is another one (`circular_acc`) has it among its details.
+    """
+    shares: list[float] = [_detail(row, "chance", 1.0 / k) for row in rows if (k := _detail(row, "n_choices", 0))]
     if shares and len(shares) == len(rows):
         return sum(shares) / len(shares)
     primary = task.primary
