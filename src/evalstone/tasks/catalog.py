@@ -15,7 +15,7 @@ from pathlib import Path
 from evalstone.errors import DataError, MissingExtra, PlanError, UnknownName, UsageError
 from evalstone.registry import nearest
 from evalstone.tasks import lm_eval_names
-from evalstone.tasks.aliases import framed, known_aliases, spelled_alike
+from evalstone.tasks.aliases import framed, known_aliases, longer_names, spelled_alike, why_elsewhere
 from evalstone.tasks.own_rows import is_rows_file, task_from_rows
 from evalstone.tasks.selecting import Expander, Source
 from evalstone.tasks.suite_files import read_suite
@@ -30,6 +30,7 @@ OWN_CODE = (
     LIBRARY.parent / "scoring",
     *(Path(__file__).resolve().with_name(f"{name}_metrics.py") for name in ("code", "reading")),
 )
+SHOWN_NAMES = 8  # longer names that an error about a short one lists
 SHOWN_MISSING = 40  # missing members of a suite that an error lists
 _MISSING = "only lm_eval has it; install it with: pip install 'evalstone[lm-eval]'"
 
@@ -207,8 +208,19 @@ class Catalog:
             return [
                 meant for part in name.split(",") if part.strip() for meant in self._resolve(part.strip(), expander)
             ]
+        raise self._unknown(name)
+
+    def _unknown(self, name: str) -> UnknownName:
+        """Return the error about an unknown name: what a benchmark that is elsewhere needs, or names like it."""
+        if (why := why_elsewhere(name)) is not None:
+            return UnknownName("task", name, (), f"neither this library nor lm-eval has it: {why}")
+        longer = longer_names(name, {*self._names, *self._elsewhere})
+        if longer:
+            lacking = "" if any(each in self._names for each in longer) else f"; {_MISSING}"
+            remedy = f"{len(longer)} names begin or end with it, name one of them (see `evalstone ls tasks {name}`)"
+            return UnknownName("task", name, longer[:SHOWN_NAMES], remedy + lacking)
         known = [*self._names, *self._suites, *known_aliases().exact, *self._elsewhere]
-        raise UnknownName("task", name, nearest(name, known), "see `evalstone ls tasks`")
+        return UnknownName("task", name, nearest(name, known), "see `evalstone ls tasks`")
 
     def _renamed(self, name: str, meant: Iterable[str], expander: Expander) -> list[str]:
         found = [part for new in meant for part in self._resolve(new, expander)]
