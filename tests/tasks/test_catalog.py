@@ -131,7 +131,7 @@ def test_short_names_of_lm_evals_benchmarks(name: str, meant: str) -> None:
 def test_a_name_with_which_several_begin_lists_them() -> None:
     """`bigbench` is no task; the error lists the groups and the extra that has them, `gpqa_diamond` our own tasks."""
     catalog = Catalog.open(lm_eval=False)
-    with pytest.raises(UnknownName, match=r"bigbench_generate_until.*\d+ names begin or end with it.*lm-eval"):
+    with pytest.raises(UnknownName, match=r"bigbench_generate_until.*\d+ names begin or end with it: .*lm-eval"):
         catalog.select(["big-bench"])
     with pytest.raises(UnknownName, match="gpqa_diamond_n_shot") as caught:
         catalog.select(["gpqa_diamond"])

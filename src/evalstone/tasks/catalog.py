@@ -216,9 +216,10 @@ class Catalog:
             return UnknownName("task", name, (), f"neither this library nor lm-eval has it: {why}")
         longer = longer_names(name, {*self._names, *self._elsewhere})
         if longer:
-            lacking = "" if any(each in self._names for each in longer) else f"; {_MISSING}"
-            remedy = f"{len(longer)} names begin or end with it, name one of them (see `evalstone ls tasks {name}`)"
-            return UnknownName("task", name, longer[:SHOWN_NAMES], remedy + lacking)
+            shown = longer[:SHOWN_NAMES]
+            lacking = "" if any(each in self._names for each in shown) else f"; {_MISSING}"
+            remedy = f"{len(longer)} names begin or end with it: name one of them (listed by `evalstone ls tasks`)"
+            return UnknownName("task", name, shown, remedy + lacking)
         known = [*self._names, *self._suites, *known_aliases().exact, *self._elsewhere]
         return UnknownName("task", name, nearest(name, known), "see `evalstone ls tasks`")
 
