@@ -41,6 +41,7 @@ __all__ = [
     "Sample",
     "Score",
     "ScoreStatus",
+    "Skipped",
     "TaskPlan",
     "TextPart",
     "WorkEstimate",
@@ -92,6 +93,19 @@ class Sample:
     index: int  # position in the evaluated split (lm-eval's doc_id)
     row: Mapping[str, Any]  # after process_docs
     sha256: str  # of the row's canonical JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Rows that were left out because they cannot be read."""
+
+    n: int = 0
+    first: tuple[str, ...] = ()  # where and why, for the first of them
+
+    def __str__(self) -> str:
+        """Return one line: how many, where and why."""
+        more = f"; and {self.n - len(self.first):,} more" if self.n > len(self.first) else ""
+        return f"{self.n:,} row{'' if self.n == 1 else 's'} skipped: {'; '.join(self.first)}{more}"
 
 
 class QueryKind(StrEnum):

@@ -57,13 +57,13 @@ def bind_tasks(
     if wanted.bind.circular:
         selection = _circular(selection, bound)
     if not refused:
-        return _noted(selection), tuple(bound)
+        return _noted(selection, bound), tuple(bound)
     suites = tuple(_with_missing(chosen, refused) for chosen in selection.suites)
     if not wanted.partial:
         raise PlanError("\n".join(missing_members(s.suite.name, s.missing) for s in suites if s.missing))
     if not bound:
         raise PlanError(f"none of the {len(selection.tasks)} tasks can be evaluated: {next(iter(refused.values()))}")
-    return _noted(_without(replace(selection, suites=suites), refused)), tuple(bound)
+    return _noted(_without(replace(selection, suites=suites), refused), bound), tuple(bound)
 
 
 def _bound(task: Task, selection: Selection, wanted: Wanted) -> BoundTask:
@@ -129,9 +129,10 @@ def _check_metrics(chosen: ChosenSuite, tasks: Mapping[str, Task]) -> None:
                 )
 
 
-def _noted(selection: Selection) -> Selection:
-    """Add a note for each member that a partial suite omits, with the reason."""
+def _noted(selection: Selection, bound: Sequence[BoundTask]) -> Selection:
+    """Add a note for each member that a partial suite omits, with the reason, and for each task with skipped rows."""
     notes = [f"omitted from {one.suite.name}: {name}: {why}" for one in selection.suites for name, why in one.missing]
+    notes += [f"{one.plan.name}: {one.skipped}" for one in bound if one.skipped.n]
     return replace(selection, notes=(*selection.notes, *notes))
 
 

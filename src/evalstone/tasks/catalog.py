@@ -16,7 +16,7 @@ from evalstone.errors import DataError, MissingExtra, PlanError, UnknownName, Us
 from evalstone.registry import nearest
 from evalstone.tasks import lm_eval_names
 from evalstone.tasks.aliases import framed, known_aliases, longer_names, spelled_alike, why_elsewhere
-from evalstone.tasks.own_rows import is_rows_file, task_from_rows
+from evalstone.tasks.own_rows import OwnData, is_rows_file, task_from_rows
 from evalstone.tasks.selecting import Expander, Source
 from evalstone.tasks.suite_files import read_suite
 from evalstone.tasks.suites import ChosenSuite, Suite, is_suite
@@ -158,16 +158,17 @@ class Catalog:
             suite.name, "suite", origin, suite.source, not absent, "; ".join(reasons) or None, (), len(suite.members)
         )
 
-    def select(self, names: Sequence[str], *, partial: bool = False) -> Selection:
+    def select(self, names: Sequence[str], *, partial: bool = False, own: OwnData | None = None) -> Selection:
         """Return the tasks, groups and suites named by `names`.
 
         A name may be a task, group or tag, a suite, a glob, an old alias, a YAML, CSV or JSONL file, or a folder of
-        YAML files. `partial` omits missing members of a suite, which are an error otherwise.
+        YAML files. `partial` omits missing members of a suite, which are an error otherwise; `own` is how files of rows
+        are read.
 
         Raises: UnknownName with the nearest names; MissingExtra for a task only lm_eval has; DataError for bad files;
         PlanError for a suite with missing members; UsageError if one name would be two different tasks.
         """
-        expander = Expander(self._find, self._tags)
+        expander = Expander(self._find, self._tags, own)
         meant: list[str] = []
         for name in names:
             meant += self._resolve(name.strip(), expander)
@@ -301,7 +302,7 @@ class Catalog:
             if not path.is_file():
                 raise DataError(f"no file '{name}' in {Path.cwd()}; expected a task's YAML file or a file of rows")
             if is_rows_file(path):
-                task, notes = task_from_rows(path.resolve())
+                task, notes = task_from_rows(path.resolve(), skip_bad_rows=expander.own.skip_bad_rows)
                 expander.add_task(task)
                 expander.notes += notes
             else:

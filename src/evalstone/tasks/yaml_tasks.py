@@ -33,6 +33,7 @@ from evalstone.records import (
 )
 from evalstone.scoring.metrics import needs_unconditional
 from evalstone.scoring.run_code import Sandbox
+from evalstone.tasks.bad_rows import fault_finder
 from evalstone.tasks.bound import BindOptions, chosen_indices, n_shots_of
 from evalstone.tasks.circular import RotatedPrompts, circular_metrics, why_not_circular
 from evalstone.tasks.conversation import next_turn, reference_of
@@ -53,10 +54,19 @@ class BoundYamlTask:
     def __init__(self, task: Task, options: BindOptions) -> None:
         self.task = task
         self.options = options
-        self._rows = TaskRows(task, options.data_dir, options.metadata)
+        skip_bad_rows = options.skip_bad_rows or task.dataset.skip_bad_rows
+        self._rows = TaskRows(task, options.data_dir, options.metadata, skip_bad_rows=skip_bad_rows)
         rows = self._rows.evaluated
+        if skip_bad_rows:
+            layout = layout_of(task, frozenset(rows.features), shot=False)
+            self._rows.leave_out(fault_finder(task, layout, rows))
+            rows = self._rows.evaluated
+        self.skipped = rows.skipped
         if not rows:
-            raise DataError(f"task {task.name}: split '{task.splits.evaluated}' of {task.dataset.title} has no rows")
+            why = f" that can be read; {self.skipped}" if self.skipped.n else ""
+            raise DataError(
+                f"task {task.name}: split '{task.splits.evaluated}' of {task.dataset.title} has no rows{why}"
+            )
         self.n_original = len(rows)
         self.metrics: tuple[MetricSpec, ...] = task.metrics
         self.n_shots = n_shots_of(task, options)

@@ -10,7 +10,7 @@ from evalstone.records import Estimate, JsonValue
 from evalstone.report.comparison.records import Comparison, Difference
 from evalstone.report.comparison.verdict import shown_interval_of, shown_line_difference
 from evalstone.report.console import Text
-from evalstone.report.numbers import NOTHING, shown_p
+from evalstone.report.numbers import NOTHING, shown_count, shown_p
 from evalstone.report.views.cells import interval_text, plain_table, value_text
 from evalstone.scoring.circular import CIRCULAR
 from evalstone.statistics.multiplicity import holm
@@ -125,7 +125,7 @@ def _table(lines: Sequence[StyleLine]) -> RenderableType:
             str(line.n_shots),
             value_text(line.estimate),
             interval_text(line.estimate),
-            f"{line.estimate.n:,}",
+            shown_count([line.estimate]),
             *unparsed,
             *([_share(line.truncated)] if has_truncated else []),
             *_difference_cells(line),
