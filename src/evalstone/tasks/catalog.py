@@ -6,6 +6,7 @@ and `evalstone:NAME` select one of them. A suite's name counts where no task or 
 the suite.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -16,6 +17,7 @@ from evalstone.errors import DataError, MissingExtra, PlanError, UnknownName, Us
 from evalstone.registry import nearest
 from evalstone.tasks import lm_eval_names
 from evalstone.tasks.aliases import framed, known_aliases, longer_names, spelled_alike, why_elsewhere
+from evalstone.tasks.dataset_tasks import dataset_name, task_from_dataset
 from evalstone.tasks.own_rows import OwnData, is_rows_file, task_from_rows
 from evalstone.tasks.selecting import Expander, Source
 from evalstone.tasks.suite_files import read_suite
@@ -161,9 +163,9 @@ class Catalog:
     def select(self, names: Sequence[str], *, partial: bool = False, own: OwnData | None = None) -> Selection:
         """Return the tasks, groups and suites named by `names`.
 
-        A name may be a task, group or tag, a suite, a glob, an old alias, a YAML, CSV or JSONL file, or a folder of
-        YAML files. `partial` omits missing members of a suite, which are an error otherwise; `own` is how files of rows
-        are read.
+        A name may be a task, group or tag, a suite, a glob, an old alias, a YAML, CSV or JSONL file, a folder of YAML
+        files or of rows, or the Hub id of a data set (`org/name:config:split`), which is then read. `partial` omits
+        missing members of a suite, which are an error otherwise; `own` is how files of rows are read.
 
         Raises: UnknownName with the nearest names; MissingExtra for a task only lm_eval has; DataError for bad files;
         PlanError for a suite with missing members; UsageError if one name would be two different tasks.
@@ -196,7 +198,7 @@ class Catalog:
             return [name]
         if (old := self._old_name(name, expander)) is not None:
             return old
-        if self._add_path(name, expander):
+        if self._add_path(name, expander) or self._add_dataset(name, expander):
             return [name]
         if any(sign in name for sign in "*?["):
             return self._globbed(name, expander)
@@ -293,6 +295,8 @@ class Catalog:
         path = Path(name).expanduser()
         if path.is_dir():
             files = task_files(path)
+            if not files and dataset_name(name) is not None:
+                return False
             if not files:
                 raise DataError(f"folder '{name}' has no .yaml task file")
             for file in files:
@@ -310,6 +314,20 @@ class Catalog:
             return True
         return False
 
+    def _add_dataset(self, name: str, expander: Expander) -> bool:
+        """Add the task that is guessed of a data set, named by its Hub id or its folder of rows."""
+        found = dataset_name(name)
+        if found is None:
+            return False
+        task, notes = task_from_dataset(found, expander.own)
+        expander.add_task(task)
+        expander.notes += notes
+        if families := sorted({path.parent.name for path in LIBRARY.rglob("*.yaml") if _reads(path, found.path)}):
+            expander.notes.append(
+                f"the library has tasks with published prompts on {found.path}: see `evalstone ls tasks {families[0]}`"
+            )
+        return True
+
     def _add_file(self, path: Path, root: Path, expander: Expander, *, alone: bool) -> None:
         """Add the task or group of a YAML file; a file without either is an error only if it was named itself."""
         home = next((folder for folder in self._folders if path.is_relative_to(folder.root)), None)
@@ -323,6 +341,10 @@ class Catalog:
             self._add_suite(read_suite(path), expander)
         elif alone:
             raise DataError(f"{path}: has neither 'task' nor 'group'; expected `task: <name>`")
+
+
+def _reads(path: Path, dataset: str) -> bool:
+    return re.search(rf"(?m)^dataset_path: *{re.escape(dataset)} *$", path.read_text(encoding="utf-8")) is not None
 
 
 def missing_members(suite: str, missing: Sequence[tuple[str, str]]) -> str:
