@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,10 @@ MUSIC = [
 ]
 
 
-def parquet(path: Path, rows: list[dict[str, Any]]) -> None:
+def parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write rows as a Parquet file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows), path)
+    pq.write_table(pa.Table.from_pylist(list(rows)), path)
 
 
 def selected(name: str, data: Path | None = None, **options: Any) -> tuple[BoundTask, str]:
@@ -143,7 +143,7 @@ def test_unknown_columns_and_splits_are_refused(tmp_path: Path) -> None:
 
 def test_faulty_rows_stop_or_are_skipped(tmp_path: Path) -> None:
     """A row without an answer is an error with its number; `skip_bad_rows` leaves it out."""
-    rows = [{"question": "Q", "A": "x", "B": "y", "answer": "A"}, {"question": "R", "A": "x", "B": "y", "answer": None}]
+    rows = [{"question": "Q", "A": "x", "B": "y", "answer": answer} for answer in ("A", None)]
     parquet(tmp_path / "set" / "test.parquet", rows)
     with pytest.raises(DataError, match="row 2 has nothing in column 'answer'"):
         selected(str(tmp_path / "set"))

@@ -18,7 +18,7 @@ from evalstone.tasks.row_columns import row_fault
 from evalstone.tasks.row_shapes import shape_of
 from evalstone.tasks.task import Task
 
-__all__ = ["fault_finder", "needed_columns"]
+__all__ = ["fault_finder", "needed_columns", "template_columns"]
 
 LONGEST = 200  # characters of a reason
 Row = Mapping[str, Any]
@@ -67,6 +67,13 @@ def needed_columns(task: Task) -> list[str]:
     parts = [task.prompt.text, task.prompt.target, task.prompt.choice]
     listed = [each for part in parts for each in (part if isinstance(part, list) else [part]) if isinstance(each, str)]
     return sorted({name for part in listed for name in _names(part)})
+
+
+def template_columns(part: str) -> set[str]:
+    """Return the columns that a field of a task file uses: its own name, or the variables of a template."""
+    if part.isidentifier():
+        return {part}
+    return set(meta.find_undeclared_variables(Environment().parse(part)))  # noqa: S701 - only parsed
 
 
 def _names(part: str) -> Iterator[str]:

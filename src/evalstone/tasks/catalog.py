@@ -55,6 +55,7 @@ class Catalog:
         self._files: dict[str, tuple[IndexedFile, _Folder]] = {}
         self._by_origin: dict[str, dict[str, tuple[IndexedFile, _Folder]]] = {}
         self._tags: dict[str, set[str]] = {}
+        self._beside: _Folder | None = None  # of a group's file that was named: its members may be beside it
         lm_root = next((folder.root for folder in folders if folder.origin == "lm-eval"), None)
         self._installed = tuple(root for root in (LIBRARY, lm_root) if root is not None)
         for folder in folders:
@@ -100,6 +101,8 @@ class Catalog:
         if found is None and ":" in name:
             origin, _, bare = name.partition(":")
             found = self._by_origin.get(origin, {}).get(bare)
+        if found is None and self._beside is not None:
+            found = next(((file, self._beside) for file in self._beside.files if file.name == name), None)
         if found is None:
             return None
         file, folder = found
@@ -334,6 +337,8 @@ class Catalog:
         origin: Origin = home.origin if home else "user"
         trusted = self._trusted(origin, root)
         file = describe_file(read_task_file(path), path.name)
+        if file is not None and file.kind == "group" and alone:
+            self._beside = _Folder(path.parent, origin, index_folder(path.parent))
         if file is not None:
             expander.add_source(Source(file, path, origin, trusted))
             expander.notes += repeated_keys(path)
