@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ DELIMITERS = ",;\t|"
 PACKED = 30  # assumed largest compression ratio of a gzipped text file
 SNIFFED = 1 << 20  # characters that are searched for the header
 LARGEST_CELL = 2**31 - 1
+AT_ONCE = 1000  # records
 LARGE = 32 << 20  # bytes above which a file is not read into memory as a whole
 LARGE_PACKED = 8 << 20  # the same for a gzipped file
 MOST_LISTED = 20  # lines that are no rows, of which the location is kept
@@ -54,12 +56,23 @@ def csv_lines(path: Path, delimiter: str) -> Iterator[CsvLine]:
     with _opened(path) as stream:
         reader = csv.reader(stream, delimiter=delimiter)
         while True:
-            number = reader.line_num + 1
-            cells = _decoded(path, lambda: _next_record(reader))
-            if cells is None:
+            lines = _decoded(path, lambda: _next_lines(reader))
+            yield from (line for line in lines if line.cells)
+            if len(lines) < AT_ONCE:
                 return
-            if cells:
-                yield CsvLine(number, tuple(cells))
+
+
+def _next_lines(reader: Any) -> list[CsvLine]:
+    """Return the next records, of any size; the limit on cells is global to the process, so it is restored at once."""
+    before = csv.field_size_limit(LARGEST_CELL)
+    try:
+        number, found = reader.line_num, []
+        for cells in islice(reader, AT_ONCE):
+            found.append(CsvLine(number + 1, tuple(cells)))
+            number = reader.line_num
+        return found
+    finally:
+        csv.field_size_limit(before)
 
 
 def _next_record(reader: Any) -> list[str] | None:

@@ -216,8 +216,10 @@ def rotations_of(request: Request) -> list[list[LoglikelihoodQuery]]:
     the row's own order only.
     """
     own = [query for query in request.queries if isinstance(query, LoglikelihoodQuery)]
-    n_choices = sum(query.role == "choice" for query in own)
     rotated = [query for query in own if query.role == "rotated"]
+    if not rotated:
+        return []
+    n_choices = sum(query.role == "choice" for query in own)
     return [rotated[start : start + n_choices] for start in range(0, len(rotated), n_choices)]
 
 

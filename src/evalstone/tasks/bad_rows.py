@@ -14,7 +14,7 @@ from evalstone.errors import MalformedSample
 from evalstone.prompts.prompter import Layout
 from evalstone.scoring.choices import gold_is_absent
 from evalstone.tasks.own_rows import is_rows_file
-from evalstone.tasks.row_columns import row_fault
+from evalstone.tasks.row_columns import row_check
 from evalstone.tasks.row_shapes import shape_of
 from evalstone.tasks.task import Task
 
@@ -27,15 +27,14 @@ Row = Mapping[str, Any]
 def fault_finder(task: Task, layout: Layout, rows: Rows) -> Callable[[Row], str | None]:
     """Return a function from a row to what is wrong with it, to be written after its location; None for a good row."""
     shape = shape_of(rows) if is_rows_file(task.source) else None
+    check = row_check(shape.columns, shape.kind) if shape is not None and shape.columns is not None else None
     needed = [name for name in needed_columns(task) if name in rows.features]
 
     def fault(row: Row) -> str | None:
         if any(isinstance(value, str) and "\0" in value for value in row.values()):
             return ": the character NUL, which is not allowed in texts"
-        if shape is not None and shape.columns is not None:
-            found = row_fault(row, shape.columns, shape.kind)
-            if found is not None:
-                return found
+        if check is not None and (found := check(row)) is not None:
+            return found
         empty = [name for name in needed if row.get(name) is None]
         if empty:
             return f" has nothing in column {', '.join(map(repr, empty))}"

@@ -1,7 +1,8 @@
 """Find the columns of question, options and answer in a user's file, and the rows that lack one of them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from evalstone.errors import DataError
 
 __all__ = [
     "LETTERS", "PASSAGES", "AnswerCounts", "Faults", "QuestionColumns", "counted_answers", "find_columns",
-    "refuse_faulty_lines", "refuse_faulty_rows", "row_fault",
+    "refuse_faulty_lines", "refuse_faulty_rows", "row_check",
 ]  # fmt: skip
 
 LETTERS = "ABCDEFGHIJ"
@@ -146,6 +147,7 @@ def refuse_faulty_lines(path: Path, delimiter: str) -> None:
             faults.add(f"line {header.number}: the name {name!r:.80} has the character NUL")
     columns = find_columns({name.strip().lower(): name for name in names})
     kind = _kind_of_lines(path, delimiter, names, columns) if columns and columns.options else ""
+    check = row_check(columns, kind) if columns else None
     lines = csv_lines(path, delimiter)
     next(lines)
     for line in lines:
@@ -153,9 +155,9 @@ def refuse_faulty_lines(path: Path, delimiter: str) -> None:
             faults.add(f"line {line.number}: {len(line.cells)} cells, but the header has {len(names)}")
         elif any("\0" in cell for cell in line.cells):
             faults.add(f"line {line.number}: the character NUL, which is not allowed in texts")
-        elif columns is not None:
+        elif check is not None:
             row = {name: cell or None for name, cell in zip(names, line.cells, strict=True)}
-            if (fault := row_fault(row, columns, kind)) is not None:
+            if (fault := check(row)) is not None:
                 faults.add(f"line {line.number}{fault}")
     faults.refuse(path)
 
@@ -175,7 +177,8 @@ def refuse_faulty_rows(path: Path, rows: Rows, columns: QuestionColumns, kind: s
 
     Raises: DataError that lists the first 20 faults with their locations.
     """
-    found = ((index, fault) for index, row in enumerate(rows.passing()) if (fault := row_fault(row, columns, kind)))
+    check = row_check(columns, kind)
+    found = ((index, fault) for index, row in enumerate(rows.passing()) if (fault := check(row)))
     faults = Faults()
     kept: list[tuple[int, str]] = []
     for index, fault in found:
@@ -187,19 +190,28 @@ def refuse_faulty_rows(path: Path, rows: Rows, columns: QuestionColumns, kind: s
     faults.refuse(path)
 
 
-def row_fault(row: Mapping[str, Any], columns: QuestionColumns, kind: str) -> str | None:
-    """Return what is wrong with a row, to be written after its location; None for a row that can be evaluated."""
-    empty = [column for column in columns.needed if row[column] is None or row[column] != row[column]]
-    if empty:
-        return f" has nothing in column {', '.join(repr(column) for column in empty)}"
-    options = _options_of(row, columns)
-    if options is None or not kind:
+def row_check(columns: QuestionColumns, kind: str) -> Callable[[Mapping[str, Any]], str | None]:
+    """Return a function from a row to what is wrong with it, to be written after its location; None for a good row."""
+    needed = columns.needed
+
+    def fault(row: Mapping[str, Any]) -> str | None:
+        empty = [column for column in needed if _is_empty(row[column])]
+        if empty:
+            return f" has nothing in column {', '.join(repr(column) for column in empty)}"
+        options = _options_of(row, columns)
+        if options is None or not kind:
+            return None
+        if len(options) < 2:
+            return f" has {len(options)} option{'' if len(options) == 1 else 's'} in column '{columns.choices}'"
+        if not _is_option(row[columns.answer], options, kind):
+            return f": '{row[columns.answer]!s:.40}' in column '{columns.answer}' is {_not(kind, len(options))}"
         return None
-    if len(options) < 2:
-        return f" has {len(options)} option{'' if len(options) == 1 else 's'} in column '{columns.choices}'"
-    if not _is_option(row[columns.answer], options, kind):
-        return f": '{row[columns.answer]!s:.40}' in column '{columns.answer}' is {_not(kind, len(options))}"
-    return None
+
+    return fault
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and isnan(value))
 
 
 def _options_of(row: Mapping[str, Any], columns: QuestionColumns) -> Sequence[Any] | None:
