@@ -33,7 +33,7 @@ NOT_RUN = {
     "model_hosting.md": 3,
     "index.md": 1,
     "leaderboard.md": 6,
-    "own_data.md": 1,
+    "own_data.md": 3,
     "quick_start.md": 4,
     "servers.md": 2,
     "studies.md": 1,

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from evalstone.tasks.lm_eval_names import known_names
 from tests.conftest import ROOT
 from tests.fixtures import make_rows
 
@@ -142,11 +143,19 @@ def test_every_function_named_is_there() -> None:
 
 
 def test_aliases_lead_to_tasks() -> None:
-    """Every old name leads to names that the library has."""
+    """Every old name leads to names that the library or lm-eval has."""
+    theirs = known_names()
     for old, new in content(LIBRARY / "aliases.yaml").items():
         assert old not in FILES, f"{old} is a task: it needs no alias"
         for name in [new] if isinstance(new, str) else new:
-            assert any(fnmatch(known, name) for known in FILES), f"{old}: {name} is not in the library"
+            assert name in theirs or any(fnmatch(known, name) for known in FILES), f"{old}: nothing is called {name}"
+
+
+def test_benchmarks_elsewhere_are_not_here() -> None:
+    """A name that is said to be elsewhere is no task here or in lm-eval, and what it needs is stated."""
+    elsewhere = content(LIBRARY / "elsewhere.yaml")
+    assert not elsewhere.keys() & (FILES.keys() | known_names().keys())
+    assert all(isinstance(why, str) and len(why) > 20 for why in elsewhere.values())
 
 
 @pytest.mark.parametrize("path", sorted((LIBRARY / "suites").glob("*.yaml")), ids=lambda path: path.stem)

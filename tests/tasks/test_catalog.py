@@ -118,6 +118,34 @@ def test_old_names_still_work() -> None:
     assert [task.name for task in catalog.select(["ARC-Easy,winogrande"]).tasks] == ["arc_easy", "winogrande"]
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("ceval", "ceval-valid"), ("medqa", "medqa_4options"), ("mmmu", "mmmu_val"), ("mgsm", "mgsm_direct")],
+)
+def test_short_names_of_lm_evals_benchmarks(name: str, meant: str) -> None:
+    """A short name is lm-eval's longer one; without lm-eval the error names the extra."""
+    with pytest.raises(MissingExtra, match=f"'{meant}'.*evalstone\\[lm-eval\\]"):
+        Catalog.open(lm_eval=False).select([name])
+
+
+def test_a_name_with_which_several_begin_lists_them() -> None:
+    """`bigbench` is no task; the error lists the groups and the extra that has them, `gpqa_diamond` our own tasks."""
+    catalog = Catalog.open(lm_eval=False)
+    with pytest.raises(UnknownName, match=r"bigbench_generate_until.*\d+ names begin or end with it: .*lm-eval"):
+        catalog.select(["big-bench"])
+    with pytest.raises(UnknownName, match="gpqa_diamond_n_shot") as caught:
+        catalog.select(["gpqa_diamond"])
+    assert "only lm_eval" not in str(caught.value)
+    with pytest.raises(UnknownName, match="hendrycks_math500"):
+        catalog.select(["math500"])
+
+
+def test_a_benchmark_that_is_elsewhere_says_what_it_needs() -> None:
+    """An agents' benchmark is not confused with a name that looks like it."""
+    with pytest.raises(UnknownName, match=r"SWE-bench.*neither this library nor lm-eval.*Inspect"):
+        Catalog.open(lm_eval=False).select(["SWE-bench"])
+
+
 def test_mmlu_folds_to_four_groups() -> None:
     """Our mmlu has four groups of the 57 subjects."""
     selection = Catalog.open(lm_eval=False).select(["mmlu"])

@@ -182,7 +182,8 @@ def test_all_faults_are_listed_with_their_lines(tmp_path: Path) -> None:
     assert faults == (
         "line 3: 3 cells, but the header has 4; line 4 has nothing in column 'B'; "
         "line 6: 'E' in column 'answer' is no letter from A to B; line 7: 5 cells, but the header has 4; "
-        "line 8: the character NUL, which is not allowed in texts; correct them, or write a task file"
+        "line 8: the character NUL, which is not allowed in texts; correct them, "
+        "skip them (--skip_bad_rows), or write a task file"
     )
 
 

@@ -21,6 +21,7 @@ from evalstone.runner.evaluate_options import EvaluateOptions
 from evalstone.runner.prepare import prepare_run
 from evalstone.store import SampleRecord
 from evalstone.tasks.catalog import Catalog
+from evalstone.tasks.dataset_tasks import dataset_name
 
 NOISE_NATS = 1e-4
 SENSITIVITY = 4.0  # largest change of a score per nat: a Brier score's slope is below 2 for each of two choices
@@ -102,7 +103,7 @@ def _names(run: Run, include_path: Sequence[str | Path]) -> list[str]:
         file = files.get(name)
         if origins.get(name) == "user" or (file is None and name in origins):
             found.append(name)
-        elif file is not None and Path(file).is_file():
+        elif file is not None and (Path(file).is_file() or dataset_name(file) is not None):
             found.append(file)
         else:
             where = f" {file}, which does not exist" if file else " whose location was not stored"

@@ -15,6 +15,7 @@ from evalstone.runner.rescore import RescoredTask, rescore
 from evalstone.runner.score_responses import SCORING_HASH
 from evalstone.store import RunRow
 from evalstone.tasks.catalog import Catalog
+from evalstone.tasks.own_rows import OwnData
 from evalstone.tasks.prompt_styles import find_prompt_style, styled_task
 from evalstone.tasks.rescoring import read_item, with_scoring
 from evalstone.tasks.task import Task
@@ -143,11 +144,11 @@ def _known_tasks(row: RunRow, options: RescoreOptions) -> dict[str, Task]:
     if any(name not in row.extra.get("tasks", {}) for name in row.tasks):
         why = f"was never summarised (it is {row.status}), so its task files are not known here"
         raise UsageError(f"run {row.short_id} {why}; run the tasks again")
-    catalog = _catalog(options)
+    catalog, own = _catalog(options), OwnData(skip_bad_rows=row.plan.skip_bad_rows)
     found: dict[str, Task] = {}
     for name in _selected_names(row.extra):
         try:
-            found.update({task.name: task for task in catalog.select([name]).tasks})
+            found.update({task.name: task for task in catalog.select([name], own=own).tasks})
         except UnknownName:
             continue  # the task was read from a file given by its path
     found.update({task.name: task for task in _named_tasks(row, options)})
@@ -165,7 +166,8 @@ def _named_tasks(row: RunRow, options: RescoreOptions) -> list[Task]:
     """Return the run's tasks that are in the files given."""
     if not options.task_files:
         return []
-    named = _catalog(options).select(split_names(options.task_files)).tasks
+    own = OwnData(skip_bad_rows=row.plan.skip_bad_rows)
+    named = _catalog(options).select(split_names(options.task_files), own=own).tasks
     found = [task for task in named if task.name in row.tasks]
     if not found:
         raise UsageError(

@@ -8,7 +8,7 @@ import numpy as np
 from evalstone.statistics.distributions import chi_square_sf
 from evalstone.statistics.intervals import wilson
 
-__all__ = ["OptionOrders", "option_orders", "rotated"]
+__all__ = ["OptionOrders", "option_orders"]
 
 
 NO_SPREAD = 1e-9  # keeps the covariance invertible where all samples are alike
@@ -28,11 +28,6 @@ class OptionOrders:
     consistency: float  # share of samples with the same option picked in every order
     picked_share: tuple[float, ...]  # of each position, over samples with the most common number of options
     position_p: float | None  # chi-square test of those shares against equal ones
-
-
-def rotated(options: Sequence[str], shift: int) -> list[str]:
-    """Return the options rotated by `shift`: the first one moves `shift` positions to the right."""
-    return [options[(position - shift) % len(options)] for position in range(len(options))]
 
 
 def option_orders(picks: Sequence[Sequence[int]], golds: Sequence[frozenset[int]]) -> OptionOrders:

@@ -12,9 +12,10 @@ import numpy as np
 
 from evalstone.audit.items import Item, items_of, with_shots
 from evalstone.audit.likelihoods import Likelihoods
-from evalstone.audit.option_orders import OptionOrders, option_orders, rotated
+from evalstone.audit.option_orders import OptionOrders, option_orders
 from evalstone.audit.prompt_variants import VARIANTS, Variant, apply_variant
 from evalstone.errors import DataError
+from evalstone.prompts.rotations import rotated
 from evalstone.records import LoglikelihoodQuery, Render, Request
 from evalstone.scoring.choices import score_choices
 from evalstone.scoring.metrics import accuracies_over_choices

@@ -1,4 +1,7 @@
-"""`evalstone task check FILE`: check a task before evaluating a model on it."""
+"""`evalstone task init DATA` and `evalstone task check FILE`: write a task file, and check it before it is run."""
+
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -8,7 +11,7 @@ from evalstone.cli.run_options import declared_option
 
 @click.group()
 def task() -> None:
-    """Check a task file before evaluating a model on it."""
+    """Write a task file of your own data, and check one before evaluating a model on it."""
 
 
 @task.command()
@@ -45,3 +48,33 @@ def check(
         if all(finding.level == "note" for finding in found.findings):
             echo("no errors or warnings")
     return 3 if any(finding.level == "error" for finding in found.findings) else 0
+
+
+@task.command()
+@click.argument("source", metavar="FILE|DIR|HUB_ID")
+@click.option("--like", default="", metavar="TASK|GROUP", help="Word it like this task; a group gets it as a subject.")
+@click.option("--name", default="", metavar="NAME", help="Name of the task (default: that of the file).")
+@click.option(
+    "--fewshot", type=click.Path(path_type=Path), metavar="FILE", help="Few-shot examples, in the same columns."
+)
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Where to write it (default: NAME.yaml)."
+)
+@declared_option("data_dir", help="Local data, as in `run`.")
+@declared_option("include_path", help="Folder with task files that it may be like.")
+@declared_option("skip_bad_rows", help="Leave out rows that cannot be read, here and in every run of the task.")
+@json_option
+def init(source: str, *, as_json: bool, **given: Any) -> None:
+    """Write the task file of your data (CSV, JSON lines, Parquet, a folder, or a Hub id), to be edited.
+
+    What the columns mean is guessed and printed. With --like mmlu the task has that benchmark's prompt, shots and
+    metrics; a second file has a group of the benchmark and your task, whose average has one subject more.
+    """
+    from evalstone.api.task_init import InitOptions, init_task
+
+    written = init_task(source, InitOptions(**given))
+    if as_json:
+        print_json(written.to_json())
+    else:
+        for line in written.lines():
+            echo(line)

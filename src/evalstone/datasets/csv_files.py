@@ -6,11 +6,15 @@ import io
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from evalstone.datasets.csv_stream import BatchFile, CsvOptions, batch_file
 from evalstone.datasets.rows import Rows
 from evalstone.errors import DataError
+from evalstone.records import Skipped
 
 __all__ = ["CsvLine", "csv_lines", "read_csv", "sniff_delimiter"]
 
@@ -18,6 +22,10 @@ DELIMITERS = ",;\t|"
 PACKED = 30  # assumed largest compression ratio of a gzipped text file
 SNIFFED = 1 << 20  # characters that are searched for the header
 LARGEST_CELL = 2**31 - 1
+AT_ONCE = 1000  # records
+LARGE = 32 << 20  # bytes above which a file is not read into memory as a whole
+LARGE_PACKED = 8 << 20  # the same for a gzipped file
+MOST_LISTED = 20  # lines that are no rows, of which the location is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +56,23 @@ def csv_lines(path: Path, delimiter: str) -> Iterator[CsvLine]:
     with _opened(path) as stream:
         reader = csv.reader(stream, delimiter=delimiter)
         while True:
-            number = reader.line_num + 1
-            cells = _decoded(path, lambda: _next_record(reader))
-            if cells is None:
+            lines = _decoded(path, lambda: _next_lines(reader))
+            yield from (line for line in lines if line.cells)
+            if len(lines) < AT_ONCE:
                 return
-            if cells:
-                yield CsvLine(number, tuple(cells))
+
+
+def _next_lines(reader: Any) -> list[CsvLine]:
+    """Return the next records, of any size; the limit on cells is global to the process, so it is restored at once."""
+    before = csv.field_size_limit(LARGEST_CELL)
+    try:
+        number, found = reader.line_num, []
+        for cells in islice(reader, AT_ONCE):
+            found.append(CsvLine(number + 1, tuple(cells)))
+            number = reader.line_num
+        return found
+    finally:
+        csv.field_size_limit(before)
 
 
 def _next_record(reader: Any) -> list[str] | None:
@@ -95,40 +114,130 @@ def _undecodable_line(path: Path) -> int:
     return 1
 
 
-def read_csv(paths: Sequence[Path], options: Mapping[str, Any], separator: str) -> Rows:
+def read_csv(paths: Sequence[Path], options: Mapping[str, Any], separator: str, *, skip_bad_rows: bool = False) -> Rows:
     """Return the rows of several files, concatenated.
+
+    A single large file is converted on disk, so that memory is bounded; see `csv_stream`.
 
     Args:
         paths: the files.
         options: `sep` or `delimiter`, `header`, `column_names`, as in the library `datasets`.
         separator: the default delimiter.
+        skip_bad_rows: leave out lines with another number of cells than the header; they are in `Rows.skipped`.
 
     Raises: OSError, ValueError as pyarrow; ValueError for text that is not UTF-8, or an invalid option.
     """
     import pyarrow as pa
-    from pyarrow import csv as arrow_csv
 
+    delimiter, read_options = _options(options, separator)
+    faults = _line_faults(paths, delimiter) if skip_bad_rows else Skipped()
+    rejected = _Rejected()
+    made_options = _csv_options(delimiter, read_options, rejected if skip_bad_rows else None)
+    stored = None
+    if len(paths) == 1 and paths[0].stat().st_size > (LARGE_PACKED if paths[0].suffix == ".gz" else LARGE):
+        status = paths[0].stat()
+        stored = _stored(
+            paths[0], (status.st_mtime_ns, status.st_size), delimiter, tuple(read_options.items()), skip_bad_rows
+        )
+        rejected.n = faults.n  # blocks are read again where types change, so the rejected lines cannot be counted
+    if stored is not None:
+        rows = Rows.of_source(stored.n_rows, stored.rows, stored.column, stored.names)
+    else:
+        rejected.n = 0
+        rows = Rows.of_table(
+            pa.concat_tables([_table(path, made_options) for path in paths], promote_options="permissive")
+        )
+    if rejected.n != faults.n:
+        raise ValueError(f"{faults.n} of its lines are no rows by one count and {rejected.n} by another; correct them")
+    rows.skipped = faults
+    if len(paths) == 1:
+        rows.places = lambda indices: _places(paths[0], delimiter, indices, has_header="column_names" not in options)
+    return rows
+
+
+@lru_cache(maxsize=2)  # a file is read to choose its columns, and again when it is evaluated
+def _stored(
+    path: Path, _stamp: tuple[int, int], delimiter: str, read: tuple[tuple[str, Any], ...], skip_bad_rows: bool
+) -> BatchFile | None:
+    return batch_file(path, _csv_options(delimiter, dict(read), _Rejected() if skip_bad_rows else None))
+
+
+@dataclass(slots=True)
+class _Rejected:
+    """Leaves out the lines that pyarrow cannot read, and counts them."""
+
+    n: int = 0
+
+    def __call__(self, _: Any) -> str:
+        self.n += 1
+        return "skip"
+
+
+def _options(options: Mapping[str, Any], separator: str) -> tuple[str, dict[str, Any]]:
+    """Return the delimiter, and the arguments of pyarrow's ReadOptions besides the size of a block."""
     names, delimiter = options.get("column_names"), options.get("sep") or options.get("delimiter") or separator
     if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         raise ValueError(f"column_names is {names!r:.80}; expected a list of names")
     if not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii():
         raise ValueError(f"the delimiter is {delimiter!r:.80}; expected one character")
     has_header = "column_names" not in options and options.get("header", 0) is not None
-    skip = 1 if "column_names" in options and options.get("header") == 0 else 0
-    read = arrow_csv.ReadOptions(
-        block_size=_whole(paths),
-        column_names=names,
-        autogenerate_column_names=not has_header and "column_names" not in options,
-        skip_rows=skip,
+    return delimiter, {
+        "column_names": None if names is None else tuple(names),
+        "autogenerate_column_names": not has_header and "column_names" not in options,
+        "skip_rows": 1 if "column_names" in options and options.get("header") == 0 else 0,
+    }
+
+
+def _csv_options(delimiter: str, read: Mapping[str, Any], handler: Any) -> CsvOptions:
+    from pyarrow import csv as arrow_csv
+
+    return CsvOptions(
+        arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=handler),
+        arrow_csv.ConvertOptions(strings_can_be_null=True, null_values=[""]),  # "N/A" and "null" are texts
+        lambda block_size: arrow_csv.ReadOptions(block_size=block_size, **read),
     )
-    parse = arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    convert = arrow_csv.ConvertOptions(strings_can_be_null=True, null_values=[""])  # "N/A" and "null" are texts
-    tables = [
-        arrow_csv.read_csv(path, read_options=read, parse_options=parse, convert_options=convert) for path in paths
-    ]
-    for path, table in zip(paths, tables, strict=True):
-        _refuse_bytes(path, table)
-    return Rows.of_table(pa.concat_tables(tables, promote_options="permissive"))
+
+
+def _table(path: Path, options: CsvOptions) -> Any:
+    from pyarrow import csv as arrow_csv
+
+    table = arrow_csv.read_csv(
+        path, read_options=options.read(_whole([path])), parse_options=options.parse, convert_options=options.convert
+    )
+    _refuse_bytes(path, table)
+    return table
+
+
+def _line_faults(paths: Sequence[Path], delimiter: str) -> Skipped:
+    """Return the lines that have another number of cells than their file's first one."""
+    n = 0
+    first: list[str] = []
+    for path in paths:
+        where = "" if len(paths) == 1 else f"{path.name} "
+        width = 0
+        for line in csv_lines(path, delimiter):
+            width = width or len(line.cells)
+            if len(line.cells) != width:
+                n += 1
+                if len(first) < MOST_LISTED:
+                    cells = "cell" if len(line.cells) == 1 else "cells"
+                    first.append(f"{where}line {line.number}: {len(line.cells)} {cells}, but the header has {width}")
+    return Skipped(n, tuple(first))
+
+
+def _places(path: Path, delimiter: str, indices: Sequence[int], *, has_header: bool) -> list[str]:
+    """Return the lines of the rows at these indices, counted without the lines that are no rows."""
+    wanted, found, index, width = set(indices), {}, -1 if has_header else 0, 0
+    for line in csv_lines(path, delimiter):
+        width = width or len(line.cells)
+        if len(line.cells) != width:
+            continue
+        if index in wanted:
+            found[index] = f"line {line.number}"
+            if len(found) == len(wanted):
+                break
+        index += 1
+    return [found.get(index, f"row {index + 1}") for index in indices]
 
 
 def _whole(paths: Sequence[Path]) -> int:

@@ -19,6 +19,7 @@ class DatasetSpec:
     revision: str | None = None
     kwargs: tuple[tuple[str, JsonValue], ...] = ()
     base: Path | None = None  # folder of the task file, for relative data_files
+    skip_bad_rows: bool = False  # leave out lines of CSV and JSON lines files that are no rows; else they are an error
 
     @property
     def title(self) -> str:

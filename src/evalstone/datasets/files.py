@@ -14,6 +14,7 @@ from evalstone.datasets.digests import combined_digest, file_digest
 from evalstone.datasets.rows import ClassLabel, Row, Rows
 from evalstone.errors import DataError
 from evalstone.limits.nesting import parse_json
+from evalstone.records import Skipped
 
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
 MOST_FAULTS = 20  # faults of a file that a message lists
@@ -22,8 +23,10 @@ _UNREADABLE = (OSError, ValueError, LookupError, EOFError, TypeError, OverflowEr
 READABLE = (".parquet", ".jsonl", ".json", ".csv", ".tsv", ".jsonl.gz", ".json.gz", ".csv.gz")
 
 
-def read_files(paths: Sequence[Path], options: Mapping[str, Any] | None = None) -> Rows:
+def read_files(paths: Sequence[Path], options: Mapping[str, Any] | None = None, *, skip_bad_rows: bool = False) -> Rows:
     """Return the rows of several files of one format, concatenated.
+
+    `skip_bad_rows` leaves out lines of CSV and JSON lines files that are no rows; they are in `Rows.skipped`.
 
     Raises: DataError with the file's name, if it is absent or cannot be read.
     """
@@ -36,8 +39,8 @@ def read_files(paths: Sequence[Path], options: Mapping[str, Any] | None = None) 
         if kind == "parquet":
             return _read_parquet(paths)
         if kind in {"csv", "tsv"}:
-            return read_csv(paths, options, "\t" if kind == "tsv" else ",")
-        return Rows.of([row for path in paths for row in _read_json(path, options.get("field"))])
+            return read_csv(paths, options, "\t" if kind == "tsv" else ",", skip_bad_rows=skip_bad_rows)
+        return _read_jsons(paths, options.get("field"), skip_bad_rows=skip_bad_rows)
     except _UNREADABLE as error:
         names = ", ".join(str(path) for path in paths)
         raise DataError(f"cannot read {names}: {error}; expected {kind}") from error
@@ -93,12 +96,36 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8-sig")
 
 
-def _read_json(path: Path, field: str | None) -> list[Row]:
+def _read_jsons(paths: Sequence[Path], field: str | None, *, skip_bad_rows: bool) -> Rows:
+    found: list[Row] = []
+    places: list[str] = []
+    faults: list[str] = []
+    for path in paths:
+        rows, own_places, own_faults = _read_json(path, field)
+        if own_faults and not skip_bad_rows:
+            raise ValueError(at_most(own_faults))
+        where = "" if len(paths) == 1 else f"{path.name} "
+        found += rows
+        places += [f"{where}{place}" for place in own_places]
+        faults += [f"{where}{fault}" for fault in own_faults]
+    made = Rows.of(found)
+    made.skipped = Skipped(len(faults), tuple(faults[:MOST_FAULTS]))
+    made.places = lambda indices: [places[index] for index in indices]
+    return made
+
+
+def _read_json(path: Path, field: str | None) -> tuple[list[Row], list[str], list[str]]:
+    """Return a file's rows, where each stands, and the faults of lines that are no rows."""
     text = _text(path)
     if not text.strip():
-        return []
+        return [], [], []
     if field is None and not text.lstrip().startswith("[") and _is_lines(text):
         return _read_lines(text)
+    rows = _read_whole(path, text, field)
+    return rows, [f"row {number}" for number in range(1, len(rows) + 1)], []
+
+
+def _read_whole(path: Path, text: str, field: str | None) -> list[Row]:
     rows = parse_json(text)
     if field is not None:
         if not isinstance(rows, dict) or field not in rows:
@@ -116,9 +143,9 @@ def _read_json(path: Path, field: str | None) -> list[Row]:
     return rows
 
 
-def _read_lines(text: str) -> list[Row]:
-    """Return the rows of JSON lines. Raises: ValueError that lists the invalid lines."""
-    rows, faults = [], []
+def _read_lines(text: str) -> tuple[list[Row], list[str], list[str]]:
+    """Return the rows of JSON lines, where each stands, and the faults of the other lines."""
+    rows, places, faults = [], [], []
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -129,11 +156,10 @@ def _read_lines(text: str) -> list[Row]:
             continue
         if isinstance(row, dict):
             rows.append(row)
+            places.append(f"line {number}")
         else:
             faults.append(f"line {number} is {row!r:.60}, not an object")
-    if faults:
-        raise ValueError(at_most(faults))
-    return rows
+    return rows, places, faults
 
 
 def at_most(faults: Sequence[str], most: int = MOST_FAULTS) -> str:
@@ -237,10 +263,10 @@ def load_folder(spec: DatasetSpec) -> LoadedDataset | None:
 
 def _loaded(spec: DatasetSpec, by_split: Mapping[str, Sequence[Path]], origin: Any) -> LoadedDataset:
     options = {key: value for key, value in spec.kwargs if key != "data_files"}
-    readers = {split: _reader(paths, options) for split, paths in by_split.items()}
+    readers = {split: _reader(paths, options, spec.skip_bad_rows) for split, paths in by_split.items()}
     parts = [(f"{split}/{i}", file_digest(path)) for split, paths in by_split.items() for i, path in enumerate(paths)]
     return LoadedDataset(Splits(spec.title, readers), combined_digest(parts), origin)
 
 
-def _reader(paths: Sequence[Path], options: Mapping[str, Any]) -> Any:
-    return lambda: read_files(paths, options)
+def _reader(paths: Sequence[Path], options: Mapping[str, Any], skip_bad_rows: bool) -> Any:
+    return lambda: read_files(paths, options, skip_bad_rows=skip_bad_rows)

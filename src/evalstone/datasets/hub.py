@@ -33,7 +33,7 @@ def load_from_hub(spec: DatasetSpec) -> LoadedDataset:
         with on_the_hub:
             loaded = datasets.load_dataset(path=spec.path, name=spec.name, **kwargs)
     except Exception as error:  # the library raises many types; all become one of ours
-        raise DataError(_explain(spec, error)) from error
+        raise DataError(explain(spec, error)) from error
     by_split = dict(loaded) if isinstance(loaded, Mapping) else {str(loaded.split): loaded}
     return of_splits(spec, by_split)
 
@@ -73,8 +73,9 @@ def _fingerprint(split: Any) -> str:
     return digest.hexdigest()
 
 
-def _explain(spec: DatasetSpec, error: Exception) -> str:
-    text = f"{type(error).__name__}: {error}"
+def explain(spec: DatasetSpec, error: Exception) -> str:
+    """Return why a data set could not be loaded, and what to do, from an error of the library `datasets`."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
     if "gated" in text.lower() or "401" in text or "403" in text:
         return (
             f"data set {spec.title} is gated on the Hub ({text:.200}); accept its terms on its page, "

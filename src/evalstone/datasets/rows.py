@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, cast, overload
 
 from evalstone.errors import DataError
+from evalstone.records import Skipped
 
 Row = dict[str, Any]
 _BLOCK = 256  # rows decoded together
@@ -43,6 +44,9 @@ class Rows(Sequence[Row]):
         self._features = dict(features)
         self._known: list[Row | None] = [None] * n_rows
         self.table: Any = None  # the pyarrow table from which the rows are decoded, if any
+        self.skipped = Skipped()  # what was left out when the file was read
+        self.places: Callable[[Sequence[int]], list[str]] = _row_numbers  # where rows stand in their file
+        self._column: Callable[[str], Iterator[Any]] | None = None
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]], features: Mapping[str, Any] | None = None) -> "Rows":
@@ -65,8 +69,34 @@ class Rows(Sequence[Row]):
         rows.table = table
         return rows
 
+    @classmethod
+    def of_source(
+        cls,
+        n_rows: int,
+        read: Callable[[int, int], list[Row]],
+        column: Callable[[str], Iterator[Any]],
+        names: list[str],
+    ) -> "Rows":
+        """Return rows that are not in memory: `read` returns those of a range, `column` the values of one column."""
+        rows = cls(n_rows, read, dict.fromkeys(names))
+        rows._column = column
+        return rows
+
     def __len__(self) -> int:
         return self._n_rows
+
+    def passing(self) -> Iterator[Row]:
+        """Yield all rows once without keeping them, for checks of files that are larger than memory."""
+        for start in range(0, self._n_rows, _BLOCK):
+            yield from self._read(start, min(start + _BLOCK, self._n_rows))
+
+    def values(self, name: str) -> Iterator[Any]:
+        """Yield a column's values without keeping them."""
+        if self._column is not None:
+            return self._column(name)
+        if self.table is not None:
+            return (value for chunk in self.table[name].chunks for value in chunk.to_pylist())
+        return (row[name] for row in self.passing())
 
     def _row(self, index: int) -> Row:
         known = self._known[index]
@@ -92,6 +122,8 @@ class Rows(Sequence[Row]):
                 raise DataError(f"no column '{key}'; the columns are {', '.join(self._features)}")
             if self.table is not None:  # no need to decode the other columns
                 return cast("list[Any]", self.table[key].to_pylist())
+            if self._column is not None:
+                return list(self._column(key))
             return [row[key] for row in self]
         if isinstance(key, slice):
             return [self._row(i) for i in range(*key.indices(self._n_rows))]
@@ -177,6 +209,10 @@ class Rows(Sequence[Row]):
             f"a task file called '{name}' on its rows, which needs the library `datasets`; "
             "install it with: pip install 'evalstone[hub]'"
         )
+
+
+def _row_numbers(indices: Sequence[int]) -> list[str]:
+    return [f"row {index + 1}" for index in indices]
 
 
 def _plain(value: Any) -> Any:

@@ -39,7 +39,10 @@ def _line(
     request = record.request
     row = dict(record.sample.row) if record.sample is not None else {}
     scores = _own_scores(record.scores, name_of_filter, task)
-    answers = [_answers(query, record.outputs) for query in request.queries]
+    queries = [
+        query for query in request.queries if not (isinstance(query, LoglikelihoodQuery) and query.role == "rotated")
+    ]
+    answers = [_answers(query, record.outputs) for query in queries]
     return {
         "doc_id": request.sample_index,
         **({"turn": request.turn} if request.turn else {}),
@@ -49,12 +52,10 @@ def _line(
             f"gen_args_{index}": {
                 f"arg_{number}": part for number, part in enumerate(_arguments(query, request, generation))
             }
-            for index, query in enumerate(request.queries)
+            for index, query in enumerate(queries)
         },
         "resps": answers,
-        "filtered_resps": [
-            _filtered(query, given, scores) for query, given in zip(request.queries, answers, strict=True)
-        ],
+        "filtered_resps": [_filtered(query, given, scores) for query, given in zip(queries, answers, strict=True)],
         "filter": name_of_filter,
         "metrics": [score.metric for score in scores],
         "doc_hash": text_hash(json.dumps(row, indent=2, default=str, ensure_ascii=False)),

@@ -23,7 +23,7 @@ from evalstone.options.of_plans import limit_shown, short_hash
 from evalstone.records import Estimate
 from evalstone.registry import nearest
 from evalstone.report.evidence.baselines import highest_baseline
-from evalstone.report.numbers import NOTHING, counted, is_proportion, shown_interval, shown_value
+from evalstone.report.numbers import NOTHING, counted, is_proportion, shown_count, shown_interval, shown_value
 from evalstone.report.plain_text import markdown_inline, printable
 from evalstone.settings import VERSION
 from evalstone.store import Store
@@ -146,7 +146,7 @@ def _results_table(results: Sequence[_Result]) -> list[str]:
             shown_value(estimate.value, proportion=is_share),
             shown_interval(estimate.low, estimate.high, proportion=is_share),
             NOTHING if base is None else shown_value(base[1], proportion=True),
-            f"{estimate.n:,}",
+            shown_count([estimate]),
         ]
         lines.append("| " + " | ".join(markdown_inline(cell) for cell in cells) + " |")
     if any(highest_baseline(one.estimate) is not None for one in results):

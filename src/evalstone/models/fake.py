@@ -29,6 +29,7 @@ from evalstone.records import (
     WorkEstimate,
     content_hash,
     n_outputs_of,
+    rotations_of,
 )
 from evalstone.registry import nearest
 from evalstone.stopping import raise_if_requested, under_way
@@ -259,4 +260,12 @@ def _text_of(request: Request, query: Query) -> str:
 
 def _is_gold(request: Request, query: Query, text: str) -> bool:
     target = request.target.strip()
-    return target in (text.strip(), str(query.index))
+    if not isinstance(query, LoglikelihoodQuery) or query.role != "rotated":
+        return target in (text.strip(), str(query.index))
+    own = [each for each in request.queries if isinstance(each, LoglikelihoodQuery) and each.role == "choice"]
+    for shift, rotation in enumerate(rotations_of(request), start=1):
+        for shown, each in enumerate(rotation):
+            if each.index == query.index:
+                option = own[(shown - shift) % len(own)]
+                return target in (option.continuation.strip(), str(option.index))
+    return False

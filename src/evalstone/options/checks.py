@@ -1,5 +1,6 @@
 """Validate options before use: an unknown option is an error, never ignored silently."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,7 +8,7 @@ from evalstone.errors import UnknownName, UsageError
 from evalstone.options.option import Declared, declared_options
 from evalstone.registry import nearest
 
-__all__ = ["check_options", "with_defaults"]
+__all__ = ["check_gen_kwargs", "check_limit", "check_options", "with_defaults"]
 
 _WORDS: Mapping[type, str] = {
     bool: "True or False",
@@ -58,3 +59,16 @@ def _words(types: tuple[type, ...]) -> str:
     """Return the expected types in words: `a number` for (int, float)."""
     names = [_WORDS.get(kind, f"a {kind.__name__}") for kind in types]
     return "a number" if float in types else " or ".join(dict.fromkeys(names))
+
+
+def check_limit(value: float) -> None:
+    """Raise UsageError for a limit that is neither a number of samples nor a share of them."""
+    if not math.isfinite(value) or value <= 0 or (value > 1 and value != int(value)):
+        raise UsageError(f"limit is {value:g}; expected a whole number of samples from 1, or a fraction below 1")
+
+
+def check_gen_kwargs(value: Mapping[str, Any]) -> None:
+    """Raise UsageError for generation settings that are unknown or invalid."""
+    from evalstone.tasks.generation import check_gen_kwargs
+
+    check_gen_kwargs(value)

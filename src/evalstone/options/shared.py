@@ -3,12 +3,11 @@
 Each is declared here and nowhere else. The order is that of the command line's help: lm-eval's names first, then ours.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from evalstone.errors import UsageError
+from evalstone.options.checks import check_gen_kwargs, check_limit
 from evalstone.options.of_plans import (
     limit_shown,
     model_arguments,
@@ -45,17 +44,6 @@ __all__ = ["PROMPT_STYLE", "SharedOptions"]
 PROMPT_STYLE = "prompt style"  # among a run's settings
 
 
-def _check_limit(value: float) -> None:
-    if not math.isfinite(value) or value <= 0 or (value > 1 and value != int(value)):
-        raise UsageError(f"limit is {value:g}; expected a whole number of samples from 1, or a fraction below 1")
-
-
-def _check_gen_kwargs(value: Mapping[str, Any]) -> None:
-    from evalstone.tasks.generation import check_gen_kwargs
-
-    check_gen_kwargs(value)
-
-
 class SharedOptions(TypedDict, total=False):
     """The optional keywords of `evaluate`, besides model and tasks."""
 
@@ -86,7 +74,7 @@ class SharedOptions(TypedDict, total=False):
             help="Evaluate only the first N samples of each task, or this fraction of them.",
             flags=("--limit", "-L"),
             metavar="N",
-            check=_check_limit,
+            check=check_limit,
             in_plan=InPlan(
                 field="limit",
                 read_back=lambda plan: plan.limit,
@@ -123,6 +111,38 @@ class SharedOptions(TypedDict, total=False):
                 heading=lambda plan: (
                     None if plan.prompt_style is None else ("prompt style", f"prompt style {plan.prompt_style}")
                 ),
+            ),
+        ),
+    ]
+    skip_bad_rows: Annotated[
+        bool,
+        Option(
+            help="Leave out rows that cannot be read and count them, instead of stopping (a task file may set it too).",
+            flags=("--skip_bad_rows",),
+            default=False,
+            in_plan=InPlan(
+                field="skip_bad_rows",
+                value=lambda given: given["skip_bad_rows"] or None,
+                read_back=lambda plan: plan.skip_bad_rows,
+                label="bad rows skipped",
+                in_files=False,
+            ),
+        ),
+    ]
+    circular: Annotated[
+        bool,
+        Option(
+            help="CircularEval: ask each multiple-choice question in every rotation of its options; in circular_acc it "
+            "is right only if all are answered correctly.",
+            flags=("--circular",),
+            default=False,
+            in_plan=InPlan(
+                field="circular",
+                value=lambda given: given["circular"] or None,
+                read_back=lambda plan: plan.circular,
+                label="circular evaluation",
+                in_files=False,
+                heading=lambda plan: ("circular", "every rotation of the options") if plan.circular else None,
             ),
         ),
     ]
@@ -183,7 +203,7 @@ class SharedOptions(TypedDict, total=False):
             metavar="A=1,B=2",
             default={},
             read=read_arguments("gen_kwargs"),
-            check=_check_gen_kwargs,
+            check=check_gen_kwargs,
             in_plan=InPlan(
                 field="gen_kwargs",
                 value=lambda given: dict(given["gen_kwargs"]) or None,

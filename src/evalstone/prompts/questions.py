@@ -12,8 +12,8 @@ from typing import Any
 
 from evalstone.errors import MalformedSample
 
-__all__ = ["LETTERS", "ChoiceQuestion", "are_letters", "blanked", "question_in", "read_question", "strings_in",
-           "words_of"]  # fmt: skip
+__all__ = ["LETTERS", "ChoiceQuestion", "are_letters", "blanked", "option_spans", "question_in", "read_question",
+           "strings_in", "words_of"]  # fmt: skip
 
 LETTERS = "ABCDEFGHIJ"  # enough for MMLU-Pro's ten choices
 SHORTEST_PART = 3  # characters: shorter strings of a row occur in a prompt by accident
@@ -63,6 +63,26 @@ def read_question(text: str, choices: Sequence[str]) -> ChoiceQuestion:
 def are_letters(choices: Sequence[str]) -> bool:
     """Return whether the choices are the letters A, B, ..."""
     return len(choices) > 1 and [choice.strip(" ().") for choice in choices] == list(LETTERS[: len(choices)])
+
+
+def option_spans(row: Mapping[str, Any], text: str, n_choices: int) -> list[tuple[int, int]] | None:
+    """Return where the text of each option begins and ends in a prompt that lists them after their letters.
+
+    The last option ends with the longest text of the row that begins there (it may have several lines), else with its
+    line. None if the prompt does not list them.
+    """
+    marks = _marks(text, n_choices)
+    if not marks:
+        return None
+    spaces = [len(mark[0]) - len(mark[0].rstrip(" \t")) for mark in marks]
+    starts = [mark.end() - n + 1 for mark, n in zip(marks, spaces, strict=True)]  # further spaces are the option's
+    ends = [
+        start + len(text[start : mark.start()].rstrip("\n")) for start, mark in zip(starts, marks[1:], strict=False)
+    ]
+    last = text[starts[-1] :]
+    whole = max((part for part in strings_in(row) if last.startswith(part)), key=len, default="")
+    ends.append(starts[-1] + max(len(whole), len(last.partition("\n")[0])))
+    return list(zip(starts, ends, strict=True))
 
 
 def _marks(text: str, n_choices: int) -> list[re.Match[str]] | None:

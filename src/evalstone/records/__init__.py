@@ -41,11 +41,13 @@ __all__ = [
     "Sample",
     "Score",
     "ScoreStatus",
+    "Skipped",
     "TaskPlan",
     "TextPart",
     "WorkEstimate",
     "canonical_json",
     "content_hash",
+    "rotations_of",
 ]
 
 # --------------------------------------------------------------------------------------- requests
@@ -93,6 +95,19 @@ class Sample:
     sha256: str  # of the row's canonical JSON
 
 
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Rows that were left out because they cannot be read."""
+
+    n: int = 0
+    first: tuple[str, ...] = ()  # where and why, for the first of them
+
+    def __str__(self) -> str:
+        """Return one line: how many, where and why."""
+        more = f"; and {self.n - len(self.first):,} more" if self.n > len(self.first) else ""
+        return f"{self.n:,} row{'' if self.n == 1 else 's'} skipped: {'; '.join(self.first)}{more}"
+
+
 class QueryKind(StrEnum):
     """The kinds of query that a model can answer."""
 
@@ -108,7 +123,7 @@ class LoglikelihoodQuery:
     index: int  # position among the request's queries; unchanged where others are already answered
     continuation: str
     segments: tuple[str, ...] | None = None  # a context of its own; None: the request's
-    role: Literal["choice", "unconditional"] = "choice"
+    role: Literal["choice", "unconditional", "rotated"] = "choice"  # rotated: the options stand in another order
     kind: Literal[QueryKind.LOGLIKELIHOOD] = QueryKind.LOGLIKELIHOOD
 
 
@@ -192,6 +207,20 @@ class Request:
         if isinstance(first, RollingQuery):
             return first.text
         return "".join(self.segments) or "\n".join(message.text for message in self.messages)
+
+
+def rotations_of(request: Request) -> list[list[LoglikelihoodQuery]]:
+    """Return the queries of rotations 1, 2, ... of a request's options, each in the order in which they are shown.
+
+    In rotation s, position p shows the option that the row has at position (p - s) mod n. Empty where the request has
+    the row's own order only.
+    """
+    own = [query for query in request.queries if isinstance(query, LoglikelihoodQuery)]
+    rotated = [query for query in own if query.role == "rotated"]
+    if not rotated:
+        return []
+    n_choices = sum(query.role == "choice" for query in own)
+    return [rotated[start : start + n_choices] for start in range(0, len(rotated), n_choices)]
 
 
 # ------------------------------------------------------------------------------------- outputs and scores

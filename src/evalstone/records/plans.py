@@ -128,6 +128,8 @@ class RunPlan:
     system_instruction: str | None = None
     too_long: str = "cut"  # cut | error
     environment: JsonValue = None  # only with --strict-env
+    skip_bad_rows: bool = False  # rows that cannot be read are left out
+    circular: bool = False  # questions whose prompt lists their options are asked in every rotation of them
     # The first versions had these as pairs under `extra`; they are stored there in this order, so that keys stay.
     gen_kwargs: Mapping[str, JsonValue] | None = field(default=None, metadata=_in_extra("gen_kwargs"))
     prompt_style: str | None = field(

@@ -17,11 +17,17 @@ def reported_count(cell: Estimate) -> int | None:
 
 
 def shown_count(cells: Iterable[Estimate]) -> str:
-    """Return how many samples count, `800–1,319` where cells differ; `–` where a number was imported without."""
-    counts = sorted({reported_count(cell) for cell in cells}, key=lambda n: n or 0)
+    """Return how many samples count, `800–1,319` where cells differ; `–` where a number was imported without.
+
+    Where rows were left out because they cannot be read, their number follows: `97 (3 skipped)`.
+    """
+    own = list(cells)
+    counts = sorted({reported_count(cell) for cell in own}, key=lambda n: n or 0)
     shown = [NOTHING if n is None else f"{n:,}" for n in counts]
     known = [text for text in shown if text != NOTHING]
-    return "–".join(dict.fromkeys([known[0], known[-1]])) if known else "".join(shown)
+    skipped = max((int(cell.details.get("n_skipped") or 0) for cell in own), default=0)
+    text = "–".join(dict.fromkeys([known[0], known[-1]])) if known else "".join(shown)
+    return f"{text} ({skipped:,} skipped)" if skipped else text
 
 
 def is_proportion(estimate: Estimate) -> bool:

@@ -4,13 +4,14 @@ A task named alone fails at once. For a suite, one message names every such memb
 not be fixed one run at a time; with `partial` the others are evaluated and the suite has no composite.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evalstone.errors import DataError, EvalstoneError, PlanError, UsageError
 from evalstone.tasks.bind import bind
 from evalstone.tasks.bound import BindOptions, BoundTask
-from evalstone.tasks.catalog import missing_members
+from evalstone.tasks.catalog import few, missing_members
+from evalstone.tasks.circular import circular_group
 from evalstone.tasks.scoring_packages import refuse_missing_packages
 from evalstone.tasks.suites import ChosenSuite
 from evalstone.tasks.task import Selection, Task
@@ -53,14 +54,16 @@ def bind_tasks(
             if task.name not in of_suites:
                 raise
             refused[task.name] = _first_line(error)
+    if wanted.bind.circular:
+        selection = _circular(selection, bound)
     if not refused:
-        return _noted(selection), tuple(bound)
+        return _noted(selection, bound), tuple(bound)
     suites = tuple(_with_missing(chosen, refused) for chosen in selection.suites)
     if not wanted.partial:
         raise PlanError("\n".join(missing_members(s.suite.name, s.missing) for s in suites if s.missing))
     if not bound:
         raise PlanError(f"none of the {len(selection.tasks)} tasks can be evaluated: {next(iter(refused.values()))}")
-    return _noted(_without(replace(selection, suites=suites), refused)), tuple(bound)
+    return _noted(_without(replace(selection, suites=suites), refused), bound), tuple(bound)
 
 
 def _bound(task: Task, selection: Selection, wanted: Wanted) -> BoundTask:
@@ -74,6 +77,31 @@ def _bound(task: Task, selection: Selection, wanted: Wanted) -> BoundTask:
     if shots is not None and found.plan.num_fewshot != shots:
         raise PlanError(f"task {task.name} was requested at {shots} shots but fixes its own: {found.plan.num_fewshot}")
     return found
+
+
+def _circular(selection: Selection, bound: Sequence[BoundTask]) -> Selection:
+    """Return the selection with averages of the rotations in its groups, and a note on tasks without rotations.
+
+    A group gets them if all of its tasks are evaluated in rotations: over some of them they would be another average.
+
+    Raises: PlanError if no task is.
+    """
+    left = {one.plan.name: one.not_circular for one in bound if one.not_circular is not None}
+    reasons: dict[str, list[str]] = {}
+    for name, why in left.items():
+        reasons.setdefault(why, []).append(name)
+    shown = "; ".join(f"{few(names)}: {why}" for why, names in reasons.items())
+    if len(left) == len(bound):
+        raise PlanError(f"circular: no task here can be asked in rotations of its options: {shown}; omit --circular")
+    children = {group.name: group.children for group in selection.groups}
+    rotated = {one.plan.name for one in bound} - set(left)
+
+    def is_rotated(name: str) -> bool:
+        return name in rotated or (name in children and all(map(is_rotated, children[name])))
+
+    groups = tuple(circular_group(group) if is_rotated(group.name) else group for group in selection.groups)
+    notes = [f"evaluated in the file's order of options only, without circular_acc: {shown}"] if left else []
+    return replace(selection, groups=groups, notes=(*selection.notes, *notes))
 
 
 def _refuse_other_shots(selection: Selection, wanted: Wanted) -> None:
@@ -101,9 +129,10 @@ def _check_metrics(chosen: ChosenSuite, tasks: Mapping[str, Task]) -> None:
                 )
 
 
-def _noted(selection: Selection) -> Selection:
-    """Add a note for each member that a partial suite omits, with the reason."""
+def _noted(selection: Selection, bound: Sequence[BoundTask]) -> Selection:
+    """Add a note for each member that a partial suite omits, with the reason, and for each task with skipped rows."""
     notes = [f"omitted from {one.suite.name}: {name}: {why}" for one in selection.suites for name, why in one.missing]
+    notes += [f"{one.plan.name}: {one.skipped}" for one in bound if one.skipped.n]
     return replace(selection, notes=(*selection.notes, *notes))
 
 

@@ -23,6 +23,7 @@ from evalstone.settings import data_folder
 from evalstone.store import Store
 from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
+from evalstone.tasks.own_rows import OwnData
 from evalstone.tasks.profiles import DEFAULT_PROFILE, find_profile
 from evalstone.tasks.prompt_presets import find_system_prompt
 from evalstone.tasks.prompt_styles import find_prompt_style, styled_selection
@@ -63,7 +64,8 @@ def choose_tasks(tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[
     for folder in include:
         if not folder.is_dir():
             raise UsageError(f"include_path '{folder}' is no folder; expected a folder with task files (*.yaml)")
-    selection = Catalog.open(include).select(names, partial=bool(options.get("partial")))
+    own = OwnData(data_folder(options.get("data_dir")), skip_bad_rows=bool(options.get("skip_bad_rows")))
+    selection = Catalog.open(include).select(names, partial=bool(options.get("partial")), own=own)
     if prompt_style := options.get("prompt_style"):
         selection = styled_selection(selection, find_prompt_style(prompt_style))
     profiles = sorted({chosen.suite.profile for chosen in selection.suites})
@@ -189,6 +191,8 @@ def _bind_options(given: EvaluateOptions) -> BindOptions:
         preset=preset,
         fewshot_as_multiturn=is_chat if multiturn is None else multiturn,
         gen_kwargs=dict(given["gen_kwargs"]),
+        circular=given["circular"],
+        skip_bad_rows=given["skip_bad_rows"],
         confirm_unsafe_code=given["confirm_unsafe_code"],
         metadata=dict(given["metadata"]),
     )

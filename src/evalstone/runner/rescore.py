@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from evalstone.errors import LeaseLost, PlanError, RunBusy
-from evalstone.records import JsonValue, Sample, Score, ScoreStatus, content_hash
+from evalstone.records import JsonValue, Sample, Score, ScoreStatus, content_hash, rotations_of
 from evalstone.runner.score_responses import SCORING_HASH, SCORING_VERSION, score_request
 from evalstone.settings import environment
 from evalstone.store import RunRow, SampleRecord, Store
@@ -130,7 +130,8 @@ class _Rescoring:
     def _score(self, record: SampleRecord) -> tuple[Score, ...]:
         sample = self._sample_of(record)
         if self._scoring is None:
-            self._scoring = StoredScoring(self.task, sample.row, unsafe_code=self.unsafe_code)
+            circular = bool(rotations_of(record.request))
+            self._scoring = StoredScoring(self.task, sample.row, unsafe_code=self.unsafe_code, circular=circular)
         return score_request(self._scoring, record.request, sample, record.outputs)
 
     def _sample_of(self, record: SampleRecord) -> Sample:

@@ -211,16 +211,10 @@ _BESIDE = (
         picks_choice=True,
     ),
     replace(
-        _AUXILIARY,
-        name=BRIER,
-        formula="as brier_score, gold answers sharing the truth equally",
-        higher_is_better=False,
+        _AUXILIARY, name=BRIER, formula="as brier_score, gold answers sharing the truth equally", higher_is_better=False
     ),
     replace(
-        _AUXILIARY,
-        name=CONFIDENCE,
-        formula="the share of the choices' probability on the best one",
-        scale="share",
+        _AUXILIARY, name=CONFIDENCE, formula="the share of the choices' probability on the best one", scale="share"
     ),
     replace(_AUXILIARY, name="n_tied", formula="the number of equally probable best choices", higher_is_better=False),
 )
@@ -280,6 +274,11 @@ _OF_TASKS = (
     *_similarity("rougeL", "rouge_score"),
 )
 
+_OF_ROTATIONS = (  # with --circular
+    _binary("circular_acc", "1 if acc is 1 in every rotation of the options (CircularEval), else 0"),
+    _share("acc_rotations", "the share of the rotations of the options in which acc is 1"),
+)
+
 _OF_OTHER_TOOLS = (
     replace(_binary("accuracy", "the share of right answers"), per_cent_in=("opencompass",)),
     _binary("mc1", "1 if the most probable answer is the true one (TruthfulQA), else 0"),
@@ -295,7 +294,7 @@ _OF_OTHER_TOOLS = (
     ),
 )
 
-METRICS: tuple[Metric, ...] = (*_COMPUTED, *_BESIDE, *_OF_TASKS, *_OF_OTHER_TOOLS)
+METRICS: tuple[Metric, ...] = (*_COMPUTED, *_BESIDE, *_OF_ROTATIONS, *_OF_TASKS, *_OF_OTHER_TOOLS)
 _BY_NAME = {metric.name: metric for metric in METRICS}
 _PASS_AT = re.compile(r"pass@\d+")
 

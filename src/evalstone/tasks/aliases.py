@@ -15,6 +15,7 @@ from evalstone.errors import DataError
 from evalstone.tasks.yaml_files import parse_yaml
 
 FILE = Path(__file__).resolve().parents[1] / "library" / "aliases.yaml"
+ELSEWHERE = FILE.with_name("elsewhere.yaml")
 _FRAMED = re.compile(r"(?:harness|leaderboard|lighteval|original)\|(?P<task>[^|]+)\|(?P<shots>\d+)(?:\|\d+)?")
 
 
@@ -66,6 +67,32 @@ def known_aliases() -> Aliases:
             raise DataError(f"{FILE}: '{old}' stands for {new!r}; expected a name or a list of names")
         (patterns if "*" in old else exact)[old] = values
     return Aliases(exact, patterns)
+
+
+def why_elsewhere(name: str) -> str | None:
+    """Return what a benchmark needs that neither our library nor lm-eval has; None for an unknown name."""
+    return _elsewhere().get(_plain(name))
+
+
+@lru_cache(maxsize=1)
+def _elsewhere() -> Mapping[str, str]:
+    return {str(name): str(why) for name, why in parse_yaml(ELSEWHERE).items()}
+
+
+def longer_names(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known names that begin or end with a short name: `mgsm` -> `mgsm_direct`, ...; the shortest first."""
+    plain = _plain(name)
+    wanted = {plain, plain.replace("_", "")}
+    found = {
+        each
+        for each in known
+        if any(_plain(each).startswith(f"{one}_") or _plain(each).endswith(f"_{one}") for one in wanted)
+    }
+    return sorted(found, key=lambda each: (not _plain(each).startswith(tuple(wanted)), len(each), each))
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "_")
 
 
 def framed(name: str) -> tuple[str, int] | None:

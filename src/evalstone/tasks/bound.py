@@ -13,7 +13,7 @@ from typing import Protocol
 from evalstone.errors import PlanError
 from evalstone.prompts.few_shot import DrawRules, Shots, order_of_samples
 from evalstone.prompts.presets import PromptPreset
-from evalstone.records import JsonValue, Output, Render, Request, Sample, Score, TaskPlan
+from evalstone.records import JsonValue, Output, Render, Request, Sample, Score, Skipped, TaskPlan
 from evalstone.scoring.run_code import Sandbox
 from evalstone.tasks.profiles import DEFAULT_PROFILE, Profile
 from evalstone.tasks.task import MetricSpec, Task
@@ -37,6 +37,8 @@ class BindOptions:
     fewshot_as_multiturn: bool = False
     gen_kwargs: Mapping[str, JsonValue] = field(default_factory=dict)
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+    circular: bool = False  # ask each question in every rotation of its options, where its prompt lists them
+    skip_bad_rows: bool = False  # leave out rows that cannot be read, and count them; else they are an error
     confirm_unsafe_code: bool = False  # without it, tasks whose own functions run generated code are refused
 
     def renderer(self, render: Render | None) -> Render | None:
@@ -57,7 +59,7 @@ class BoundTask(Protocol):
 
     @property
     def n_original(self) -> int:
-        """The number of rows in the evaluated split, whatever the limit."""
+        """The number of rows in the evaluated split, whatever the limit, without those that were left out."""
 
     @property
     def plan(self) -> TaskPlan:
@@ -66,6 +68,14 @@ class BoundTask(Protocol):
     @property
     def is_conversation(self) -> bool:
         """Whether further turns may follow an answer; see `next`."""
+
+    @property
+    def skipped(self) -> Skipped:
+        """The rows of the evaluated split that were left out because they cannot be read."""
+
+    @property
+    def not_circular(self) -> str | None:
+        """Why the options are not rotated though the run asked for it; None where they are, or it did not ask."""
 
     @property
     def sandbox(self) -> Sandbox | None:

@@ -6,6 +6,7 @@ and `evalstone:NAME` select one of them. A suite's name counts where no task or 
 the suite.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -15,8 +16,9 @@ from pathlib import Path
 from evalstone.errors import DataError, MissingExtra, PlanError, UnknownName, UsageError
 from evalstone.registry import nearest
 from evalstone.tasks import lm_eval_names
-from evalstone.tasks.aliases import framed, known_aliases, spelled_alike
-from evalstone.tasks.own_rows import is_rows_file, task_from_rows
+from evalstone.tasks.aliases import framed, known_aliases, longer_names, spelled_alike, why_elsewhere
+from evalstone.tasks.dataset_tasks import dataset_name, task_from_dataset
+from evalstone.tasks.own_rows import OwnData, is_rows_file, task_from_rows
 from evalstone.tasks.selecting import Expander, Source
 from evalstone.tasks.suite_files import read_suite
 from evalstone.tasks.suites import ChosenSuite, Suite, is_suite
@@ -30,6 +32,7 @@ OWN_CODE = (
     LIBRARY.parent / "scoring",
     *(Path(__file__).resolve().with_name(f"{name}_metrics.py") for name in ("code", "reading")),
 )
+SHOWN_NAMES = 8  # longer names that an error about a short one lists
 SHOWN_MISSING = 40  # missing members of a suite that an error lists
 _MISSING = "only lm_eval has it; install it with: pip install 'evalstone[lm-eval]'"
 
@@ -52,6 +55,7 @@ class Catalog:
         self._files: dict[str, tuple[IndexedFile, _Folder]] = {}
         self._by_origin: dict[str, dict[str, tuple[IndexedFile, _Folder]]] = {}
         self._tags: dict[str, set[str]] = {}
+        self._beside: _Folder | None = None  # of a group's file that was named: its members may be beside it
         lm_root = next((folder.root for folder in folders if folder.origin == "lm-eval"), None)
         self._installed = tuple(root for root in (LIBRARY, lm_root) if root is not None)
         for folder in folders:
@@ -97,6 +101,8 @@ class Catalog:
         if found is None and ":" in name:
             origin, _, bare = name.partition(":")
             found = self._by_origin.get(origin, {}).get(bare)
+        if found is None and self._beside is not None:
+            found = next(((file, self._beside) for file in self._beside.files if file.name == name), None)
         if found is None:
             return None
         file, folder = found
@@ -148,7 +154,7 @@ class Catalog:
         absent = [member.task for member in suite.members if member.task not in self._files | self._tags]
         reasons = [] if suite.reproduced else [f"not reproduced: {suite.unshown}"]
         if absent:
-            reasons.append(f"no task here is called {_few(absent)}")
+            reasons.append(f"no task here is called {few(absent)}")
         home = next(
             (f for f in self._folders if suite.source is not None and suite.source.is_relative_to(f.root)), None
         )
@@ -157,16 +163,17 @@ class Catalog:
             suite.name, "suite", origin, suite.source, not absent, "; ".join(reasons) or None, (), len(suite.members)
         )
 
-    def select(self, names: Sequence[str], *, partial: bool = False) -> Selection:
+    def select(self, names: Sequence[str], *, partial: bool = False, own: OwnData | None = None) -> Selection:
         """Return the tasks, groups and suites named by `names`.
 
-        A name may be a task, group or tag, a suite, a glob, an old alias, a YAML, CSV or JSONL file, or a folder of
-        YAML files. `partial` omits missing members of a suite, which are an error otherwise.
+        A name may be a task, group or tag, a suite, a glob, an old alias, a YAML, CSV or JSONL file, a folder of YAML
+        files or of rows, or the Hub id of a data set (`org/name:config:split`), which is then read. `partial` omits
+        missing members of a suite, which are an error otherwise; `own` is how files of rows are read.
 
         Raises: UnknownName with the nearest names; MissingExtra for a task only lm_eval has; DataError for bad files;
         PlanError for a suite with missing members; UsageError if one name would be two different tasks.
         """
-        expander = Expander(self._find, self._tags)
+        expander = Expander(self._find, self._tags, own)
         meant: list[str] = []
         for name in names:
             meant += self._resolve(name.strip(), expander)
@@ -194,7 +201,7 @@ class Catalog:
             return [name]
         if (old := self._old_name(name, expander)) is not None:
             return old
-        if self._add_path(name, expander):
+        if self._add_path(name, expander) or self._add_dataset(name, expander):
             return [name]
         if any(sign in name for sign in "*?["):
             return self._globbed(name, expander)
@@ -207,8 +214,20 @@ class Catalog:
             return [
                 meant for part in name.split(",") if part.strip() for meant in self._resolve(part.strip(), expander)
             ]
+        raise self._unknown(name)
+
+    def _unknown(self, name: str) -> UnknownName:
+        """Return the error about an unknown name: what a benchmark that is elsewhere needs, or names like it."""
+        if (why := why_elsewhere(name)) is not None:
+            return UnknownName("task", name, (), f"neither this library nor lm-eval has it: {why}")
+        longer = longer_names(name, {*self._names, *self._elsewhere})
+        if longer:
+            shown = longer[:SHOWN_NAMES]
+            lacking = "" if any(each in self._names for each in shown) else f"; {_MISSING}"
+            remedy = f"{len(longer)} names begin or end with it: name one of them (listed by `evalstone ls tasks`)"
+            return UnknownName("task", name, shown, remedy + lacking)
         known = [*self._names, *self._suites, *known_aliases().exact, *self._elsewhere]
-        raise UnknownName("task", name, nearest(name, known), "see `evalstone ls tasks`")
+        return UnknownName("task", name, nearest(name, known), "see `evalstone ls tasks`")
 
     def _renamed(self, name: str, meant: Iterable[str], expander: Expander) -> list[str]:
         found = [part for new in meant for part in self._resolve(new, expander)]
@@ -225,7 +244,7 @@ class Catalog:
         meant = known_aliases().exact.get(name, (task,))
         found = [part for new in meant for part in self._resolve(new, expander)]
         expander.fix_shots((leaf for part in found for leaf in expander.tasks_of(part)), shots)
-        expander.notes.append(f"{name} is now called {_few(found)}, at {shots} shots")
+        expander.notes.append(f"{name} is now called {few(found)}, at {shots} shots")
         return found
 
     def _find_suite(self, name: str) -> Suite:
@@ -279,6 +298,8 @@ class Catalog:
         path = Path(name).expanduser()
         if path.is_dir():
             files = task_files(path)
+            if not files and dataset_name(name) is not None:
+                return False
             if not files:
                 raise DataError(f"folder '{name}' has no .yaml task file")
             for file in files:
@@ -288,7 +309,7 @@ class Catalog:
             if not path.is_file():
                 raise DataError(f"no file '{name}' in {Path.cwd()}; expected a task's YAML file or a file of rows")
             if is_rows_file(path):
-                task, notes = task_from_rows(path.resolve())
+                task, notes = task_from_rows(path.resolve(), skip_bad_rows=expander.own.skip_bad_rows)
                 expander.add_task(task)
                 expander.notes += notes
             else:
@@ -296,12 +317,28 @@ class Catalog:
             return True
         return False
 
+    def _add_dataset(self, name: str, expander: Expander) -> bool:
+        """Add the task that is guessed of a data set, named by its Hub id or its folder of rows."""
+        found = dataset_name(name)
+        if found is None:
+            return False
+        task, notes = task_from_dataset(found, expander.own)
+        expander.add_task(task)
+        expander.notes += notes
+        if families := sorted({path.parent.name for path in LIBRARY.rglob("*.yaml") if _reads(path, found.path)}):
+            expander.notes.append(
+                f"the library has tasks with published prompts on {found.path}: see `evalstone ls tasks {families[0]}`"
+            )
+        return True
+
     def _add_file(self, path: Path, root: Path, expander: Expander, *, alone: bool) -> None:
         """Add the task or group of a YAML file; a file without either is an error only if it was named itself."""
         home = next((folder for folder in self._folders if path.is_relative_to(folder.root)), None)
         origin: Origin = home.origin if home else "user"
         trusted = self._trusted(origin, root)
         file = describe_file(read_task_file(path), path.name)
+        if file is not None and file.kind == "group" and alone:
+            self._beside = _Folder(path.parent, origin, index_folder(path.parent))
         if file is not None:
             expander.add_source(Source(file, path, origin, trusted))
             expander.notes += repeated_keys(path)
@@ -309,6 +346,10 @@ class Catalog:
             self._add_suite(read_suite(path), expander)
         elif alone:
             raise DataError(f"{path}: has neither 'task' nor 'group'; expected `task: <name>`")
+
+
+def _reads(path: Path, dataset: str) -> bool:
+    return re.search(rf"(?m)^dataset_path: *{re.escape(dataset)} *$", path.read_text(encoding="utf-8")) is not None
 
 
 def missing_members(suite: str, missing: Sequence[tuple[str, str]]) -> str:
@@ -321,5 +362,6 @@ def missing_members(suite: str, missing: Sequence[tuple[str, str]]) -> str:
     )
 
 
-def _few(names: Sequence[str], most: int = 5) -> str:
+def few(names: Sequence[str], most: int = 5) -> str:
+    """Return the first names as one text, and the number of the others."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

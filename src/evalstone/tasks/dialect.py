@@ -68,6 +68,7 @@ _KEYS: dict[str, tuple[type, ...]] = {
     "gen_prefix": _TEXT,
     "doc_to_turns": (str, list, FunctionRef, type(None)),  # our own, for conversations
     "generation_by": (dict, type(None)),  # our own, for questions of several kinds
+    "skip_bad_rows": (bool,),  # our own: rows that cannot be read are left out and counted
     "also_loglikelihood": _TEXT,  # our own, for tasks that are Python classes in lm-eval
     "metadata": (dict, list, type(None)),
 }
@@ -235,6 +236,7 @@ def _dataset(reader: _Reader) -> DatasetSpec:
         revision,
         tuple(sorted(kwargs.items())),
         reader.source.parent,
+        bool(reader.get("skip_bad_rows", False)),
     )
 
 

@@ -25,6 +25,7 @@ from evalstone.records import (
     Sample,
     Score,
     ScoreStatus,
+    Skipped,
     TaskPlan,
     TextPart,
     content_hash,
@@ -41,6 +42,7 @@ class BoundPythonTask:
     """A `BoundTask` around a class of lm-evaluation-harness."""
 
     is_conversation = False
+    skipped = Skipped()  # such a class reads its rows itself
     sandbox: Sandbox | None = None  # such a class runs code itself, if at all
 
     def __init__(self, task: Task, options: BindOptions) -> None:
@@ -48,6 +50,7 @@ class BoundPythonTask:
             raise MissingExtra(f"task '{task.name}', which is a Python class,", "lm-eval")
         self.task = task
         self.options = options
+        self.not_circular = "it is a Python class of lm-eval" if options.circular else None
         self._theirs = _made(task)
         docs = self._theirs.eval_docs
         self._docs: Sequence[Mapping[str, Any]] = docs

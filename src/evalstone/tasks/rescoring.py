@@ -12,6 +12,7 @@ from evalstone.limits.yaml_documents import load_yaml
 from evalstone.records import LoglikelihoodQuery, Output, Request, Sample, Score
 from evalstone.registry import nearest
 from evalstone.scoring.metrics import needs_unconditional
+from evalstone.tasks.circular import circular_metrics
 from evalstone.tasks.generated_code import refuse_unconfirmed_code, sandbox_of, score_in
 from evalstone.tasks.prompt_styles import with_spec
 from evalstone.tasks.sample_scores import SampleScorer
@@ -136,12 +137,17 @@ def _refuse_text_filters(task: Task) -> None:
 
 
 class StoredScoring:
-    """Scores one task's stored responses, by the filters of `task` and by `metrics`."""
+    """Scores one task's stored responses, by the filters of `task` and by `metrics`.
 
-    def __init__(self, task: Task, row: Mapping[str, Any], *, unsafe_code: bool = False) -> None:
+    circular: whether they contain rotations of the options, which have metrics of their own.
+    """
+
+    def __init__(
+        self, task: Task, row: Mapping[str, Any], *, unsafe_code: bool = False, circular: bool = False
+    ) -> None:
         refuse_unconfirmed_code(task, confirmed=unsafe_code)
         self.task = task
-        self.metrics = task.metrics
+        self.metrics = (*task.metrics, *circular_metrics(task)) if circular else task.metrics
         layout = layout_of(task, frozenset(row), shot=False)
         multiple_input = layout.choices is not None and isinstance(layout.text(row), int)
         multiple_targets = isinstance(layout.target(row), list)

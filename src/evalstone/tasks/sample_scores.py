@@ -6,14 +6,16 @@ from typing import Any
 from evalstone.errors import EvalstoneError, MalformedSample, ModelError
 from evalstone.limits.regexes import RegexTooSlow
 from evalstone.prompts.prompter import Layout
-from evalstone.records import LoglikelihoodQuery, Output, Request, Sample, Score, ScoreStatus
+from evalstone.records import LoglikelihoodQuery, Output, Request, Sample, Score, ScoreStatus, rotations_of
 from evalstone.scoring import generation
 from evalstone.scoring.choices import gold_is_absent, score_choices
+from evalstone.scoring.circular import score_rotations
 from evalstone.scoring.filters import Pipeline, build_pipeline
 from evalstone.scoring.loglikelihood import score_loglikelihood
 from evalstone.scoring.metrics import LOGLIKELIHOOD, defaults_for
 from evalstone.scoring.rolling import score_rolling
 from evalstone.scoring.values import ScoreValue
+from evalstone.tasks.circular import circular_metrics
 from evalstone.tasks.functions import load_function, loader_of, published_seeds
 from evalstone.tasks.task import Task
 
@@ -78,7 +80,7 @@ class SampleScorer:
     def _failed(self, request: Request, why: str) -> tuple[Score, ...]:
         return tuple(
             Score(request.id, metric.name, None, name, ScoreStatus.FAILED, detail=why)
-            for metric in self.task.metrics
+            for metric in (*self.task.metrics, *(circular_metrics(self.task) if rotations_of(request) else ()))
             for name in metric.filters
         )
 
@@ -158,7 +160,7 @@ class SampleScorer:
         conditional = [result for query, result in zip(queries, results, strict=True) if query.role == "choice"]
         free = [result[0] for query, result in zip(queries, results, strict=True) if query.role == "unconditional"]
         choices, gold = self._choices_and_gold(sample)
-        return score_choices(
+        own = score_choices(
             [nats for nats, _ in conditional],
             [greedy for _, greedy in conditional],
             free or None,
@@ -167,6 +169,12 @@ class SampleScorer:
             metrics,
             [lengths[query.index] for query in queries if query.role == "choice"],
         )
+        rotations = rotations_of(request)
+        if not rotations:
+            return own
+        nats_of = {query.index: nats for query, (nats, _) in zip(queries, results, strict=True)}
+        rotated = [[nats_of[query.index] for query in rotation] for rotation in rotations]
+        return own | score_rotations([[nats for nats, _ in conditional], *rotated], choices, gold)
 
     def _choices_and_gold(self, sample: Sample) -> tuple[list[str], Any]:
         choices = [str(choice) for choice in self.layout.choices(sample.row)] if self.layout.choices else []

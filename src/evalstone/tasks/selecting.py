@@ -11,6 +11,7 @@ from typing import Any
 
 from evalstone.errors import DataError, UsageError
 from evalstone.tasks.dialect import task_from_spec
+from evalstone.tasks.own_rows import OwnData
 from evalstone.tasks.suites import ChosenSuite
 from evalstone.tasks.task import FunctionRef, Group, GroupMetric, Origin, Task
 from evalstone.tasks.task_index import IndexedFile
@@ -35,9 +36,12 @@ class Source:
 class Expander:
     """Collects tasks and groups, each once."""
 
-    def __init__(self, find: Callable[[str], Source | None], tags: Mapping[str, set[str]]) -> None:
+    def __init__(
+        self, find: Callable[[str], Source | None], tags: Mapping[str, set[str]], own: OwnData | None = None
+    ) -> None:
         self._find = find
         self._tags = tags
+        self.own = own or OwnData()
         self._tasks: dict[str, Task] = {}
         self._groups: dict[str, Group] = {}
         self.notes: list[str] = []

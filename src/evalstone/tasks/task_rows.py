@@ -4,15 +4,19 @@ Our own library's functions get our `Rows`, which needs only pyarrow. Other task
 get one where that library is installed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from evalstone.datasets import DatasetSpec, LoadedDataset, Row, Rows, load_dataset
+from evalstone.datasets.files import MOST_FAULTS
 from evalstone.datasets.hub import of_splits
 from evalstone.errors import DataError, EvalstoneError, PlanError
+from evalstone.records import Skipped
 from evalstone.tasks.functions import load_function, published_seeds
 from evalstone.tasks.task import FunctionRef, Task
 
@@ -20,15 +24,23 @@ from evalstone.tasks.task import FunctionRef, Task
 class TaskRows:
     """The rows that a task's samples and shots come from. Splits are read when they are needed."""
 
-    def __init__(self, task: Task, data_dir: Path | None, metadata: Mapping[str, Any]) -> None:
+    def __init__(
+        self, task: Task, data_dir: Path | None, metadata: Mapping[str, Any], *, skip_bad_rows: bool = False
+    ) -> None:
         self.task = task
-        self.dataset = self._load(data_dir, metadata)
+        self.dataset = self._load(data_dir, metadata, skip_bad_rows)
         self._made: dict[tuple[str, FunctionRef | None], Rows] = {}
+        self._fault: Callable[[Row], str | None] | None = None
 
-    def _load(self, data_dir: Path | None, metadata: Mapping[str, Any]) -> LoadedDataset:
+    def leave_out(self, fault: Callable[[Row], str | None]) -> None:
+        """Leave out, from now on, the rows of every split for which `fault` returns what is wrong with them."""
+        self._fault = fault
+        self._made.clear()
+
+    def _load(self, data_dir: Path | None, metadata: Mapping[str, Any], skip_bad_rows: bool) -> LoadedDataset:
         task = self.task
         if task.custom_dataset is None:
-            return load_dataset(task.dataset, data_dir)
+            return load_dataset(replace(task.dataset, skip_bad_rows=skip_bad_rows), data_dir)
         function = load_function(task.custom_dataset, task.trusted)
         kwargs = {**task.metadata, **metadata, **dict(task.dataset.kwargs)}
         with published_seeds():
@@ -64,7 +76,8 @@ class TaskRows:
         key = (name, process)
         if key not in self._made:
             rows = self.dataset.splits[name]
-            self._made[key] = rows if process is None else self._processed(rows, process)
+            made = rows if process is None else self._processed(rows, process)
+            self._made[key] = made if self._fault is None else without_faults(made, rows.skipped, self._fault)
         return self._made[key]
 
     def _processed(self, rows: Rows, process: FunctionRef) -> Rows:
@@ -83,6 +96,34 @@ class TaskRows:
                 f"{process.path} of task {self.task.name} failed on the rows of {self.task.dataset.title}: "
                 f"{type(error).__name__}: {error}"
             ) from error
+
+
+def without_faults(rows: Rows, skipped: Skipped, fault: Callable[[Row], str | None]) -> Rows:
+    """Return the rows without those that have a fault; `skipped` are those that could not be read before."""
+    good: list[int] = []
+    bad: list[tuple[int, str]] = []
+    n_bad = 0
+    for index, row in enumerate(rows.passing()):
+        why = fault(row)
+        if why is None:
+            good.append(index)
+            continue
+        n_bad += 1
+        if len(bad) < MOST_FAULTS:
+            bad.append((index, why))
+    if n_bad:
+        places = rows.places([index for index, _ in bad])
+        first = [f"{place}{why}" for place, (_, why) in zip(places, bad, strict=True)]
+        skipped = Skipped(skipped.n + n_bad, tuple(sorted((*skipped.first, *first), key=_number)[:MOST_FAULTS]))
+        rows = rows.select(good)
+    rows.skipped = skipped
+    return rows
+
+
+def _number(place: str) -> int:
+    """Return the number of the line or row with which the description of a fault begins."""
+    found = re.search(r"\d+", place)
+    return int(found[0]) if found else 0
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Tasks described by a YAML file, bound to their rows: prompts made from fields, scores from metrics and filters."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -32,7 +33,9 @@ from evalstone.records import (
 )
 from evalstone.scoring.metrics import needs_unconditional
 from evalstone.scoring.run_code import Sandbox
+from evalstone.tasks.bad_rows import fault_finder
 from evalstone.tasks.bound import BindOptions, chosen_indices, n_shots_of
+from evalstone.tasks.circular import RotatedPrompts, circular_metrics, why_not_circular
 from evalstone.tasks.conversation import next_turn, reference_of
 from evalstone.tasks.functions import loader_of
 from evalstone.tasks.generated_code import sandbox_of, score_in
@@ -51,10 +54,19 @@ class BoundYamlTask:
     def __init__(self, task: Task, options: BindOptions) -> None:
         self.task = task
         self.options = options
-        self._rows = TaskRows(task, options.data_dir, options.metadata)
+        skip_bad_rows = options.skip_bad_rows or task.dataset.skip_bad_rows
+        self._rows = TaskRows(task, options.data_dir, options.metadata, skip_bad_rows=skip_bad_rows)
         rows = self._rows.evaluated
+        if skip_bad_rows:
+            layout = layout_of(task, frozenset(rows.features), shot=False)
+            self._rows.leave_out(fault_finder(task, layout, rows))
+            rows = self._rows.evaluated
+        self.skipped = rows.skipped
         if not rows:
-            raise DataError(f"task {task.name}: split '{task.splits.evaluated}' of {task.dataset.title} has no rows")
+            why = f" that can be read; {self.skipped}" if self.skipped.n else ""
+            raise DataError(
+                f"task {task.name}: split '{task.splits.evaluated}' of {task.dataset.title} has no rows{why}"
+            )
         self.n_original = len(rows)
         self.metrics: tuple[MetricSpec, ...] = task.metrics
         self.n_shots = n_shots_of(task, options)
@@ -62,17 +74,22 @@ class BoundYamlTask:
         self._layout = layout_of(task, columns, shot=False)
         multiple_input = self._layout.choices is not None and isinstance(self._layout.text(rows[0]), int)
         multiple_targets = isinstance(self._layout.target(rows[0]), list)
-        self._prompter = Prompter(
-            self._layout,
-            layout_of(task, columns, shot=True),
-            _description_of(task),
-            ChatOptions(
-                options.apply_chat_template or self._layout.turns is not None,
-                options.fewshot_as_multiturn,
-                options.system_instruction,
-            ),
-            multiple_input=multiple_input,
+        chat = ChatOptions(
+            options.apply_chat_template or self._layout.turns is not None,
+            options.fewshot_as_multiturn,
+            options.system_instruction,
         )
+        shot, description = layout_of(task, columns, shot=True), _description_of(task)
+
+        def prompter_of(layout: Layout) -> Prompter:
+            return Prompter(layout, shot, description, chat, multiple_input=multiple_input)
+
+        self._prompter = prompter_of(self._layout)
+        self.not_circular = why_not_circular(task, self._layout, rows[0]) if options.circular else None
+        self._rotated: RotatedPrompts | None = None
+        if options.circular and self.not_circular is None:
+            self._rotated = RotatedPrompts(self._layout, prompter_of)
+            self.metrics = (*task.metrics, *circular_metrics(task))
         self._settings: AnswerSettings | None = None
         if task.output_type == "generate_until":
             self._settings = answer_settings(task, options.gen_kwargs, options.preset)
@@ -209,6 +226,12 @@ class BoundYamlTask:
             contexts = self._prompter.contexts(row, shots, self._pool, render)
             segments = contexts[0].segments if not self._prompter.multiple_input else ()
             queries = self._queries(row, target, contexts)
+            if self._rotated is not None:
+                more = self._rotated.queries(row, shots, self._pool, render)
+                queries += tuple(
+                    replace(query, index=index, continuation=f"{self._delimiter}{query.continuation}")
+                    for index, query in enumerate(more, start=len(queries))
+                )
         return Request(
             task=task.name,
             sample_index=sample.index,

@@ -24,6 +24,7 @@ from evalstone.report.comparison.pairing import (
 from evalstone.report.comparison.records import Comparison, Difference, Flip, PairComparison
 from evalstone.report.comparison.verdict import sentence
 from evalstone.report.evidence.records import GroupSummaryInput, RunEvidence, ScoreRow, TaskSummaryInput
+from evalstone.scoring.circular import CIRCULAR
 from evalstone.scoring.metrics import is_number
 from evalstone.statistics.aggregate import traits_of
 from evalstone.statistics.multiplicity import RankSet, holm, rank_sets
@@ -50,12 +51,22 @@ def compare_runs(
     if len(runs) < 2:
         raise UsageError(f"{len(runs)} run was named; a comparison needs two or more")
     labels = distinct_labels(runs)
-    named = [replace(run, label=label) for run, label in zip(runs, labels, strict=True)]
+    named = _by_circular([replace(run, label=label) for run, label in zip(runs, labels, strict=True)])
     known = groups or _groups_of(named)
     pairs = [_compare(named[0], run, known, strict_prompts, confidence) for run in named[1:]]
     pairs = [replace(pair, verdict=sentence(pair)) for pair in pairs]
     ranks = _ranks(named, known) if len(named) > 2 else ()
     return Comparison(tuple(labels), tuple(run.run_id for run in named), tuple(pairs), ranks)
+
+
+def _by_circular(runs: Sequence[RunEvidence]) -> list[RunEvidence]:
+    """Return the runs with CircularEval's accuracy as the metric of each task for which all of them have it."""
+    scored = [{row.task for row in run.rows if row.metric == CIRCULAR} for run in runs]
+    common = set.intersection(*scored)
+    return [
+        replace(run, tasks=tuple(replace(t, primary_metric=CIRCULAR) if t.name in common else t for t in run.tasks))
+        for run in runs
+    ]
 
 
 def distinct_labels(runs: Sequence[RunEvidence]) -> list[str]:

@@ -84,6 +84,9 @@ def pair_task(
             raise UsageError(f"run {run.label} ({run.run_id}) has no scores of {task.name} {chosen[0]} ({chosen[1]})")
     common = [key for key in ours if key in theirs]
     notes = _coverage(task.name, first, second, (len(ours), len(theirs), len(common)))
+    for run in (first, second):
+        if n_skipped := next((each.n_skipped for each in run.tasks if each.name == task.name), 0):
+            notes = (*notes, f"{task.name}: {run.label} skipped {n_skipped:,} rows that could not be read")
     if chosen != task.primary:
         notes = (*notes, f"{task.name}: by {chosen[0]}, which both runs have")
     if their_metric != chosen:

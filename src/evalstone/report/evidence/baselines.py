@@ -13,6 +13,7 @@ from typing import Any
 from evalstone.records import Estimate
 from evalstone.report.evidence.groups import GroupCell
 from evalstone.report.evidence.records import ScoreRow
+from evalstone.scoring.circular import CIRCULAR, OVER_ROTATIONS
 
 __all__ = [
     "BLIND",
@@ -91,7 +92,7 @@ def with_baselines(
 def _of_task(
     estimate: Estimate, constant: ConstantAnswers, blind: Mapping[str, Mapping[str, Mapping[str, Any]]]
 ) -> dict[str, Any]:
-    if estimate.chance is None:
+    if estimate.chance is None or estimate.metric in {CIRCULAR, OVER_ROTATIONS}:  # no choice is right in all rotations
         return {}
     details: dict[str, Any] = {}
     best = constant.best(estimate.task)

@@ -191,7 +191,9 @@ def _summed(cells: Sequence[Estimate]) -> dict[str, Any]:
     shots = {cell.details.get("n_shots") for cell in cells}
     if len(shots) == 1:
         summed["n_shots"] = shots.pop()
-    for name in (FIRST, "first_error"):
+    if n_skipped := sum(int(cell.details.get("n_skipped") or 0) for cell in cells):
+        summed["n_skipped"] = n_skipped
+    for name in (FIRST, "first_error", "first_skipped"):
         if (first := next((cell.details[name] for cell in cells if name in cell.details), None)) is not None:
             summed[name] = first
     return summed

@@ -57,6 +57,8 @@ class TaskSummaryInput:
     n_total: int | None = None  # samples in the whole split, whatever the limit
     chance: float | None = None  # from the card; where None it is computed from the numbers of choices
     primary_metric: str | None = None
+    n_skipped: int = 0  # rows that were left out because they cannot be read
+    first_skipped: str = ""  # where the first of them is, and why
 
     @property
     def primary(self) -> tuple[str, str] | None:

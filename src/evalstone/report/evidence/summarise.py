@@ -7,7 +7,8 @@ counted, and the interval is valid at 0%, at 100% and for few samples. `details[
 `details` of a task's estimate: kind "task", path (its groups, outermost first), alias, primary, unit ("proportion" or
 "plain"), n_shots, n_total, n_tied, n_leaked, n_cut, n_mostly_cut, lm_eval_value, lm_eval_stderr, lm_eval_n; for choices
 also brier, calibration_error, calibration_error_null, n_gold_absent and first_gold_absent (rows whose gold answer is
-none of their choices); first_error where requests failed. Of a group: kind "group", members, weighting, n_tasks.
+none of their choices); first_error where requests failed; n_skipped and
+first_skipped where rows were left out. Of a group: kind "group", members, weighting, n_tasks.
 """
 
 import math
@@ -89,6 +90,8 @@ def _shared_details(task: TaskSummaryInput, own: Mapping[tuple[str, str], Sequen
         "n_cut": sum(row.n_cut_tokens > 0 for row in first),
         "n_mostly_cut": sum(row.n_cut_tokens > row.n_context_tokens > 0 for row in first),
     }
+    if task.n_skipped:
+        details |= {"n_skipped": task.n_skipped, "first_skipped": task.first_skipped}
     return details | _absent_golds(task.name, own) | calibration_details(own)
 
 
@@ -216,8 +219,11 @@ def _unit(metric: MetricInput, rows: Sequence[ScoreRow]) -> str:
 
 
 def _chance(task: TaskSummaryInput, metric: MetricInput, rows: Sequence[ScoreRow]) -> float | None:
-    """Return the chance score: the mean of 1/choices over these samples, or the one in the task's card."""
-    shares: list[float] = [1.0 / k for row in rows if (k := _detail(row, "n_choices", 0))]
+    """Return the chance score: the mean of 1/choices over these samples, or the one in the task's card.
+
+    A score whose chance is another one (`circular_acc`) has it among its details.
+    """
+    shares: list[float] = [_detail(row, "chance", 1.0 / k) for row in rows if (k := _detail(row, "n_choices", 0))]
     if shares and len(shares) == len(rows):
         return sum(shares) / len(shares)
     primary = task.primary

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evalstone.records import JsonValue
+from evalstone.records import JsonValue, Skipped
 from evalstone.report.evidence.records import GroupAggregate, GroupSummaryInput, MetricInput, TaskSummaryInput
 from evalstone.statistics.aggregate import AGGREGATIONS
 from evalstone.tasks.bound import BoundTask
@@ -74,6 +74,8 @@ def tasks_from(
             n_total=task["n_total"],
             chance=task["chance"],
             primary_metric=task.get("primary_metric"),
+            n_skipped=task.get("skipped", {}).get("n", 0),
+            first_skipped=next(iter(task.get("skipped", {}).get("first", ())), ""),
         )
         for name, task in facts.get("tasks", {}).items()
     )
@@ -114,7 +116,13 @@ def _task_json(task: Task, bound: BoundTask | None) -> dict[str, JsonValue]:
         "metrics": [metric_fact(metric) for metric in (task.metrics if bound is None else bound.metrics)],
         "filters": [pipeline.name for pipeline in task.filters],
         "spec": plain_spec(task.spec),
+        **(_skipped_json(bound.skipped) if bound is not None else {}),
     }
+
+
+def _skipped_json(skipped: Skipped) -> dict[str, JsonValue]:
+    """Return the rows that a task left out; nothing where there are none, as for runs before they were counted."""
+    return {"skipped": {"n": skipped.n, "first": list(skipped.first)}} if skipped.n else {}
 
 
 def metric_fact(metric: MetricSpec) -> dict[str, JsonValue]:

@@ -10,8 +10,9 @@ from evalstone.records import Estimate, JsonValue
 from evalstone.report.comparison.records import Comparison, Difference
 from evalstone.report.comparison.verdict import shown_interval_of, shown_line_difference
 from evalstone.report.console import Text
-from evalstone.report.numbers import NOTHING, shown_p
+from evalstone.report.numbers import NOTHING, shown_count, shown_p
 from evalstone.report.views.cells import interval_text, plain_table, value_text
+from evalstone.scoring.circular import CIRCULAR
 from evalstone.statistics.multiplicity import holm
 
 __all__ = ["StyleEstimates", "StyleLine", "style_lines", "style_lines_to_json", "style_table"]
@@ -73,7 +74,8 @@ def _lines_of(name: str, runs: Sequence[StyleEstimates], comparison: Comparison 
 
 def _main(name: str, estimates: Sequence[Estimate]) -> Estimate | None:
     of_name = [estimate for estimate in estimates if estimate.task == name]
-    return next((e for e in of_name if e.details.get("primary", True)), of_name[0] if of_name else None)
+    circular = next((e for e in of_name if e.metric == CIRCULAR), None)  # asked for with --circular
+    return circular or next((e for e in of_name if e.details.get("primary", True)), of_name[0] if of_name else None)
 
 
 def _shares(name: str, run: StyleEstimates) -> tuple[float | None, float | None]:
@@ -123,7 +125,7 @@ def _table(lines: Sequence[StyleLine]) -> RenderableType:
             str(line.n_shots),
             value_text(line.estimate),
             interval_text(line.estimate),
-            f"{line.estimate.n:,}",
+            shown_count([line.estimate]),
             *unparsed,
             *([_share(line.truncated)] if has_truncated else []),
             *_difference_cells(line),

@@ -18,6 +18,7 @@ from evalstone.report.evidence.stored_samples import (
     is_wrong,
 )
 from evalstone.report.views.cells import plain_table
+from evalstone.scoring.circular import CIRCULAR
 from evalstone.scoring.metrics import find_metric, is_auxiliary
 from evalstone.store.rows import SampleRecord
 
@@ -35,6 +36,7 @@ def sample_view(record: SampleRecord) -> RenderableType:
         parts += [_indented(f"failed: {output.error}", "red") for output in record.outputs if output.error]
     elif any(isinstance(query, LoglikelihoodQuery) for query in request.queries):
         parts.append(_choices(record))
+        parts += [_indented(line, "dim") for line in _rotations(record)]
     else:
         parts += [_indented(answer, "") for answer in _answers(record)]
         if request.target and request.queries and request.queries[0].kind is QueryKind.GENERATE:
@@ -138,6 +140,18 @@ def _choices(record: SampleRecord) -> RenderableType:
         row = find_metric(score.metric)
         legend += f", after division by the choice's length in {row.length}" if row is not None and row.length else ""
     return Padding(Group(Text(legend, style="dim"), table), (0, 1, 0, 2))
+
+
+def _rotations(record: SampleRecord) -> Sequence[str]:
+    """Return a line with the choice picked in each rotation of the options; none without rotations."""
+    score = next((score for score in record.scores if score.metric == CIRCULAR), None)
+    detail = score.detail if score is not None and isinstance(score.detail, dict) else {}
+    if "picked_by_rotation" not in detail:
+        return ()
+    shown = [choice.strip() for choice in shown_choices(record)]
+    picked = ", ".join(shown[position] for position in detail["picked_by_rotation"])
+    n_right, n_all = detail["n_right"], len(detail["picked_by_rotation"])
+    return (f"right in {n_right} of {n_all} rotations; picked in each, by its letter in the file's order: {picked}",)
 
 
 def shown_choices(record: SampleRecord) -> list[str]:

@@ -92,6 +92,7 @@ def estimate_json(estimate: Estimate) -> dict[str, JsonValue]:
         "method": estimate.method,
         "n": reported_count(estimate),
         "n_failed": estimate.n_failed,
+        "n_skipped": estimate.details.get("n_skipped", 0),
         "n_unparsed": estimate.n_unparsed,
         "stderr": estimate.stderr,
         "chance": estimate.chance,
@@ -169,6 +170,8 @@ def _widest(cells: Sequence[str | Text]) -> int:
 def _prompt_notes(cell: Estimate) -> list[str]:
     details = cell.details
     notes = []
+    if skipped := details.get("n_skipped"):
+        notes.append(f"{counted(skipped, 'row')} skipped, not among n (first: {details['first_skipped']})")
     if details.get("n_leaked"):
         notes.append(f"{details['n_leaked']:,} with the sample itself or a near-duplicate among its shots")
     if absent := details.get("n_gold_absent"):
