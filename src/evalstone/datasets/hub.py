@@ -84,6 +84,9 @@ def _explain(spec: DatasetSpec, error: Exception) -> str:
     if "OfflineModeIsEnabled" in text:
         cause = "HF_HUB_OFFLINE is set" if settings.read("HF_HUB_OFFLINE") else "the Hub cannot be reached"
         why = f"data set {spec.title} is not in the Hub's local cache, and {cause}"
+    if "data_files" in dict(spec.kwargs):
+        files = f"put them into <folder>/{spec.path} and name the folder with --data-dir or EVALSTONE_DATA"
+        return f"{why}; to use local files {files}"
     return (
         f"{why}; "
         f"to use local files put <folder>/{spec.path}/{spec.name or 'default'}/<split>.parquet and name the folder "

@@ -26,6 +26,7 @@ from evalstone.tasks.task import (
     Splits,
     Task,
 )
+from evalstone.tasks.tool_use import refuse_unfit_keys
 
 _TEXT = (str, type(None))
 _FUNCTION = (FunctionRef, type(None))
@@ -67,6 +68,9 @@ _KEYS: dict[str, tuple[type, ...]] = {
     "doc_to_decontamination_query": (str, FunctionRef, type(None)),
     "gen_prefix": _TEXT,
     "doc_to_turns": (str, list, FunctionRef, type(None)),  # our own, for conversations
+    "doc_to_tools": (str, list, FunctionRef, type(None)),  # our own, with the next two: functions that may be called
+    "tools_in": _TEXT,
+    "doc_to_messages": (str, FunctionRef, type(None)),
     "generation_by": (dict, type(None)),  # our own, for questions of several kinds
     "also_loglikelihood": _TEXT,  # our own, for tasks that are Python classes in lm-eval
     "metadata": (dict, list, type(None)),
@@ -150,7 +154,7 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
         filters=filters,
         alias=reader.get("task_alias"),
         description=reader.get("description") or "",
-        num_fewshot=_num_fewshot(reader) if prompt.turns is None else 0,
+        num_fewshot=_num_fewshot(reader) if prompt.turns is None and prompt.tools is None else 0,
         repeats=_repeats(reader),
         generation_kwargs=reader.get("generation_kwargs"),
         generation_by=_generation_by(reader),
@@ -178,6 +182,7 @@ def _checked(reader: _Reader) -> tuple[OutputType, Splits]:
         raise reader.fail("also_loglikelihood", reader.get("also_loglikelihood"), "none unless generate_until")
     if reader.get("doc_to_turns") is not None:
         _check_turns(reader, output_type)
+    refuse_unfit_keys(reader.spec, reader.source)
     if reader.get("custom_dataset") is None and not reader.get("dataset_path"):
         raise reader.fail("dataset_path", reader.get("dataset_path"), "a Hub name, or json, csv or parquet")
     splits = Splits(reader.get("training_split"), reader.get("validation_split"), reader.get("test_split"))
@@ -242,6 +247,9 @@ def _prompt(reader: _Reader) -> PromptSpec:
     return PromptSpec(
         text=reader.get("doc_to_text"),
         turns=reader.get("doc_to_turns"),
+        tools=reader.get("doc_to_tools"),
+        tools_in=reader.get("tools_in") or "template",
+        messages=reader.get("doc_to_messages"),
         target=reader.get("doc_to_target"),
         choice=reader.get("doc_to_choice"),
         gen_prefix=reader.get("gen_prefix"),

@@ -214,7 +214,9 @@ def _check_weights(suite: Suite, where: str) -> None:
             )
         return
     fits = isinstance(weights, Mapping) and set(weights) == set(suite.columns)
-    if not fits or not all(_is_number(weight) and weight > 0 for weight in weights.values()):
+    least = 0 if suite.aggregate == "weighted" else None  # of weight 0: shown beside the composite
+    counted = fits and all(_is_number(each) and (each > 0 or each == least) for each in weights.values())
+    if not counted or not any(weights.values()):
         raise DataError(
             f"{where}: column_weights is {weights!r:.200}; expected more than 0 for each of {suite.columns}"
         )
