@@ -13,12 +13,11 @@ from typing import Any
 
 from evalstone.records import ScoreStatus
 from evalstone.scoring.call_match import ExpectedCall, Fault, match_calls
+from evalstone.scoring.metrics import ANY_CALL
 from evalstone.scoring.tool_calls import Language, Syntax, ToolCall, UnreadableAnswer, read_calls
 from evalstone.scoring.values import ScoreValue
 
-__all__ = ["ANY_CALL", "CALL_MATCH", "CallRules", "score_calls"]
-
-CALL_MATCH, ANY_CALL = "call_match", "any_call"
+__all__ = ["CallRules", "score_calls"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,9 +169,11 @@ def _named_calls(text: str) -> tuple[ToolCall, ...] | None:
     """Return the calls of a text such as `add{"a": 1}`; None where it does not consist of such calls."""
     decoder, at = json.JSONDecoder(), 0
     calls = []
+    if is_deeper(text, 100):
+        return None
     while at < len(text):
         found = _NAMED.match(text, at)
-        if found is None or is_deeper(text[found.end() :], 100):
+        if found is None:
             return None
         try:
             arguments, at = decoder.raw_decode(text, found.end())

@@ -12,7 +12,7 @@ from evalstone.datasets import DatasetSpec
 from evalstone.errors import DataError
 from evalstone.limits.regexes import compiled
 from evalstone.registry import nearest
-from evalstone.scoring.metrics import aggregation_of, defaults_for, is_higher_better
+from evalstone.scoring.metrics import CALL_MATCH, aggregation_of, defaults_for, is_higher_better
 from evalstone.tasks.spec_hash import hash_spec
 from evalstone.tasks.task import (
     FewshotSpec,
@@ -317,7 +317,8 @@ def _or(value: Any, otherwise: Any) -> Any:
 def _metrics(reader: _Reader, output_type: str, filters: tuple[str, ...]) -> tuple[MetricSpec, ...]:
     listed = reader.get("metric_list")
     if listed is None:
-        listed = [{"metric": name} for name in defaults_for(output_type)]
+        names = defaults_for(output_type) if reader.get("doc_to_tools") is None else (CALL_MATCH,)
+        listed = [{"metric": name} for name in names]
     if not isinstance(listed, list | tuple):
         raise reader.fail("metric_list", listed, "a list of items such as `metric: acc`")
     metrics = []

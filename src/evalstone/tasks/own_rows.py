@@ -1,8 +1,9 @@
 """Make a task of a CSV or JSONL file: its columns determine the task, and what was guessed is reported.
 
 Known columns: `question,A,B,C,D,answer` and `prompt,option_a,option_b,gold` (a choice by letter),
-`question,choices,answer`, `question,answer` and `prompt,reference` (a generated answer, compared exactly), `text` (its
-perplexity). Names may be upper or lower case (`row_columns`); CSV may be separated by `,` `;` tab or `|`.
+`question,choices,answer`, `question,answer` and `prompt,reference` (a generated answer, compared exactly),
+`question,tools,calls` (calls of functions), `text` (its perplexity). Names may be upper or lower case (`row_columns`);
+CSV may be separated by `,` `;` tab or `|`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,19 +12,22 @@ from typing import Any
 
 from evalstone.datasets import Rows
 from evalstone.datasets.csv_files import sniff_delimiter
-from evalstone.datasets.files import READABLE, read_files
+from evalstone.datasets.files import READABLE, at_most, read_files
 from evalstone.errors import DataError
 from evalstone.scoring.metrics import metric_item
 from evalstone.tasks.dialect import task_from_spec
 from evalstone.tasks.row_columns import (
     LETTERS,
     QuestionColumns,
+    ToolColumns,
     answer_kind,
     find_columns,
+    find_tool_columns,
     refuse_faulty_lines,
     refuse_faulty_rows,
 )
 from evalstone.tasks.task import Task
+from evalstone.tasks.tool_use import faults_of_rows
 
 
 def is_rows_file(path: Path) -> bool:
@@ -70,6 +74,8 @@ def _shape(
     columns: Mapping[str, str], rows: Rows, path: Path, locations: Sequence[str]
 ) -> tuple[dict[str, Any], str, tuple[str, ...]]:
     """Return the keys of the task file, a note on what was guessed, and the columns that are used."""
+    if "tools" in columns and (tool_columns := find_tool_columns(columns)) is not None:
+        return _with_tools(tool_columns, rows, path)
     found = find_columns(columns)
     if found:
         is_list = found.choices is not None and isinstance(rows[0][found.choices], list)
@@ -86,9 +92,29 @@ def _shape(
         return spec, f"column '{text}' is read as text whose perplexity is measured", (text,)
     raise DataError(
         f"{path}: its columns are {', '.join(rows.column_names)}; expected question,A,B,C,D,answer or "
-        "prompt,option_a,option_b,gold or question,choices,answer or question,answer or prompt,reference or text; else "
-        "write a task file"
+        "prompt,option_a,option_b,gold or question,choices,answer or question,answer or prompt,reference or "
+        "question,tools,calls or text; else write a task file"
     )
+
+
+def _with_tools(used: ToolColumns, rows: Rows, path: Path) -> tuple[dict[str, Any], str, tuple[str, ...]]:
+    """Return the keys for questions with tools. Raises: DataError that lists the first 20 faults with their rows."""
+    faults = faults_of_rows(rows, used.tools, used.calls)
+    if faults:
+        raise DataError(f"{path}: {at_most(faults)}; correct them, or write a task file")
+    text = {"doc_to_messages": used.question} if used.are_messages else {"doc_to_text": f"{{{{{used.question}}}}}"}
+    spec = {
+        "output_type": "generate_until",
+        **text,
+        "doc_to_tools": used.tools,
+        "doc_to_target": used.calls,
+        "generation_kwargs": {"until": [], "do_sample": False, "temperature": 0.0, "max_gen_toks": 1024},
+        "metric_list": [metric_item("call_match")],
+    }
+    guess = (
+        f"'{used.question}' is asked with the functions in '{used.tools}', the calls are compared with '{used.calls}'"
+    )
+    return spec, guess, (used.question, used.tools, used.calls)
 
 
 def _by_letter(columns: QuestionColumns, rows: Rows) -> tuple[dict[str, Any], str]:

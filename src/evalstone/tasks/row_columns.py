@@ -10,7 +10,16 @@ from evalstone.datasets.csv_files import csv_lines
 from evalstone.datasets.files import at_most
 from evalstone.errors import DataError
 
-__all__ = ["LETTERS", "QuestionColumns", "answer_kind", "find_columns", "refuse_faulty_lines", "refuse_faulty_rows"]
+__all__ = [
+    "LETTERS",
+    "QuestionColumns",
+    "ToolColumns",
+    "answer_kind",
+    "find_columns",
+    "find_tool_columns",
+    "refuse_faulty_lines",
+    "refuse_faulty_rows",
+]
 
 LETTERS = "ABCDEFGHIJ"
 _QUESTIONS = ("question", "prompt", "input", "query", "problem", "instruction", "stem", "ctx")
@@ -18,6 +27,7 @@ _ANSWERS = (
     *("answer", "reference", "target", "output", "label", "solution", "gold", "correct", "correct_answer"),
     *("correct_option", "answer_key", "answerkey", "expected", "ground_truth", "ideal", "completion"),
 )
+_CALLS = ("calls", "expected_calls", "tool_calls", "ground_truth", "answer", "reference", "target", "expected")
 _LISTS = ("choices", "options", "endings")
 # names of the columns of a question's options, by letter or number: A, option_a, choice1, ...
 _OPTIONS = tuple(
@@ -59,6 +69,29 @@ def find_columns(columns: Mapping[str, str]) -> QuestionColumns | None:
             return QuestionColumns(question, answer, tuple(columns[name] for name in names[:n_options]))
     choices = next((columns[name] for name in _LISTS if name in columns), None)
     return QuestionColumns(question, answer, (), choices)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolColumns:
+    """The columns of a question with tools, as the file spells them."""
+
+    question: str  # a text, or (`are_messages`) a list of messages
+    tools: str
+    calls: str
+    are_messages: bool = False
+
+
+def find_tool_columns(columns: Mapping[str, str]) -> ToolColumns | None:
+    """Return the columns of a question with tools and expected calls; None where one of them is missing.
+
+    Args:
+        columns: lower-case name -> name in the file.
+    """
+    calls = next((columns[name] for name in _CALLS if name in columns), None)
+    question = next((columns[name] for name in ("messages", *_QUESTIONS) if name in columns), None)
+    if question is None or calls is None or "tools" not in columns:
+        return None
+    return ToolColumns(question, columns["tools"], calls, question == columns.get("messages"))
 
 
 def refuse_faulty_lines(path: Path, delimiter: str) -> list[str]:

@@ -70,6 +70,11 @@ class Suite:
         """The columns, in order."""
         return tuple(dict.fromkeys(member.column for member in self.members))
 
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The columns that are shown beside the composite and do not count in it: those of weight 0."""
+        return tuple(column for column in self.columns if self.weight_of(column) == 0)
+
     def weight_of(self, column: str) -> float:
         """Return a column's weight in the composite."""
         return 1.0 if self.column_weights is None else self.column_weights[column]

@@ -14,9 +14,10 @@ from evalstone.limits.nesting import parse_json
 from evalstone.prompts.templates import Row
 from evalstone.prompts.tools import ToolsOf, declarations_in, resolve_tools, shown_name
 from evalstone.scoring.call_match import OMISSIBLE, ExpectedCall
-from evalstone.scoring.call_scores import ANY_CALL, CALL_MATCH, CallRules
+from evalstone.scoring.call_scores import CallRules
 from evalstone.scoring.call_syntax import python_call_text, source_call_text
 from evalstone.scoring.call_values import java_text, javascript_text
+from evalstone.scoring.metrics import ANY_CALL, CALL_MATCH
 from evalstone.scoring.tool_calls import Language
 from evalstone.tasks.task import MetricSpec, PromptSpec
 
