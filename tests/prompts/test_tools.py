@@ -55,7 +55,7 @@ def test_tools_come_from_a_column_a_list_or_a_function() -> None:
     """As other parts of a prompt do; a template gives none."""
     for field in ("tools", [TOOL], lambda row: row["tools"]):
         assert resolve_tools(field, {"tools"})({"tools": [TOOL]}) == [TOOL]
-    with pytest.raises(DataError, match="doc_to_tools is '{{tools}}'; expected a column, a list or a function"):
+    with pytest.raises(DataError, match=r"doc_to_tools is '\{\{tools\}\}'; expected a column, a list or a function"):
         resolve_tools("{{tools}}", {"tools"})
 
 
