@@ -28,7 +28,7 @@ ADD = {
         "required": ["a"],
     },
 }
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"q": "1?", "tools": [ADD], "calls": [{"name": "math.add", "arguments": {"a": 1, "how": {"x": "y"}}}]},
     {
         "q": "2?",
