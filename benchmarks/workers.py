@@ -29,6 +29,7 @@ from evalstone.models.local.local_model import LocalModel
 from evalstone.models.text.spans import span_batch
 from evalstone.models.workers.ranges import ranges_of
 from evalstone.records import LoglikelihoodQuery, Request
+from evalstone.runner.plan import render_of
 from evalstone.runner.prepare import prepare_run
 
 TASKS = "mmlu_high_school_psychology,mmlu_anatomy,mmlu_virology"
@@ -75,10 +76,7 @@ def requests_of(model: LocalModel, tasks: str, arguments: argparse.Namespace) ->
     options: Any = {"num_fewshot": 5, "limit": arguments.limit, "data_dir": str(arguments.data)}
     _, prepared = prepare_run(model, tasks.split(","), options)
 
-    def render(messages: Sequence[Any], continue_final: bool) -> str:
-        return model.render(messages, continue_final=continue_final)
-
-    return [request for bound in prepared.bound for request in bound.requests(render)]
+    return [request for bound in prepared.bound for request in bound.requests(render_of(model))]
 
 
 def timed(model: LocalModel, requests: Sequence[Request]) -> tuple[float, dict[tuple[str, int], float]]:

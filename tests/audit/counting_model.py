@@ -67,7 +67,7 @@ class CountingModel:
     def check(self) -> None:
         """Do nothing."""
 
-    def render(self, messages: Sequence[Message], *, continue_final: bool = False) -> str:
+    def render(self, messages: Sequence[Message], *, continue_final: bool = False, tools: str | None = None) -> str:
         """Return the texts joined."""
         return "\n".join(message.text for message in messages)
 

@@ -37,6 +37,7 @@ NOT_RUN = {
     "quick_start.md": 4,
     "servers.md": 2,
     "studies.md": 1,
+    "tool_use.md": 2,
     "training.md": 2,
 }
 """Blocks of each page that are not run; a new one is a decision, not an accident."""

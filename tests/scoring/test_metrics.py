@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from evalstone.scoring.call_scores import CallRules, score_calls
 from evalstone.scoring.choices import score_choices
 from evalstone.scoring.generation import score_generation
 from evalstone.scoring.loglikelihood import score_loglikelihood
@@ -16,6 +17,7 @@ from evalstone.scoring.metrics import (
     METRICS,
     MULTIPLE_CHOICE,
     ROLLING,
+    TOOL_CALLS,
     Metric,
     accuracies_over_choices,
     aggregation_of,
@@ -41,7 +43,7 @@ from evalstone.tasks.suite_files import read_suite
 SOURCE = Path(__file__).parents[2] / "src" / "evalstone"
 TABLE = SOURCE / "scoring" / "metrics.py"
 LIBRARY = SOURCE / "library"
-OUTPUT_TYPES = (MULTIPLE_CHOICE, LOGLIKELIHOOD, ROLLING, GENERATE)
+OUTPUT_TYPES = (MULTIPLE_CHOICE, LOGLIKELIHOOD, ROLLING, GENERATE, TOOL_CALLS)
 NAMES = {metric.name for metric in METRICS}
 WORDS = {"accuracy", "brier", "confidence", "exact", "likelihood"}  # also used in headings and the like
 
@@ -72,6 +74,8 @@ def computed(output_type: str, name: str) -> ScoreValue:
             return score_loglikelihood(-1.0, True, [name])[name]
         case "loglikelihood_rolling":
             return score_rolling(-3.0, "three words here", [name])[name]
+        case "tool_calls":
+            return score_calls('{"name": "f"}', (), [], [name], CallRules())[0][name]
     return score_generation("yes", "yes", {name: {}})[name]
 
 
@@ -210,6 +214,7 @@ def test_defaults_are_lm_evals() -> None:
         "loglikelihood": ("perplexity", "acc"),
         "loglikelihood_rolling": ("word_perplexity", "byte_perplexity", "bits_per_byte"),
         "generate_until": ("exact_match",),
+        "tool_calls": (),
     }
 
 

@@ -13,7 +13,7 @@ from evalstone.tasks.profiles import PROFILES
 from tests.tasks.folders import ROWS, SHOTS, bound, write_rows
 
 
-def template(messages: Any, continue_final: bool) -> str:
+def template(messages: Any, continue_final: bool, /, tools: str | None = None) -> str:
     """Return messages under a small chat template."""
     text = "".join(f"<{message.role}>{message.text}</{message.role}>" for message in messages)
     return text.removesuffix("</assistant>") if continue_final else text + "<assistant>"

@@ -3,14 +3,14 @@
 import hashlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from evalstone.records import Message
+from evalstone.records import Message, Render
 from evalstone.tasks.bind import bind
 from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
@@ -24,14 +24,14 @@ FILES = sorted(golden.FOLDER.glob("*.json"))
 
 
 @cache
-def template(folder: Path) -> Callable[[Any, bool], str]:
+def template(folder: Path) -> Render:
     """Return the chat template of a real tokenizer as a render function."""
     pytest.importorskip("transformers")
     from tests.tasks.oracle import chat_template_of
 
     apply_template = chat_template_of(folder)
 
-    def render(messages: tuple[Message, ...], continue_final: bool) -> str:
+    def render(messages: Sequence[Message], continue_final: bool, /, tools: str | None = None) -> str:
         history = [{"role": message.role, "content": message.text} for message in messages]
         return apply_template(history, add_generation_prompt=not continue_final)
 

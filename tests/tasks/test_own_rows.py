@@ -197,3 +197,44 @@ def test_lines_of_json_at_fault_are_listed(tmp_path: Path) -> None:
     """All lines of a JSONL file that are no objects are reported at once."""
     with pytest.raises(DataError, match=r"line 2: .*; line 4 is 5, not an object"):
         opened(tmp_path, "my.jsonl", '{"question": "a", "answer": "b"}\n{"x": \n\n5\n')
+
+
+ADD = {"name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}}
+
+
+def with_tools(**changes: object) -> str:
+    """Return a line with tools."""
+    row = {"question": "1?", "tools": [ADD], "calls": [{"name": "add", "arguments": {"a": 1}}]}
+    return json.dumps({**row, **changes}) + "\n"
+
+
+def test_questions_with_tools(tmp_path: Path) -> None:
+    """Question, tools and expected calls make a task whose requests have tools; CSV holds them as JSON."""
+    task, note = opened(tmp_path, "my.jsonl", with_tools() + with_tools(calls=[]))
+    assert note == "my.jsonl: 'question' is asked with the functions in 'tools', the calls are compared with 'calls'"
+    first, second = task.requests()
+    assert [message.text for message in first.messages] == ["1?"]
+    assert json.loads(first.tools or "")[0]["function"] == ADD
+    assert (json.loads(first.target), second.target) == ([{"name": "add", "arguments": {"a": 1}}], "[]")
+    cells = [json.dumps(each).replace('"', '""') for each in ([ADD], [{"add": {"a": [1]}}])]
+    csv_task, _ = opened(tmp_path, "my.csv", f'prompt,tools,expected_calls\n1?,"{cells[0]}","{cells[1]}"\n')
+    (request,) = csv_task.requests()
+    assert (request.tools, request.target) == (first.tools, first.target)
+    messages = [{"role": "user", "content": "1?"}]
+    chat, _ = opened(tmp_path, "chat.jsonl", with_tools(messages=messages, question=None))
+    assert next(chat.requests()).messages == first.messages
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (with_tools(tools=[{"title": "add"}]), "row 2: tool 1 has the name None; expected a JSON schema"),
+        (with_tools(calls=[{"name": "sub"}]), "row 2: a call of sub is expected, which is not among its tools"),
+        (with_tools(calls=3), "row 2: expected calls are 3; expected a list"),
+        (with_tools(tools=None), "row 2: tools are None; expected a list"),
+    ],
+)
+def test_faults_of_tools_are_listed_with_their_rows(tmp_path: Path, line: str, message: str) -> None:
+    """They are found before a model is loaded."""
+    with pytest.raises(DataError, match=message):
+        opened(tmp_path, "my.jsonl", with_tools() + line)

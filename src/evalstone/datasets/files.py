@@ -231,6 +231,27 @@ def load_local(spec: DatasetSpec, data_dir: Path) -> LoadedDataset | None:
     return _loaded(spec, files, "local") if files else None
 
 
+def load_chosen(spec: DatasetSpec, data_dir: Path) -> LoadedDataset | None:
+    """Return the data set of the files that a task chooses (data_files) in `<data_dir>/<path>/`, plain or gzipped.
+
+    None where the task chooses none, or the folder does not exist.
+
+    Raises: DataError for a file that is not in the folder.
+    """
+    kwargs, root = dict(spec.kwargs), data_dir / spec.path
+    if "data_files" not in kwargs or spec.path in {"json", "csv", "parquet"} or not root.is_dir():
+        return None
+    named = kwargs["data_files"]
+    by_split: dict[str, list[Path]] = {}
+    for split, names in (named if isinstance(named, Mapping) else {"train": named}).items():
+        for name in [names] if isinstance(names, str) else names:
+            found = next((path for path in (root / name, root / f"{name}.gz") if path.is_file()), None)
+            if found is None:
+                raise DataError(f"data set {spec.title}: no file {name} (or {name}.gz) in {root}")
+            by_split.setdefault(split, []).append(found)
+    return _loaded(spec, by_split, "local")
+
+
 def local_files(data_dir: Path, path: str, name: str | None) -> Mapping[str, Sequence[Path]]:
     """Return the files of each split in `<data_dir>/<path>/<name or default>/`; empty if there are none.
 

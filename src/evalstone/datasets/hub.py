@@ -28,7 +28,8 @@ def load_from_hub(spec: DatasetSpec) -> LoadedDataset:
     kwargs = {key: value for key, value in spec.kwargs if key != "trust_remote_code"}
     if spec.revision:
         kwargs["revision"] = spec.revision
-    on_the_hub = nullcontext() if "data_files" in kwargs else hub_or_cache()  # data_files may be on other hosts
+    is_elsewhere = "data_files" in kwargs and (spec.path in {"json", "csv", "parquet"} or "://" in str(kwargs))
+    on_the_hub = nullcontext() if is_elsewhere else hub_or_cache()  # data_files may be on other hosts
     try:
         with on_the_hub:
             loaded = datasets.load_dataset(path=spec.path, name=spec.name, **kwargs)
@@ -85,6 +86,14 @@ def explain(spec: DatasetSpec, error: Exception) -> str:
     if "OfflineModeIsEnabled" in text:
         cause = "HF_HUB_OFFLINE is set" if settings.read("HF_HUB_OFFLINE") else "the Hub cannot be reached"
         why = f"data set {spec.title} is not in the Hub's local cache, and {cause}"
+    if "data_files" in dict(spec.kwargs):
+        named = dict(spec.kwargs)["data_files"]
+        listed = [one for each in (named.values() if isinstance(named, Mapping) else [named])
+                  for one in ([each] if isinstance(each, str) else each)]  # fmt: skip
+        return (
+            f"{why}; to use local files put {' and '.join(map(str, listed))} into <folder>/{spec.path} and name the "
+            "folder with --data-dir or EVALSTONE_DATA"
+        )
     return (
         f"{why}; "
         f"to use local files put <folder>/{spec.path}/{spec.name or 'default'}/<split>.parquet and name the folder "

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evalstone.datasets.dataset import DatasetSpec, LoadedDataset
-from evalstone.datasets.files import load_folder, load_local, load_named, named_files
+from evalstone.datasets.files import load_chosen, load_folder, load_local, load_named, named_files
 from evalstone.datasets.hub import load_from_hub
 from evalstone.errors import DataError, MissingExtra
 
@@ -21,8 +21,8 @@ def load_dataset(spec: DatasetSpec, data_dir: Path | None = None) -> LoadedDatas
     """Return the data set; a split is decoded on first access.
 
     Order of search: files named by the task (`json`, `csv`, `parquet` with data_files, relative to the task's folder);
-    `<data_dir>/<path>/<name or default>/<split>.parquet`, also under another name of the same rows; the path itself as
-    a folder; the Hub, through the library `datasets`.
+    `<data_dir>/<path>/<name or default>/<split>.parquet`, also under another name of the same rows, or there the files
+    of the data set that the task names (data_files); the path itself as a folder; the Hub, through `datasets`.
 
     Raises: DataError if it is not found or cannot be read; MissingExtra if only the Hub has it and `datasets` is not
     installed.
@@ -30,6 +30,8 @@ def load_dataset(spec: DatasetSpec, data_dir: Path | None = None) -> LoadedDatas
     if (by_split := named_files(spec)) is not None:
         return load_named(spec, by_split)
     if data_dir is not None:
+        if (chosen := load_chosen(spec, data_dir)) is not None:
+            return chosen
         for path in names_of_same_rows(spec.path):
             if (local := load_local(replace(spec, path=path), data_dir)) is not None:
                 return local
@@ -40,7 +42,8 @@ def load_dataset(spec: DatasetSpec, data_dir: Path | None = None) -> LoadedDatas
     except (DataError, MissingExtra) as error:
         if data_dir is None:
             raise
-        looked = data_dir / spec.path / (spec.name or "default")
+        own = "data_files" in dict(spec.kwargs)
+        looked = data_dir / spec.path if own else data_dir / spec.path / (spec.name or "default")
         raise DataError(f"no rows of {spec.title} in {looked}; and {error}") from error
 
 

@@ -109,9 +109,10 @@ class FakeModel:
     def check(self) -> None:
         """Check nothing: this model always answers."""
 
-    def render(self, messages: Sequence[Message], *, continue_final: bool = False) -> str:
-        """Return the chat as `role: text` lines."""
-        text = "\n".join(f"{message.role}: {message.text}" for message in messages)
+    def render(self, messages: Sequence[Message], *, continue_final: bool = False, tools: str | None = None) -> str:
+        """Return the chat as `role: text` lines, after a line with the tools."""
+        lines = [] if tools is None else [f"tools: {tools}"]
+        text = "\n".join([*lines, *(f"{message.role}: {message.text}" for message in messages)])
         return text if continue_final else f"{text}\nassistant:"
 
     def answer(

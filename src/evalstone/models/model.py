@@ -53,13 +53,14 @@ class Model(Protocol):
         """
         ...
 
-    def render(self, messages: Sequence[Message], *, continue_final: bool = False) -> str:
+    def render(self, messages: Sequence[Message], *, continue_final: bool = False, tools: str | None = None) -> str:
         """Return `messages` as one text under the model's chat template.
 
         With `continue_final` the last (assistant) message is left open to be continued; otherwise the text ends
-        where the assistant's turn begins.
+        where the assistant's turn begins. `tools` are the functions that may be called (`Request.tools`); without
+        any the argument is not passed.
 
-        Raises: UsageError where the model has no chat template.
+        Raises: UsageError where the model has no chat template, or one that ignores tools.
         """
         ...
 

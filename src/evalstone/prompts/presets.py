@@ -43,13 +43,18 @@ class PromptPreset:
             for key, value in (found | dict(self.around)).items()
         }
 
-    def render(self, messages: Sequence[Message], continue_final: bool = False) -> str:
+    def render(self, messages: Sequence[Message], continue_final: bool = False, /, tools: str | None = None) -> str:
         """Return the conversation as one text.
 
         The text ends where an answer begins; with `continue_final` it ends inside the last message, to be continued.
 
-        Raises: UsageError for a role that the format does not have.
+        Raises: UsageError for a role that the format does not have, and for tools, which no format has.
         """
+        if tools is not None:
+            raise UsageError(
+                f"prompt preset {self.name} has no place for tools; omit it, or use a task that names them in its "
+                "prompt (tools_in: prompt, such as bfcl_prompted)"
+            )
         turns = self._turns(messages)
         texts = [self._around(role)[0] + text + self._around(role)[1] for role, text in turns]
         if not continue_final:

@@ -6,14 +6,14 @@ prompt of a sample is a tuple of such strings. Later stages store and tokenise e
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from evalstone.errors import MalformedSample
 from evalstone.prompts.fields import Resolve
 from evalstone.prompts.questions import words_of
 from evalstone.prompts.templates import Row
 from evalstone.prompts.turns import Piece, chat_messages, join, question_pieces, shot_pieces
-from evalstone.records import Message, Render
+from evalstone.records import Message, Render, TextPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,9 @@ class Layout:
     target_delimiter: str = " "
     fewshot_delimiter: str = "\n\n"
     turns: Resolve | None = None  # the user's messages of a conversation
+    messages: Callable[[Row], list[tuple[str, str]]] | None = None  # role and text of each; then `text` is the last
+    tools: Callable[[Row], str | None] | None = None  # JSON of OpenAI's `tools`, for the model's template
+    tools_prompt: Callable[[Row], str] | None = None  # a system text that lists tools, in place of the template
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +43,11 @@ class ChatOptions:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One context: its text in segments, and the messages of a chat prompt."""
+    """One context: its text in segments, and the messages and tools of a chat prompt."""
 
     segments: tuple[str, ...]
     messages: tuple[Message, ...] = ()
+    tools: str | None = None
 
 
 class Prompter:
@@ -72,16 +76,34 @@ class Prompter:
         lead = self._lead_of(row)
         drawn = [self._shot(index, pool) for index in shots]
         prefix = self.sample.gen_prefix(row)
+        if self.sample.messages is not None:
+            return [self._of_messages(row, lead, self.sample.messages(row), render)]
         questions = self._questions(row, prefix)
         if not self.chat.apply_template:
             start = (lead, *(text for _, text in drawn)) if lead else tuple(text for _, text in drawn)
             return [Prompt((*start, "".join(piece.text for piece in question))) for question in questions]
         before = [Piece("system", lead)] if lead else []
         before += [piece for pieces, _ in drawn for piece in pieces]
-        return [self._chat([*before, *question], bool(prefix), render) for question in questions]
+        tools = self.sample.tools(row) if self.sample.tools is not None else None
+        return [self._chat([*before, *question], bool(prefix), render, tools) for question in questions]
+
+    def _of_messages(self, row: Row, lead: str, messages: Sequence[tuple[str, str]], render: Render | None) -> Prompt:
+        """Return the prompt of a row with messages of its own; the lead comes before its own system text."""
+        own = [text for role, text in messages if role == "system"]
+        system = "\n\n".join(text for text in (lead, *own) if text)
+        rest = [(role, text) for role, text in messages if role != "system"]
+        if not self.chat.apply_template:
+            return Prompt(tuple(part for part in (system, "\n\n", "\n\n".join(text for _, text in rest)) if part))
+        whole = [("system", system), *rest] if system else rest
+        chat = tuple(Message(cast("Any", role), (TextPart(text),)) for role, text in whole)
+        tools = self.sample.tools(row) if self.sample.tools is not None else None
+        segments = () if render is None else (_rendered(render, chat, False, tools),)
+        return Prompt(segments, chat, tools)
 
     def _lead_of(self, row: Row) -> str:
         lead = join(self.chat.system_instruction, self.description(row) or "", self.sample.fewshot_delimiter)
+        if self.sample.tools_prompt is not None:
+            lead = join(lead, self.sample.tools_prompt(row), "\n\n")
         if lead != self._lead:
             self._lead = lead
         return self._lead
@@ -129,16 +151,23 @@ class Prompter:
             return [question_pieces(context, prefix, "") for context in self.sample.choices(row)]
         return [question_pieces(self.sample.text(row), prefix, self.sample.target_delimiter)]
 
-    def _chat(self, pieces: Sequence[Piece], continue_final: bool, render: Render | None) -> Prompt:
+    def _chat(
+        self, pieces: Sequence[Piece], continue_final: bool, render: Render | None, tools: str | None = None
+    ) -> Prompt:
         messages = chat_messages(pieces, multiturn=self.chat.multiturn)
         if render is None:
-            return Prompt((), messages)
-        text = render(messages, continue_final)
+            return Prompt((), messages, tools)
+        text = _rendered(render, messages, continue_final, tools)
         split = text.rfind(pieces[-1].content if not continue_final else pieces[-2].content)
         head = text[:split] if split > 0 else ""
         if head != self._head:
             self._head = head
-        return Prompt((self._head, text[len(head) :]) if head else (text,), messages)
+        return Prompt((self._head, text[len(head) :]) if head else (text,), messages, tools)
+
+
+def _rendered(render: Render, messages: Sequence[Message], continue_final: bool, tools: str | None) -> str:
+    """Return a conversation as text; functions that know no tools are not asked for them where there are none."""
+    return render(messages, continue_final) if tools is None else render(messages, continue_final, tools=tools)
 
 
 def _context_of(choices: Sequence[str] | None, index: Any) -> str:

@@ -4,10 +4,10 @@ A sample (one evaluated row) becomes a request (all queries about it at one turn
 request, each repeat, with one output; outputs become scores. A run is one model evaluated under one plan.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from evalstone.records.hashing import JsonValue, canonical_json, content_hash
 from evalstone.records.plans import (
@@ -81,8 +81,11 @@ class Message:
         return "".join(part.text for part in self.parts if isinstance(part, TextPart))
 
 
-Render = Callable[[Sequence[Message], bool], str]
-"""Returns a conversation as text; True leaves the last message open, to be continued."""
+class Render(Protocol):
+    """Returns a conversation as text."""
+
+    def __call__(self, messages: Sequence[Message], continue_final: bool, /, tools: str | None = None) -> str:
+        """Return the text; `continue_final` leaves the last message open. `tools`: JSON, as in `Request.tools`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +190,7 @@ class Request:
     target: str = ""  # what is logged as the reference, as text
     n_shots: int = 0
     n_leaked_shots: int = 0  # shots that are this very sample, an identical row or a near-duplicate
+    tools: str | None = None  # JSON of OpenAI's `tools`: the functions that the model may call
 
     @property
     def id(self) -> str:

@@ -139,7 +139,7 @@ def _refuse_plain_text(selection: Selection, model: Model, options: RunOptions) 
             f"{who}, and its server applies a template of its own; omit --prompt_preset and the name of a template, "
             "or use a completions endpoint (--model local-completions)"
         )
-    plain = [task.name for task in selection.tasks if task.prompt.turns is None]
+    plain = [task.name for task in selection.tasks if not task.prompt.is_chat]
     if plain and not options.bind.apply_chat_template:
         raise PlanError(f"{who}, and {plain[0]} would be plain text; add --apply_chat_template")
     classes = [task.name for task in selection.tasks if task.python_class is not None]
@@ -155,7 +155,9 @@ def render_of(model: Model) -> Render | None:
     if model.takes_messages:
         return None
 
-    def render(messages: Sequence[Message], continue_final: bool) -> str:
-        return model.render(messages, continue_final=continue_final)
+    def render(messages: Sequence[Message], continue_final: bool, /, tools: str | None = None) -> str:
+        if tools is None:  # also for models of users that were written before tools
+            return model.render(messages, continue_final=continue_final)
+        return model.render(messages, continue_final=continue_final, tools=tools)
 
     return render

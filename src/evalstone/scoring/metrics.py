@@ -13,18 +13,16 @@ from functools import cache
 from typing import Literal
 
 __all__ = [
-    "BRIER", "CALIBRATION", "CONFIDENCE", "GENERATE", "LOGLIKELIHOOD", "METRICS", "MULTIPLE_CHOICE", "ROLLING", "TIES",
-    "Metric", "accuracies_over_choices", "aggregation_of", "defaults_for", "find_metric", "formula_of", "is_auxiliary",
-    "is_higher_better", "is_number", "is_right_or_wrong", "may_be_share", "metric_item", "names_for",
-    "needs_unconditional", "preferred_names",
+    "ANY_CALL", "BRIER", "CALIBRATION", "CALL_MATCH", "CONFIDENCE", "GENERATE", "LOGLIKELIHOOD", "METRICS",
+    "MULTIPLE_CHOICE", "ROLLING", "TIES", "TOOL_CALLS", "Metric", "accuracies_over_choices", "aggregation_of",
+    "defaults_for", "find_metric", "formula_of", "is_auxiliary", "is_higher_better", "is_number", "is_right_or_wrong",
+    "may_be_share", "metric_item", "names_for", "needs_unconditional", "preferred_names",
 ]  # fmt: skip
 
-MULTIPLE_CHOICE, LOGLIKELIHOOD, ROLLING, GENERATE = (
-    "multiple_choice",
-    "loglikelihood",
-    "loglikelihood_rolling",
-    "generate_until",
-)
+MULTIPLE_CHOICE = "multiple_choice"
+LOGLIKELIHOOD, ROLLING = "loglikelihood", "loglikelihood_rolling"
+GENERATE = "generate_until"
+TOOL_CALLS, CALL_MATCH, ANY_CALL = "tool_calls", "call_match", "any_call"  # generate_until with function calls
 BRIER, CONFIDENCE, TIES = "brier", "confidence", "acc_ties"
 CALIBRATION = (BRIER, CONFIDENCE)
 
@@ -242,6 +240,8 @@ def _similarity(kind: str, package: str) -> tuple[Metric, ...]:
 
 
 _OF_TASKS = (
+    replace(_binary(CALL_MATCH, "1 if the function calls are the expected ones, else 0"), output_types=(TOOL_CALLS,)),
+    replace(_binary(ANY_CALL, "1 if the answer has any function call, else 0"), output_types=(TOOL_CALLS,)),
     replace(_share("pass@k", "the chance that one of k programs passes the tests"), per_cent_in=("opencompass",)),
     _share("pass_at_1", "the share of programs that pass the tests"),
     replace(

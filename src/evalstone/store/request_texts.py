@@ -69,6 +69,8 @@ def split_request(request: Request) -> SplitRequest:
     }
     if request.messages:
         form["messages"] = [_message_form(message, number) for message in request.messages]
+    if request.tools is not None:  # omitted without tools, so that requests of earlier versions keep their hash
+        form["tools"] = number(request.tools)
     count = request.n_outputs
     return SplitRequest(request, tuple(pieces), to_json(form), count)
 
@@ -102,6 +104,7 @@ def join_request(key: tuple[str, int, int], sample_sha256: str, form: str, piece
             segments=tuple(pieces[i] for i in content["segments"]),
             queries=tuple(_query(query, pieces) for query in content["asks"]),
             messages=tuple(_message(message, pieces) for message in content.get("messages", ())),
+            tools=pieces[content["tools"]] if "tools" in content else None,
             turn=key[2],
             target=content["target"],
             n_shots=content["n_shots"],

@@ -5,6 +5,7 @@ column has nothing that one of its templates needs.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from jinja2 import Environment, TemplateSyntaxError, meta, nodes
@@ -15,8 +16,9 @@ from evalstone.prompts.prompter import Layout
 from evalstone.scoring.choices import gold_is_absent
 from evalstone.tasks.own_rows import is_rows_file
 from evalstone.tasks.row_columns import row_check
-from evalstone.tasks.row_shapes import shape_of
+from evalstone.tasks.row_shapes import Shape, shape_of
 from evalstone.tasks.task import Task
+from evalstone.tasks.tool_use import fault_of_row
 
 __all__ = ["fault_finder", "needed_columns", "template_columns"]
 
@@ -27,7 +29,7 @@ Row = Mapping[str, Any]
 def fault_finder(task: Task, layout: Layout, rows: Rows) -> Callable[[Row], str | None]:
     """Return a function from a row to what is wrong with it, to be written after its location; None for a good row."""
     shape = shape_of(rows) if is_rows_file(task.source) else None
-    check = row_check(shape.columns, shape.kind) if shape is not None and shape.columns is not None else None
+    check = _check_of(shape) if shape is not None else None
     needed = [name for name in needed_columns(task) if name in rows.features]
 
     def fault(row: Row) -> str | None:
@@ -41,6 +43,13 @@ def fault_finder(task: Task, layout: Layout, rows: Rows) -> Callable[[Row], str 
         return _fault_of_prompt(task, layout, row)
 
     return fault
+
+
+def _check_of(shape: Shape) -> Callable[[Row], str | None] | None:
+    """Return the check of the rows of a shape; None for one without."""
+    if shape.tools is not None:
+        return partial(fault_of_row, used=shape.tools)
+    return row_check(shape.columns, shape.kind) if shape.columns is not None else None
 
 
 def _fault_of_prompt(task: Task, layout: Layout, row: Row) -> str | None:

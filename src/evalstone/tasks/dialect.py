@@ -12,7 +12,7 @@ from evalstone.datasets import DatasetSpec
 from evalstone.errors import DataError
 from evalstone.limits.regexes import compiled
 from evalstone.registry import nearest
-from evalstone.scoring.metrics import aggregation_of, defaults_for, is_higher_better
+from evalstone.scoring.metrics import CALL_MATCH, aggregation_of, defaults_for, is_higher_better
 from evalstone.tasks.spec_hash import hash_spec
 from evalstone.tasks.task import (
     FewshotSpec,
@@ -26,6 +26,7 @@ from evalstone.tasks.task import (
     Splits,
     Task,
 )
+from evalstone.tasks.tool_use import refuse_unfit_keys
 
 _TEXT = (str, type(None))
 _FUNCTION = (FunctionRef, type(None))
@@ -67,6 +68,9 @@ _KEYS: dict[str, tuple[type, ...]] = {
     "doc_to_decontamination_query": (str, FunctionRef, type(None)),
     "gen_prefix": _TEXT,
     "doc_to_turns": (str, list, FunctionRef, type(None)),  # our own, for conversations
+    "doc_to_tools": (str, list, FunctionRef, type(None)),  # our own, with the next two: functions that may be called
+    "tools_in": _TEXT,
+    "doc_to_messages": (str, FunctionRef, type(None)),
     "generation_by": (dict, type(None)),  # our own, for questions of several kinds
     "skip_bad_rows": (bool,),  # our own: rows that cannot be read are left out and counted
     "also_loglikelihood": _TEXT,  # our own, for tasks that are Python classes in lm-eval
@@ -151,7 +155,7 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
         filters=filters,
         alias=reader.get("task_alias"),
         description=reader.get("description") or "",
-        num_fewshot=_num_fewshot(reader) if prompt.turns is None else 0,
+        num_fewshot=_num_fewshot(reader) if prompt.turns is None and prompt.tools is None else 0,
         repeats=_repeats(reader),
         generation_kwargs=reader.get("generation_kwargs"),
         generation_by=_generation_by(reader),
@@ -179,6 +183,7 @@ def _checked(reader: _Reader) -> tuple[OutputType, Splits]:
         raise reader.fail("also_loglikelihood", reader.get("also_loglikelihood"), "none unless generate_until")
     if reader.get("doc_to_turns") is not None:
         _check_turns(reader, output_type)
+    refuse_unfit_keys(reader.spec, reader.source)
     if reader.get("custom_dataset") is None and not reader.get("dataset_path"):
         raise reader.fail("dataset_path", reader.get("dataset_path"), "a Hub name, or json, csv or parquet")
     splits = Splits(reader.get("training_split"), reader.get("validation_split"), reader.get("test_split"))
@@ -244,6 +249,9 @@ def _prompt(reader: _Reader) -> PromptSpec:
     return PromptSpec(
         text=reader.get("doc_to_text"),
         turns=reader.get("doc_to_turns"),
+        tools=reader.get("doc_to_tools"),
+        tools_in=reader.get("tools_in") or "template",
+        messages=reader.get("doc_to_messages"),
         target=reader.get("doc_to_target"),
         choice=reader.get("doc_to_choice"),
         gen_prefix=reader.get("gen_prefix"),
@@ -311,7 +319,8 @@ def _or(value: Any, otherwise: Any) -> Any:
 def _metrics(reader: _Reader, output_type: str, filters: tuple[str, ...]) -> tuple[MetricSpec, ...]:
     listed = reader.get("metric_list")
     if listed is None:
-        listed = [{"metric": name} for name in defaults_for(output_type)]
+        names = defaults_for(output_type) if reader.get("doc_to_tools") is None else (CALL_MATCH,)
+        listed = [{"metric": name} for name in names]
     if not isinstance(listed, list | tuple):
         raise reader.fail("metric_list", listed, "a list of items such as `metric: acc`")
     metrics = []

@@ -1,8 +1,9 @@
 """Make a task of a CSV or JSONL file: its columns determine the task, and what was guessed is reported.
 
 Known columns: `question,A,B,C,D,answer` and `prompt,option_a,option_b,gold` (a choice by letter),
-`question,choices,answer`, `question,answer` and `prompt,reference` (a generated answer, compared exactly), `text` (its
-perplexity). Names may be upper or lower case (`row_columns`); CSV may be separated by `,` `;` tab or `|`.
+`question,choices,answer`, `question,answer` and `prompt,reference` (a generated answer, compared exactly),
+`question,tools,calls` (calls of functions), `text` (its perplexity). Names may be upper or lower case (`row_columns`);
+CSV may be separated by `,` `;` tab or `|`.
 """
 
 from dataclasses import dataclass
@@ -11,12 +12,13 @@ from typing import Any
 
 from evalstone.datasets import Rows
 from evalstone.datasets.csv_files import sniff_delimiter
-from evalstone.datasets.files import READABLE, read_files
+from evalstone.datasets.files import READABLE, at_most, read_files
 from evalstone.errors import DataError
 from evalstone.tasks.dialect import task_from_spec
 from evalstone.tasks.row_columns import refuse_faulty_lines, refuse_faulty_rows
 from evalstone.tasks.row_shapes import Shape, shape_of
 from evalstone.tasks.task import Task
+from evalstone.tasks.tool_use import faults_of_rows
 
 __all__ = ["OwnData", "OwnRows", "ignored_columns", "is_rows_file", "rows_of_file", "task_from_rows"]
 
@@ -93,9 +95,11 @@ def rows_of_file(path: Path, *, skip_bad_rows: bool = False) -> OwnRows:
     if shape is None:
         raise DataError(
             f"{path}: its columns are {', '.join(rows.column_names)}; expected question,A,B,C,D,answer or "
-            "prompt,option_a,option_b,gold or question,choices,answer or question,answer or prompt,reference or text; "
-            "else write a task file"
+            "prompt,option_a,option_b,gold or question,choices,answer or question,answer or prompt,reference or "
+            "question,tools,calls or text; else write a task file"
         )
+    if shape.tools is not None and not skip_bad_rows and (faults := faults_of_rows(rows, shape.tools)):
+        raise DataError(f"{path}: {at_most(faults)}; correct them, skip them (--skip_bad_rows), or write a task file")
     if shape.columns is not None and not skip_bad_rows:
         refuse_faulty_rows(path, rows, shape.columns, shape.kind)
     return OwnRows(rows, shape, builder, options)

@@ -236,7 +236,8 @@ def _aggregation_name(function: Any) -> str:
     return str(getattr(function, "__name__", "class"))
 
 
-def _plain_render(messages: Sequence[Message], continue_final: bool) -> str:
+def _plain_render(messages: Sequence[Message], continue_final: bool, /, tools: str | None = None) -> str:
+    del tools  # lm-eval's classes have none
     return "\n".join(message.text for message in messages) + ("" if continue_final else "\n")
 
 

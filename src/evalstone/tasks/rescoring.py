@@ -13,11 +13,13 @@ from evalstone.records import LoglikelihoodQuery, Output, Request, Sample, Score
 from evalstone.registry import nearest
 from evalstone.scoring.metrics import needs_unconditional
 from evalstone.tasks.circular import circular_metrics
+from evalstone.tasks.functions import loader_of
 from evalstone.tasks.generated_code import refuse_unconfirmed_code, sandbox_of, score_in
 from evalstone.tasks.prompt_styles import with_spec
 from evalstone.tasks.sample_scores import SampleScorer
 from evalstone.tasks.support import why_not_runnable
 from evalstone.tasks.task import KIND_OF_OUTPUT_TYPE, FunctionRef, Task
+from evalstone.tasks.tool_use import tool_use_of
 from evalstone.tasks.yaml_tasks import layout_of
 
 __all__ = ["SCORING_KEYS", "StoredScoring", "read_item", "refuse_inapplicable", "with_scoring"]
@@ -151,7 +153,13 @@ class StoredScoring:
         layout = layout_of(task, frozenset(row), shot=False)
         multiple_input = layout.choices is not None and isinstance(layout.text(row), int)
         multiple_targets = isinstance(layout.target(row), list)
-        self._scorer = SampleScorer(task, layout, multiple_input=multiple_input, multiple_targets=multiple_targets)
+        self._scorer = SampleScorer(
+            task,
+            layout,
+            multiple_input=multiple_input,
+            multiple_targets=multiple_targets,
+            tool_use=tool_use_of(task.prompt, task.metrics, loader_of(task), frozenset(row)),
+        )
         self._sandbox = sandbox_of(task, unsafe=unsafe_code)
 
     def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:

@@ -12,8 +12,8 @@ from evalstone.datasets.files import MOST_FAULTS
 from evalstone.errors import DataError
 
 __all__ = [
-    "LETTERS", "PASSAGES", "AnswerCounts", "Faults", "QuestionColumns", "counted_answers", "find_columns",
-    "refuse_faulty_lines", "refuse_faulty_rows", "row_check",
+    "LETTERS", "PASSAGES", "AnswerCounts", "Faults", "QuestionColumns", "ToolColumns", "counted_answers",
+    "find_columns", "find_tool_columns", "refuse_faulty_lines", "refuse_faulty_rows", "row_check",
 ]  # fmt: skip
 
 LETTERS = "ABCDEFGHIJ"
@@ -22,6 +22,7 @@ _ANSWERS = (
     *("answer", "reference", "target", "output", "label", "solution", "gold", "correct", "correct_answer"),
     *("correct_option", "answer_key", "answerkey", "expected", "ground_truth", "ideal", "completion"),
 )
+_CALLS = ("calls", "expected_calls", "tool_calls", "ground_truth", "answer", "reference", "target", "expected")
 _LISTS = ("choices", "options", "endings")
 PASSAGES = ("passage", "context", "article", "paragraph")
 # names of the columns of a question's options, by letter or number: A, option_a, choice1, ...
@@ -127,6 +128,29 @@ class Faults:
             more = f"; and {self.n - len(self.first):,} more" if self.n > len(self.first) else ""
             remedy = "correct them, skip them (--skip_bad_rows), or write a task file"
             raise DataError(f"{path}: {'; '.join(self.first)}{more}; {remedy}")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolColumns:
+    """The columns of a question with tools, as the file spells them."""
+
+    question: str  # a text, or (`are_messages`) a list of messages
+    tools: str
+    calls: str
+    are_messages: bool = False
+
+
+def find_tool_columns(columns: Mapping[str, str]) -> ToolColumns | None:
+    """Return the columns of a question with tools and expected calls; None where one of them is missing.
+
+    Args:
+        columns: lower-case name -> name in the file.
+    """
+    calls = next((columns[name] for name in _CALLS if name in columns), None)
+    question = next((columns[name] for name in ("messages", *_QUESTIONS) if name in columns), None)
+    if question is None or calls is None or "tools" not in columns:
+        return None
+    return ToolColumns(question, columns["tools"], calls, question == columns.get("messages"))
 
 
 def refuse_faulty_lines(path: Path, delimiter: str) -> None:

@@ -1,7 +1,7 @@
 """The keys of a task file for rows of a known shape, and a line that says what was guessed.
 
 Shapes: options in columns of their own, in a list, in a mapping by letter or with texts and labels (as ARC has them);
-a question with an answer to generate; a text.
+a question with an answer to generate; a question with tools; a text.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,15 @@ from typing import Any
 
 from evalstone.datasets import Rows
 from evalstone.scoring.metrics import metric_item
-from evalstone.tasks.row_columns import LETTERS, AnswerCounts, QuestionColumns, counted_answers, find_columns
+from evalstone.tasks.row_columns import (
+    LETTERS,
+    AnswerCounts,
+    QuestionColumns,
+    ToolColumns,
+    counted_answers,
+    find_columns,
+    find_tool_columns,
+)
 
 __all__ = ["Shape", "shape_of"]
 
@@ -24,7 +32,8 @@ class Shape:
     spec: Spec  # the keys of the task file
     guess: str  # for people
     used: tuple[str, ...]  # columns
-    columns: QuestionColumns | None = None  # None for texts
+    columns: QuestionColumns | None = None  # None for texts and tools
+    tools: ToolColumns | None = None
     kind: str = ""  # how answers name an option, as `AnswerCounts.kind`, or `label`
     question: str = ""  # templates that other wordings of the same rows are made of; the options are a list
     options: str = ""
@@ -35,6 +44,8 @@ def shape_of(rows: Rows) -> Shape | None:
     """Return the shape of rows; None for columns that are not known. All rows are read once, and none is kept."""
     names = [name for name in rows.column_names if name.strip().isidentifier()]
     columns = {name.strip().lower(): name for name in names}
+    if (tools := find_tool_columns(columns)) is not None:
+        return _with_tools(tools)
     found = find_columns(columns)
     if found is None:
         if "text" not in columns:
@@ -52,6 +63,22 @@ def shape_of(rows: Rows) -> Shape | None:
     if isinstance(first, Mapping) and {"A", "B"} <= first.keys():
         return _by_key(found, rows)
     return _generated(QuestionColumns(found.question, found.answer, passage=found.passage))
+
+
+def _with_tools(used: ToolColumns) -> Shape:
+    text = {"doc_to_messages": used.question} if used.are_messages else {"doc_to_text": f"{{{{{used.question}}}}}"}
+    spec = {
+        "output_type": "generate_until",
+        **text,
+        "doc_to_tools": used.tools,
+        "doc_to_target": used.calls,
+        "generation_kwargs": {"until": [], "do_sample": False, "temperature": 0.0, "max_gen_toks": 1024},
+        "metric_list": [metric_item("call_match")],
+    }
+    guess = (
+        f"'{used.question}' is asked with the functions in '{used.tools}', the calls are compared with '{used.calls}'"
+    )
+    return Shape(spec, guess, (used.question, used.tools, used.calls), tools=used)
 
 
 def _asked(columns: QuestionColumns) -> str:
@@ -90,7 +117,7 @@ def _in_columns(found: QuestionColumns, rows: Rows) -> Shape:
         "metric_list": [metric_item("acc")],
     }
     guess = f"multiple choice by letter: {_about(found)}, choices {', '.join(options)}, '{answer}' is {means}"
-    return Shape(spec, guess, found.used, found, kind, found.question, f"[{', '.join(options)}]", target)
+    return Shape(spec, guess, found.used, found, None, kind, found.question, f"[{', '.join(options)}]", target)
 
 
 def _in_list(found: QuestionColumns, rows: Rows) -> Shape:
@@ -119,7 +146,7 @@ def _in_list(found: QuestionColumns, rows: Rows) -> Shape:
     }
     means = f"a {kind}" if is_number else "the text of a choice"
     guess = f"multiple choice by text: {_about(found)}, '{choices}', '{answer}' is {means}"
-    return Shape(spec, guess, found.used, found, kind, found.question, choices, target)
+    return Shape(spec, guess, found.used, found, None, kind, found.question, choices, target)
 
 
 def _before_question(columns: QuestionColumns) -> str:
@@ -135,7 +162,7 @@ def _labelled(found: QuestionColumns) -> Shape:
         "doc_to_target": target,
     }
     guess = f"multiple choice by text: {_about(found)}, '{options}', '{found.answer}' is one of '{found.choices}.label'"
-    return Shape(spec, guess, found.used, found, "label", found.question, options, target)
+    return Shape(spec, guess, found.used, found, None, "label", found.question, options, target)
 
 
 def _by_key(found: QuestionColumns, rows: Rows) -> Shape:
@@ -153,7 +180,7 @@ def _by_key(found: QuestionColumns, rows: Rows) -> Shape:
     means = "the text of a choice" if kind == "text" else f"a {kind}"
     guess = shape.guess.replace("is a letter", f"is {means}")
     spec = {**shape.spec, "doc_to_target": target}
-    return Shape(spec, guess, found.used, found, kind, found.question, shape.options, target)
+    return Shape(spec, guess, found.used, found, None, kind, found.question, shape.options, target)
 
 
 def _lettered(found: QuestionColumns, shown: str, options: str, n_options: str) -> Shape:
@@ -168,7 +195,7 @@ def _lettered(found: QuestionColumns, shown: str, options: str, n_options: str) 
         "metric_list": [metric_item("acc")],
     }
     guess = f"multiple choice by letter: {_about(found)}, choices {shown}, '{found.answer}' is a letter"
-    return Shape(spec, guess, found.used, found, "letter", found.question, options, target)
+    return Shape(spec, guess, found.used, found, None, "letter", found.question, options, target)
 
 
 def _generated(found: QuestionColumns) -> Shape:
@@ -190,5 +217,5 @@ def _generated(found: QuestionColumns) -> Shape:
         spec["doc_to_text"] = f"{_before_question(found)}Question: {{{{{question}}}}}\nAnswer:"
         guess = f"{_about(found)} is a question, the generated answer is compared with '{answer}'"
     return Shape(
-        spec, guess + ", ignoring case and punctuation", found.used, found, "", question, "", f"{{{{{answer}}}}}"
+        spec, guess + ", ignoring case and punctuation", found.used, found, None, "", question, "", f"{{{{{answer}}}}}"
     )

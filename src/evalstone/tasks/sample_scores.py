@@ -1,6 +1,7 @@
 """Score a sample's outputs with the functions of `scoring`, or of the task itself."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from evalstone.errors import EvalstoneError, MalformedSample, ModelError
@@ -8,24 +9,36 @@ from evalstone.limits.regexes import RegexTooSlow
 from evalstone.prompts.prompter import Layout
 from evalstone.records import LoglikelihoodQuery, Output, Request, Sample, Score, ScoreStatus, rotations_of
 from evalstone.scoring import generation
+from evalstone.scoring.call_scores import score_calls
 from evalstone.scoring.choices import gold_is_absent, score_choices
 from evalstone.scoring.circular import score_rotations
 from evalstone.scoring.filters import Pipeline, build_pipeline
 from evalstone.scoring.loglikelihood import score_loglikelihood
-from evalstone.scoring.metrics import LOGLIKELIHOOD, defaults_for
+from evalstone.scoring.metrics import LOGLIKELIHOOD, TOOL_CALLS, defaults_for, names_for
 from evalstone.scoring.rolling import score_rolling
+from evalstone.scoring.tool_calls import text_of_tool_calls
 from evalstone.scoring.values import ScoreValue
 from evalstone.tasks.circular import circular_metrics
 from evalstone.tasks.functions import load_function, loader_of, published_seeds
 from evalstone.tasks.task import Task
+from evalstone.tasks.tool_use import ToolUse
 
 
 class SampleScorer:
     """Scores the samples of one task."""
 
-    def __init__(self, task: Task, layout: Layout, *, multiple_input: bool, multiple_targets: bool) -> None:
+    def __init__(
+        self,
+        task: Task,
+        layout: Layout,
+        *,
+        multiple_input: bool,
+        multiple_targets: bool,
+        tool_use: ToolUse | None = None,
+    ) -> None:
         self.task = task
         self.layout = layout
+        self.tool_use = tool_use
         self.multiple_input = multiple_input
         self.multiple_targets = multiple_targets
         self._loaded: tuple[list[Pipeline], Mapping[str, Callable[..., Any]], Callable[..., Any] | None] | None = None
@@ -53,7 +66,7 @@ class SampleScorer:
 
     def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
         """Return one score per filter and metric; all are FAILED if any query has no answer."""
-        answers = by_query(request, outputs)
+        answers = by_query(request, outputs if self.tool_use is None else [_with_calls(each) for each in outputs])
         failure = next((output.error for output in outputs if output.error), None)
         if failure is None and any(not answers[query.index] for query in request.queries):
             failure = "there is no answer"
@@ -105,12 +118,32 @@ class SampleScorer:
             status = ScoreStatus.UNPARSED
         if process is not None:
             values = self._own_values(process, sample, results)
+        elif self.tool_use is not None:
+            values, status = self._of_calls(self.tool_use, sample, results[0], functions)
         else:
             values = self._values(request, sample, results, functions, lengths)
         return [
             Score(request.id, name, value.value, pipeline.name, status, value.parts, value.detail)
             for name, value in values.items()
         ]
+
+    def _of_calls(
+        self, use: ToolUse, sample: Sample, answer: Any, functions: Mapping[str, Callable[..., Any]]
+    ) -> tuple[dict[str, ScoreValue], ScoreStatus]:
+        """Return the scores of an answer with calls; metrics of texts compare it with a right answer's text."""
+        kwargs = {metric.name: metric.kwargs for metric in self.task.metrics}
+        of_calls = [name for name in kwargs if name in names_for(TOOL_CALLS)]
+        found, status = score_calls(
+            answer if isinstance(answer, str) else str(answer[0]),
+            use.expected(sample.row),
+            use.functions(sample.row),
+            of_calls,
+            use.rules,
+        )
+        of_text = {name: options for name, options in kwargs.items() if name not in of_calls}
+        if of_text:
+            found |= generation.score_generation(answer, use.answer(sample.row), of_text, functions=functions)
+        return found, status
 
     def _own_values(self, process: Callable[..., Any], sample: Sample, results: Sequence[Any]) -> dict[str, ScoreValue]:
         try:
@@ -208,6 +241,11 @@ class SampleScorer:
 def _known(metrics: Sequence[str], known: Sequence[str]) -> list[str]:
     """Return the computable metrics; lm-eval silently omits what a log-likelihood task cannot compute (acc_norm)."""
     return [metric for metric in metrics if metric in known]
+
+
+def _with_calls(output: Output) -> Output:
+    """Return an output whose text is a server's calls, where it made any."""
+    return output if output.tool_calls is None else replace(output, text=text_of_tool_calls(output.tool_calls))
 
 
 def by_query(request: Request, outputs: Sequence[Output]) -> dict[int, list[Any]]:

@@ -70,6 +70,11 @@ class Suite:
         """The columns, in order."""
         return tuple(dict.fromkeys(member.column for member in self.members))
 
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The columns that are shown beside the composite and do not count in it: those of weight 0."""
+        return tuple(column for column in self.columns if self.weight_of(column) == 0)
+
     def weight_of(self, column: str) -> float:
         """Return a column's weight in the composite."""
         return 1.0 if self.column_weights is None else self.column_weights[column]
@@ -214,7 +219,9 @@ def _check_weights(suite: Suite, where: str) -> None:
             )
         return
     fits = isinstance(weights, Mapping) and set(weights) == set(suite.columns)
-    if not fits or not all(_is_number(weight) and weight > 0 for weight in weights.values()):
+    least = 0 if suite.aggregate == "weighted" else None  # of weight 0: shown beside the composite
+    counted = fits and all(_is_number(each) and (each > 0 or each == least) for each in weights.values())
+    if not counted or not any(weights.values()):
         raise DataError(
             f"{where}: column_weights is {weights!r:.200}; expected more than 0 for each of {suite.columns}"
         )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalstone.registry import nearest
-from evalstone.scoring.metrics import LOGLIKELIHOOD, MULTIPLE_CHOICE, names_for
+from evalstone.scoring.metrics import LOGLIKELIHOOD, MULTIPLE_CHOICE, TOOL_CALLS, names_for
 
 
 def _known_metrics(output_type: str) -> tuple[str, ...]:
@@ -29,6 +29,8 @@ def _unknown_metric(spec: Mapping[str, Any]) -> str | None:
         return None  # the task scores itself; its metrics may have any name
     output_type = str(spec.get("output_type", "generate_until"))
     known = _known_metrics(output_type)
+    if spec.get("doc_to_tools") is not None:
+        known = (*names_for(TOOL_CALLS), *known)
     listed = spec.get("metric_list")
     for item in listed if isinstance(listed, list | tuple) else ():
         name = item.get("metric") if isinstance(item, Mapping) else None

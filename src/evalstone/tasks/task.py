@@ -79,11 +79,19 @@ class PromptSpec:
 
     text: Field = None
     turns: Field = None  # the user's messages, for a sample with several turns; then there is no text
+    tools: Field = None  # the functions that the model may call
+    tools_in: str = "template"  # prompt: a system prompt lists them; template: the model's own, or its server, does
+    messages: Field = None  # role and text of each message; then there is no text
     target: Field = None
     choice: Field = None
     gen_prefix: Field = None
     target_delimiter: str = " "
     fewshot_delimiter: str = "\n\n"
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether it is a conversation under the model's template, whatever the run's options say."""
+        return self.turns is not None or (self.tools is not None and self.tools_in == "template")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from evalstone.prompts.fields import (
 )
 from evalstone.prompts.prompt_styles import instructed, styled_layout
 from evalstone.prompts.prompter import ChatOptions, Layout, Prompt, Prompter
+from evalstone.prompts.tools import tools_for_template, tools_prompt
 from evalstone.records import (
     GenerateQuery,
     LoglikelihoodQuery,
@@ -42,8 +43,9 @@ from evalstone.tasks.generated_code import sandbox_of, score_in
 from evalstone.tasks.generation import AnswerSettings, answer_settings
 from evalstone.tasks.sample_scores import SampleScorer
 from evalstone.tasks.samplers import draw_with_class
-from evalstone.tasks.task import FunctionRef, MetricSpec, Task
+from evalstone.tasks.task import FunctionRef, MetricSpec, PromptSpec, Task
 from evalstone.tasks.task_rows import TaskRows
+from evalstone.tasks.tool_use import ToolUse, resolve_messages, tool_use_of
 
 __all__ = ["BoundYamlTask", "layout_of"]
 
@@ -75,7 +77,7 @@ class BoundYamlTask:
         multiple_input = self._layout.choices is not None and isinstance(self._layout.text(rows[0]), int)
         multiple_targets = isinstance(self._layout.target(rows[0]), list)
         chat = ChatOptions(
-            options.apply_chat_template or self._layout.turns is not None,
+            options.apply_chat_template or task.prompt.is_chat,
             options.fewshot_as_multiturn,
             options.system_instruction,
         )
@@ -94,7 +96,11 @@ class BoundYamlTask:
         if task.output_type == "generate_until":
             self._settings = answer_settings(task, options.gen_kwargs, options.preset)
         self._scorer = SampleScorer(
-            task, self._layout, multiple_input=multiple_input, multiple_targets=multiple_targets
+            task,
+            self._layout,
+            multiple_input=multiple_input,
+            multiple_targets=multiple_targets,
+            tool_use=tool_use_of(task.prompt, task.metrics, loader_of(task), columns),
         )
         self._indices = chosen_indices(self.n_original, self._rules, options, task.name)
 
@@ -239,6 +245,7 @@ class BoundYamlTask:
             segments=segments,
             queries=queries,
             messages=contexts[0].messages,
+            tools=contexts[0].tools,
             target=reference_of(self._layout, target, 0),
             n_shots=len(shots),
             n_leaked_shots=self._leaks.count(sample, shots),
@@ -310,6 +317,9 @@ def layout_of(task: Task, columns: frozenset[str], *, shot: bool) -> Layout:
     has_choices = task.prompt.choice is not None
     choice = load(prompt.choice)
     turns = resolve_turns(load(prompt.turns), columns) if prompt.turns is not None else None
+    tool_use = tool_use_of(task.prompt, task.metrics, load, columns)
+    if tool_use is not None:
+        return _layout_with_tools(task.prompt, tool_use, load, columns)  # it has no shots
     layout = Layout(
         text=resolve_text(load(prompt.text), columns, has_choices=has_choices) if turns is None else first_turn(turns),
         target=resolve_target(load(prompt.target), columns, has_choices=has_choices),
@@ -320,6 +330,27 @@ def layout_of(task: Task, columns: frozenset[str], *, shot: bool) -> Layout:
         turns=turns,
     )
     return layout if task.prompt_style is None else styled_layout(layout, task.prompt_style, shot=shot)
+
+
+def _layout_with_tools(prompt: PromptSpec, use: ToolUse, load: Callable[[Any], Any], columns: frozenset[str]) -> Layout:
+    """Return the layout of a task with tools, whose target is a right answer as text."""
+    messages = None if prompt.messages is None else resolve_messages(load(prompt.messages), columns)
+    if messages is None:
+        text = resolve_text(load(prompt.text), columns, has_choices=False)
+    else:
+        own = messages
+        text = lambda row: own(row)[-1][1]  # noqa: E731
+    return Layout(
+        text=text,
+        target=use.answer,
+        choices=None,
+        gen_prefix=resolve_loose(None),
+        target_delimiter=prompt.target_delimiter,
+        fewshot_delimiter=prompt.fewshot_delimiter,
+        messages=messages,
+        tools=None if use.in_prompt else lambda row: tools_for_template(use.tools(row)),
+        tools_prompt=(lambda row: tools_prompt(use.tools(row))) if use.in_prompt else None,
+    )
 
 
 def _as_text(value: Any) -> str:

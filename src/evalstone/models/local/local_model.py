@@ -192,12 +192,12 @@ class LocalModel:
     def check(self) -> None:
         """Check nothing: problems with the weights are reported when they are loaded."""
 
-    def render(self, messages: Sequence[Message], *, continue_final: bool = False) -> str:
+    def render(self, messages: Sequence[Message], *, continue_final: bool = False, tools: str | None = None) -> str:
         """Return `messages` as one text under the chat template; see `Model.render`.
 
         Raises: UsageError if there is no chat template.
         """
-        return self._renderer.render(messages, continue_final=continue_final)
+        return self._renderer.render(messages, continue_final=continue_final, tools=tools)
 
     # --------------------------------------------------------------------------------------------- answering
 

@@ -78,10 +78,13 @@ def score_body(arguments: OpenAIArguments, prompt: Prompt) -> dict[str, Any]:
     }
 
 
-def text_body(arguments: OpenAIArguments, prompt: Prompt, prepared: GenerationInput, repeat: int) -> dict[str, Any]:
+def text_body(
+    arguments: OpenAIArguments, prompt: Prompt, prepared: GenerationInput, repeat: int, tools: str | None = None
+) -> dict[str, Any]:
     """Return the request for a generated text. Each repeat has its own seed; the first one's is lm-eval's.
 
-    Stop texts are not sent if reasoning comes first: they end an answer, not the reasoning.
+    `tools` is the JSON of the functions that the model may call. Stop texts are not sent if reasoning comes first: they
+    end an answer, not the reasoning.
     """
     settings = prepared.settings
     is_own_chat = arguments.is_chat and arguments.is_openai
@@ -94,6 +97,8 @@ def text_body(arguments: OpenAIArguments, prompt: Prompt, prepared: GenerationIn
         "temperature": settings.temperature,
         "seed": (settings.seed or arguments.seed) + repeat,
     }
+    if tools is not None:
+        body["tools"] = json.loads(tools)
     if stops:
         body["stop"] = stops[:MOST_STOPS] if arguments.is_chat or arguments.is_openai else stops
     if is_own_chat and FIXED.match(arguments.model):
@@ -196,7 +201,7 @@ def read_text(found: Any, *, is_chat: bool, keys: KeyHider = NO_KEYS) -> ServerT
         raise HttpFailure(AnswerWithheld, "the server withheld the answer (finish_reason content_filter)")
     content = message.get("content") if is_chat else message.get("text")
     content = message.get("refusal") if content is None else content  # a refusal replaces the answer
-    calls = message.get("tool_calls") or None
+    calls = message.get("tool_calls") or _older_call(message)
     reasoning = message.get("reasoning_content") or message.get("reasoning") or None
     if content is None and calls is None and reasoning is None and finish != "length":
         raise HttpFailure(MalformedAnswer, "the answer contains no text")
@@ -208,6 +213,12 @@ def read_text(found: Any, *, is_chat: bool, keys: KeyHider = NO_KEYS) -> ServerT
         n_context=_count(found, "prompt_tokens"),
         n_tokens=_count(found, "completion_tokens"),
     )
+
+
+def _older_call(message: Mapping[str, Any]) -> list[Any] | None:
+    """Return `function_call`, which `tool_calls` replaced, in the newer form; None where there is none."""
+    call = message.get("function_call")
+    return [{"type": "function", "function": call}] if isinstance(call, Mapping) else None
 
 
 def _text(content: Any, keys: KeyHider) -> str:

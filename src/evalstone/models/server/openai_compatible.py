@@ -149,12 +149,12 @@ class OpenAIModel:
             )
         return ChatRenderer(self._encoder.tokenizer, {}, self.arguments.chat_template)
 
-    def render(self, messages: Sequence[Message], *, continue_final: bool = False) -> str:
+    def render(self, messages: Sequence[Message], *, continue_final: bool = False, tools: str | None = None) -> str:
         """Return `messages` as one text under the tokenizer's chat template; see `Model.render`.
 
         Raises: UsageError if there is none.
         """
-        return self._renderer.render(messages, continue_final=continue_final)
+        return self._renderer.render(messages, continue_final=continue_final, tools=tools)
 
     # ----------------------------------------------------------------------------------------- the server
 
@@ -290,7 +290,8 @@ class OpenAIModel:
 
     def _text_call(self, waiting: Generated) -> Call[Generated, ServerText]:
         prepared, repeat = waiting[0]
-        body = text_body(self.arguments, self._prompts.prompt_of(prepared), prepared, repeat)
+        tools = self._prompts.tools_of(prepared)
+        body = text_body(self.arguments, self._prompts.prompt_of(prepared), prepared, repeat, tools)
         return Call(waiting, body, partial(read_text, is_chat=self.arguments.is_chat, keys=self._server.keys))
 
     def _generated(self, answered: Answered[Generated, ServerText]) -> Iterator[Output]:

@@ -34,9 +34,10 @@ UNCUT = 1 << 31  # tokens: no prompt is longer
 
 @dataclass(slots=True)
 class _PreparedPrompt(GenerationInput):
-    """A generate query that is sent as a text or as messages."""
+    """A generate query that is sent as a text or as messages, with the functions that the model may call."""
 
     prompt: Prompt = ""
+    tools: str | None = None  # JSON, see `Request.tools`
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,9 @@ class PromptMaker:
                     )
                     prepared.stops = stop_texts(query.settings.stop, eos_text)
                     prepared.prompt = self._prompt(request)
-                    name_by_content(prepared, canonical_json(prepared.prompt).encode(), self.fingerprint)
+                    prepared.tools = request.tools if arguments.is_chat else None  # a text has them in it
+                    content = canonical_json(prepared.prompt) + (prepared.tools or "")
+                    name_by_content(prepared, content.encode(), self.fingerprint)
                     found.append(prepared)
         return found
 
@@ -119,6 +122,10 @@ class PromptMaker:
             return prepared.prompt
         tokens = prepared.tokens.tolist()
         return [tokens] if self.encoder is None or self.sends_tokens else str(self.encoder.tokenizer.decode(tokens))
+
+    def tools_of(self, prepared: GenerationInput) -> str | None:
+        """Return the JSON of the tools to send with a generate query; None without any."""
+        return prepared.tools if isinstance(prepared, _PreparedPrompt) else None
 
     def n_tokens(self, prepared: Any) -> int | None:
         """Return the number of tokens in a query's prompt; None if only the server knows."""

@@ -3,6 +3,7 @@
 One rule of lm-eval is applied with a warning: if a template refuses a system message, that message is left out.
 """
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -23,25 +24,30 @@ class ChatRenderer:
         self._tokenizer = tokenizer
         self._variables = dict(variables)
         self._template = template
+        self._shows_tools = False  # known after the first chat with tools
         self.notes: list[str] = []
         self._remember = lru_cache(maxsize=8192)(self._render)
 
-    def render(self, messages: Sequence[Message], *, continue_final: bool) -> str:
+    def render(self, messages: Sequence[Message], *, continue_final: bool, tools: str | None = None) -> str:
         """Return the chat as one text; with `continue_final` the last message is left open.
 
-        Raises: UsageError if there is no template, it refuses the chat, or a message contains an image.
+        Raises: UsageError if there is no template, it refuses the chat or ignores the tools, or a message contains an
+            image.
         Source: lm-evaluation-harness 0.4.13, models/huggingface.py apply_chat_template.
         """
-        return self._remember(tuple(messages), continue_final)
+        return self._remember(tuple(messages), continue_final, tools)
 
-    def _render(self, messages: tuple[Message, ...], continue_final: bool) -> str:
+    def _render(self, messages: tuple[Message, ...], continue_final: bool, tools: str | None) -> str:
         from jinja2 import TemplateError, TemplateSyntaxError
 
         if any(isinstance(part, ImagePart) for message in messages for part in message.parts):
             raise UsageError("a message contains an image; local models accept text only")
         chat = [{"role": message.role, "content": message.text} for message in messages]
+        declared = None if tools is None else json.loads(tools)
         try:
-            return self._apply(chat, continue_final)
+            if declared is not None:
+                self._check_tools(chat, declared)
+            return self._apply(chat, continue_final, declared)
         except TemplateSyntaxError as error:
             raise self._unfit("does not compile", error) from error
         except TemplateError as error:
@@ -50,7 +56,7 @@ class ChatRenderer:
                 raise self._unfit("refuses this chat", error) from error
             self._note_once(f"the chat template refuses a system message ({error}); it is omitted from every prompt")
             try:
-                return self._apply(without, continue_final)
+                return self._apply(without, continue_final, declared)
             except TemplateError as second:
                 raise self._unfit("refuses this chat", second) from second
 
@@ -60,7 +66,18 @@ class ChatRenderer:
         origin = f"the chat template of {self._tokenizer.name_or_path or 'this model'}"
         return UsageError(f"{origin}{'' if line is None else f', line {line},'} {what}: {error}")
 
-    def _apply(self, chat: list[dict[str, str]], continue_final: bool) -> str:
+    def _check_tools(self, chat: list[dict[str, str]], tools: list[Any]) -> None:
+        """Raise UsageError if the template ignores tools, which the first chat with tools shows."""
+        if self._shows_tools:
+            return
+        if self._apply(chat, False, tools) == self._apply(chat, False):
+            raise UsageError(
+                f"the chat template of {self._tokenizer.name_or_path or 'this model'} ignores tools; use a model whose "
+                "template takes them, or a task that names them in its prompt (tools_in: prompt, such as bfcl_prompted)"
+            )
+        self._shows_tools = True
+
+    def _apply(self, chat: list[dict[str, str]], continue_final: bool, tools: list[Any] | None = None) -> str:
         """Return a chat as one text.
 
         Raises: UsageError; jinja2.TemplateError if the template refuses the chat.
@@ -73,7 +90,8 @@ class ChatRenderer:
                 "use a tokenizer that has one with tokenizer=, or omit --apply_chat_template and conversations"
             )
         self._check_name()
-        given = {"chat_template": self._template} if self._template is not None else {}
+        given: dict[str, Any] = {"chat_template": self._template} if self._template is not None else {}
+        given |= {"tools": tools} if tools is not None else {}
         try:
             with within_limits(self._tokenizer.get_chat_template(**given)):
                 text = self._tokenizer.apply_chat_template(

@@ -127,6 +127,7 @@ def _estimate(chosen: ChosenSuite, rows: SuiteRows, estimates: Sequence[Estimate
 
 def _details(chosen: ChosenSuite, score: SuiteScore, lm_eval_value: float | None) -> dict[str, Any]:
     suite = chosen.suite
+    counted = {suite.weight_of(column) for column in suite.columns if column not in suite.beside}
     return {
         "kind": COMPOSITE,
         "path": (),
@@ -138,7 +139,8 @@ def _details(chosen: ChosenSuite, score: SuiteScore, lm_eval_value: float | None
         "primary": True,
         "normalise": suite.normalise,
         "clip": suite.clip,
-        "aggregate": suite.aggregate,
+        "aggregate": "mean" if suite.beside and len(counted) == 1 else suite.aggregate,
+        **({"beside": list(suite.beside)} if suite.beside else {}),
         "n_members": len(suite.members),
         "columns": [_column(name, found) for name, found in score.columns],
         "unclipped": None if score.unclipped is None else _column("unclipped", score.unclipped),
@@ -275,7 +277,10 @@ def composite_lines(views: Sequence[RunView]) -> list[str]:
 
 def _line(estimate: Estimate, who: str) -> str:
     details = estimate.details
-    known = [f"{c['name']} {shown_value(c['value'], proportion=True)}" for c in details["columns"]]
+    texts = {c["name"]: f"{c['name']} {shown_value(c['value'], proportion=True)}" for c in details["columns"]}
+    beside = details.get("beside", ())
+    known = [text for name, text in texts.items() if name not in beside]
+    known += [f"{text} (not counted)" for name, text in texts.items() if name in beside]
     mark = "" if details["reproduced"] else f" [not reproduced: {details['unshown']}]"
     if estimate.value is None:
         rest = f"; {', '.join(known)}" if known else ""
@@ -293,7 +298,7 @@ def _short(text: str, longest: int = 160) -> str:
 
 def _how(details: Mapping[str, Any]) -> str:
     """Return how the columns were combined, in words."""
-    count = len(details["columns"])
+    count = sum(column["name"] not in details.get("beside", ()) for column in details["columns"])
     kind = {"mean": "mean", "weighted": "weighted mean", "geometric": "geometric mean"}[details["aggregate"]]
     scale = {"none": "", "chance": ", chance is 0", "minmax": ", scaled by range"}[details["normalise"]]
     clip = ", members below chance count as 0" if details["clip"] else ""

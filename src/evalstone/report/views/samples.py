@@ -41,6 +41,7 @@ def sample_view(record: SampleRecord) -> RenderableType:
         parts += [_indented(answer, "") for answer in _answers(record)]
         if request.target and request.queries and request.queries[0].kind is QueryKind.GENERATE:
             parts.append(_indented(f"reference: {_shortened(request.target)}", "green"))
+        parts += [_indented(reason, "red") for reason in reasons_of(record)]
     return Padding(Group(*parts), (0, 0, 1, 0))
 
 
@@ -55,6 +56,7 @@ def sample_to_json(record: SampleRecord) -> dict[str, JsonValue]:
         "row": dict(record.sample.row) if record.sample is not None else None,
         "prompt": request.prompt,
         "target": request.target,
+        **({"tools": request.tools} if request.tools is not None else {}),
         "n_shots": request.n_shots,
         "n_leaked_shots": request.n_leaked_shots,
         "wrong": is_wrong(record),
@@ -86,6 +88,7 @@ def _output_json(output: Output) -> dict[str, JsonValue]:
         "total_nats": output.total_nats,
         "is_greedy": output.is_greedy,
         "text": output.text,
+        **({"tool_calls": output.tool_calls} if output.tool_calls is not None else {}),
         "finish_reason": output.finish_reason,
         "n_tokens": output.n_tokens,
         "n_cut_tokens": output.n_cut_tokens,
@@ -174,13 +177,26 @@ def shown_choices(record: SampleRecord) -> list[str]:
     ]
 
 
+def reasons_of(record: SampleRecord) -> list[str]:
+    """Return why a wrong answer is wrong, where its scoring says so: `reason: message`, each once."""
+    details = [score.detail for score in record.scores if isinstance(score.detail, dict)]
+    found = [f"{one['reason']}: {one['message']}" for one in details if "reason" in one and "message" in one]
+    return list(dict.fromkeys(found))
+
+
 def _answers(record: SampleRecord) -> Sequence[str]:
     return [
         f"log-likelihood {output.total_nats:,.2f} nats over {output.n_tokens:,} tokens"
         if output.text is None and output.total_nats is not None
-        else _shortened(output.text or "")
+        else _shortened(answer_text(output))
         for output in record.outputs
     ]
+
+
+def answer_text(output: Output) -> str:
+    """Return a generated answer as it is shown: its text, and a server's function calls."""
+    calls = "" if output.tool_calls is None else f"tool_calls: {output.tool_calls}"
+    return "\n".join(part for part in (output.text, calls) if part)
 
 
 def _prompt_end(prompt: str) -> str:

@@ -8,7 +8,7 @@ from evalstone.leaderboard.site import Site
 from evalstone.leaderboard.stored import StoredRun, model_label
 from evalstone.records import JsonValue, Score
 from evalstone.report.evidence.stored_samples import choice_queries, deciding_score, gold_indices, is_wrong
-from evalstone.report.views.samples import sample_to_json, shown_choices
+from evalstone.report.views.samples import answer_text, reasons_of, sample_to_json, shown_choices
 from evalstone.store import RunRow, SampleRecord
 from evalstone.web.pages.run import runs_of
 
@@ -138,11 +138,11 @@ def _turn(record: SampleRecord) -> TurnView:
         prompt=_cut(own),
         choices=tuple(_choices(record)),
         answers=tuple(
-            AnswerView(_cut(one.text or ""), _cut(one.reasoning or ""), one.finish_reason or "", one.error or "",
+            AnswerView(_cut(answer_text(one)), _cut(one.reasoning or ""), one.finish_reason or "", one.error or "",
                        one.n_tokens, one.repeat)
             for one in outputs if one.text is not None or one.error is not None
         ),
-        extracted=tuple(_extracted(record.scores)),
+        extracted=(*_extracted(record.scores), *(("wrong", _cut(reason)) for reason in reasons_of(record))),
         target=_cut(request.target),
         scores=record.scores,
         wrong=is_wrong(record),
@@ -189,7 +189,7 @@ def _other(row: RunRow, record: SampleRecord) -> OtherView:
     if isinstance(picked, int) and 0 <= picked < len(choices):
         answer = choices[picked].strip()
     else:
-        answer = next((output.text for output in record.outputs if output.text is not None), "")
+        answer = next((answer_text(output) for output in record.outputs if output.text is not None), "")
     status = "not scored" if score is None else str(score.status)
     return OtherView(row, is_wrong(record), status, answer[:300], None if score is None else score.value)
 

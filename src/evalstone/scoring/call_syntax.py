@@ -1,0 +1,196 @@
+"""Read and write function calls as source text: `[f(a=1), g(b="x")]`, as BFCL's prompt asks for them.
+
+Nothing is evaluated. Python is read from its syntax tree; of Java and JavaScript only names, parentheses, quotes and
+commas are read, and each argument stays a text, which `call_values` interprets by the parameter's type.
+
+Source: BFCL v4 (ShishirPatil/gorilla 6ea57973, bfcl_eval/model_handler/utils.py: ast_parse, resolve_ast_call,
+    resolve_ast_by_type; parser/java_parser.py, parser/js_parser.py). Positional arguments are ignored there, so here.
+"""
+
+import ast
+import operator
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+__all__ = ["UnreadableCall", "java_calls", "python_call_text", "python_calls", "source_call_text"]
+
+Call = tuple[str, dict[str, Any]]  # a function's name, and its arguments by name
+
+LARGEST_POWER = 64  # of a computed argument, such as 2**10
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+_NAME = re.compile(r"\s*([A-Za-z_$][\w$.]*)\s*\(")
+_GENERIC = re.compile(r"(?<=[\w$])<[\w\s,.?\[\]<>]*>")  # of Java's types: no operators
+_SPACED = re.compile(r"\s*([(),])\s*")  # as BFCL writes an expression again from its syntax tree
+_ARGUMENT = re.compile(r"\s*([A-Za-z_$][\w$]*)\s*=(?!=)", re.DOTALL)
+_OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
+
+
+class UnreadableCall(ValueError):
+    """A text that is not a list of calls; the message says why."""
+
+
+# ------------------------------------------------------------------------------------------------ Python
+
+
+def python_calls(text: str) -> list[Call]:
+    """Return the calls of a Python expression: a call, or a list or tuple of calls.
+
+    Raises: UnreadableCall.
+    """
+    source = text if text.startswith("[") else f"[{text}"
+    source = source if source.endswith("]") else f"{source}]"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes in an answer are not our warnings
+            body = ast.parse(source.strip("'"), mode="eval").body
+        items = body.elts if isinstance(body, ast.List | ast.Tuple) else [body]
+        return [_python_call(item) for item in items]
+    except UnreadableCall:
+        raise
+    except (SyntaxError, ValueError, RecursionError, MemoryError, ArithmeticError, TypeError) as error:
+        raise UnreadableCall(str(error) or type(error).__name__) from None
+
+
+def _python_call(node: ast.expr) -> Call:
+    if not isinstance(node, ast.Call):
+        raise UnreadableCall(f"{ast.unparse(node)[:60]} is not a call")
+    return _dotted(node.func), {str(each.arg): _value(each.value) for each in node.keywords}
+
+
+def _dotted(node: ast.expr) -> str:
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if isinstance(node, ast.Name):
+        parts.append(node.id)
+    return ".".join(reversed(parts))
+
+
+def _value(node: ast.expr) -> Any:
+    """Return the value of an argument; names, and calls without named arguments, are their own text."""
+    match node:
+        case ast.Constant(value=value):
+            return "..." if value is Ellipsis else value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+            return -number
+        case ast.List(elts=items):
+            return [_value(item) for item in items]
+        case ast.Tuple(elts=items):
+            return tuple(_value(item) for item in items)
+        case ast.Dict(keys=keys, values=values) if all(keys):
+            return {_value(k): _value(v) for k, v in zip(keys, values, strict=True) if k is not None}
+        case ast.BinOp():
+            return _computed(node)
+        case ast.Call(keywords=keywords) if keywords:
+            name, arguments = _python_call(node)
+            return {name: arguments}
+        case ast.Name() | ast.Call() | ast.Subscript():
+            return ast.unparse(node)
+    raise UnreadableCall(f"{ast.unparse(node)[:60]} is not a value")
+
+
+def _computed(node: ast.expr) -> Any:
+    """Return the result of arithmetic with numbers, and of texts that are joined; anything else is no value."""
+    if not isinstance(node, ast.BinOp):
+        return _value(node)
+    left, right, kind = _computed(node.left), _computed(node.right), type(node.op)
+    numbers = isinstance(left, int | float) and isinstance(right, int | float)
+    is_small = kind is not ast.Pow or (abs(left) <= 1e6 and abs(right) <= LARGEST_POWER if numbers else False)
+    if kind in _OPERATORS and is_small and (numbers or (kind is ast.Add and type(left) is type(right) is str)):
+        return _OPERATORS[kind](left, right)
+    raise UnreadableCall(f"{ast.unparse(node)[:60]} is not a value")
+
+
+def python_call_text(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return a call in Python's syntax, with literal arguments."""
+    return source_call_text(name, {key: repr(value) for key, value in arguments.items()})
+
+
+def source_call_text(name: str, arguments: Mapping[str, str]) -> str:
+    """Return a call whose arguments are source texts."""
+    return f"{name}({', '.join(f'{key}={value}' for key, value in arguments.items())})"
+
+
+# ------------------------------------------------------------------------------------ Java and JavaScript
+
+
+def java_calls(text: str) -> list[Call]:
+    """Return the calls of a Java or JavaScript text; every argument is a text, a string without its quotes.
+
+    Raises: UnreadableCall.
+    """
+    inner = text.strip()
+    inner = inner[1:-1] if inner.startswith("[") and inner.endswith("]") else inner
+    return [_source_call(part) for part in _split(inner) if part.strip()]
+
+
+def _source_call(text: str) -> Call:
+    found, bare = _NAME.match(text), text.strip().removesuffix(";").rstrip()
+    if found is None or not bare.endswith(")"):
+        raise UnreadableCall(f"{text.strip()[:60]!r} is not a call")
+    inside = text.rstrip().removesuffix(";").rstrip()[found.end() : -1]
+    arguments: dict[str, Any] = {}
+    for part in _split(inside):
+        named = _ARGUMENT.match(part)
+        if named is None:
+            continue  # a positional argument
+        if named[1] in arguments:
+            raise UnreadableCall(f"two arguments are called {named[1]}")
+        value = part[named.end() :].strip()
+        arguments[named[1]] = _SPACED.sub(r"\1", value) if value.startswith("new ") else _unquoted(value)
+    return found[1], arguments
+
+
+def _unquoted(text: str) -> str:
+    is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
+    return text[1:-1] if is_quoted and _end_of_string(text, 0) == len(text) else text
+
+
+def _split(text: str) -> Iterator[str]:
+    """Yield the parts between the commas that are in no bracket and no string.
+
+    Raises: UnreadableCall for brackets or quotes that do not close.
+    """
+    start, at = 0, 0
+    open_: list[str] = []
+    while at < len(text):
+        sign = text[at]
+        if sign in "\"'`":
+            at = _end_of_string(text, at)
+            continue
+        if sign == "<" and (generic := _GENERIC.match(text, at)) is not None:
+            at = generic.end()
+            continue
+        if sign in _CLOSING:
+            open_.append(_CLOSING[sign])
+        elif sign in ")]}":
+            if not open_ or open_.pop() != sign:
+                raise UnreadableCall(f"'{sign}' at character {at} closes nothing")
+        elif sign == "," and not open_:
+            yield text[start:at]
+            start = at + 1
+        at += 1
+    if open_:
+        raise UnreadableCall(f"'{open_[-1]}' is missing")
+    yield text[start:]
+
+
+def _end_of_string(text: str, at: int) -> int:
+    """Return the position after the string that begins at `at`. Raises: UnreadableCall where it does not end."""
+    quote, at = text[at], at + 1
+    while at < len(text):
+        if text[at] == quote:
+            return at + 1
+        at += 2 if text[at] == "\\" else 1
+    raise UnreadableCall(f"a string that begins with {quote} does not end")

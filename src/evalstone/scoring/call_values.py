@@ -1,0 +1,265 @@
+"""Values of Java and JavaScript in the source text of an argument, and their source text.
+
+A parameter's type says how its text is read; a text that is no literal of the type stays a text, and is then of the
+wrong type. Collections are read as far as BFCL reads them: arrays, lists and maps of literals.
+
+Source: BFCL v4 (ShishirPatil/gorilla 6ea57973, bfcl_eval/eval_checker/ast_eval/type_convertor: java_type_converter.py,
+    js_type_converter.py; bfcl_eval/constants/type_mappings.py).
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+__all__ = ["JAVASCRIPT_KINDS", "JAVA_KINDS", "java_text", "java_value", "javascript_text", "javascript_value"]
+
+JAVA_KINDS: Mapping[str, type] = {
+    **dict.fromkeys(("byte", "short", "integer", "long"), int),
+    **dict.fromkeys(("float", "double"), float),
+    **dict.fromkeys(("char", "String", "any"), str),
+    **dict.fromkeys(("Array", "ArrayList", "Queue", "Stack"), list),
+    **dict.fromkeys(("HashMap", "Hashtable"), dict),
+    "boolean": bool,
+    "Set": set,
+}
+JAVASCRIPT_KINDS: Mapping[str, type] = {
+    "String": str,
+    "any": str,
+    "integer": int,
+    "Bigint": int,
+    "float": float,
+    "Boolean": bool,
+    "dict": dict,
+    "array": list,
+}
+
+LONGEST = 20_000  # characters of an argument that are read; longer ones stay texts
+_INTEGER = r"-?\d+"
+_DECIMAL = r"-?\d+(?:\.\d+)?"
+_SCIENTIFIC = _DECIMAL + r"(?:[eE][+-]?\d+)?"
+Read = Callable[[str], Any]
+
+
+def _number(pattern: str, convert: Read) -> Read:
+    """Return a reader of the literals of one pattern; another text stays as it is."""
+    compiled = re.compile(rf"{pattern}\Z")
+    return lambda text: convert(text) if compiled.match(text) else text
+
+
+def _whole(text: str) -> Any:
+    try:
+        return int(text)
+    except ValueError:  # more digits than Python converts
+        return text
+
+
+def _boolean(text: str) -> Any:
+    return {"true": True, "false": False}.get(text, text)
+
+
+# -------------------------------------------------------------------------------------------------- Java
+
+_JAVA: Mapping[str, Read] = {
+    **dict.fromkeys(("byte", "short", "integer"), _number(_INTEGER, _whole)),
+    "long": _number(_INTEGER + "[lL]", lambda text: _whole(text[:-1])),
+    "float": _number(_SCIENTIFIC + "[fF]", lambda text: float(text[:-1])),
+    "double": _number(_SCIENTIFIC, float),
+    "boolean": _boolean,
+}
+_AS_LIST = re.compile(r"new\s+ArrayList<\w*>\(Arrays\.asList\((.+?)\)\)")
+_ADDED = re.compile(r"new\s+ArrayList<\w*>\(\)\s*\{\{\s*(.+?)\s*\}\}", re.DOTALL)
+_EMPTY_LIST = re.compile(r"new\s+ArrayList<\w*>\(\)")
+_ARRAY = re.compile(r"new\s+\w+\[\]\s*\{(.*?)\}")
+_MAP = re.compile(r"new\s+HashMap<.*?>\s*\(\)\s*\{\s*\{?\s*(.*?)\s*\}?\s*\}", re.DOTALL)
+_EMPTY_MAP = re.compile(r"new\s+HashMap<.*?>\s*\(\)")
+
+
+def java_value(text: str, kind: str, item: str | None = None) -> Any:
+    """Return the value of a Java argument's text; the text itself where it is no literal of the type.
+
+    Args:
+        text: as written, a string without its quotes.
+        kind: the parameter's type, a key of JAVA_KINDS.
+        item: the type of an array's or list's elements.
+    """
+    if len(text) > LONGEST:
+        return text
+    if kind == "ArrayList":
+        return _java_list(text, item)
+    if kind == "Array":
+        found = _ARRAY.search(text)
+        return text if found is None else [_java_item(part, item) for part in _parts(found[1])]
+    if kind == "HashMap":
+        return _java_map(text)
+    return _JAVA.get(kind, str)(text)
+
+
+def _java_list(text: str, item: str | None) -> Any:
+    if found := _AS_LIST.search(text):
+        return [_java_item(part, item, strips=True) for part in found[1].split(",")]
+    if found := _ADDED.search(text):
+        return [_java_item(part, item, strips=True) for part in re.findall(r"add\((.+?)\)", found[1])]
+    return [] if _EMPTY_LIST.search(text) else text
+
+
+def _java_item(part: str, item: str | None, *, strips: bool = False) -> Any:
+    part = part.strip()
+    if strips and item in ("char", "String"):
+        return part[1:-1]  # the quotes
+    return java_value(part, item) if item else _java_literal(part)
+
+
+def _java_map(text: str) -> Any:
+    if found := _MAP.search(text):
+        pairs = re.findall(r'put\("(.*?)",\s*(.*?)\)', found[1])
+        return {key: _java_literal(value.strip()) for key, value in pairs}
+    return {} if _EMPTY_MAP.search(text) else text
+
+
+def _java_literal(text: str) -> Any:
+    """Return the value of a literal by its form; anything else is its text."""
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        return text[1:-1]
+    for kind in ("boolean", "long", "float"):
+        value = _JAVA[kind](text)
+        if not isinstance(value, str):
+            return value
+    return _plain_number(text)
+
+
+def _plain_number(text: str) -> Any:
+    for convert in (int, float):
+        try:
+            return convert(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _parts(text: str) -> list[str]:
+    return [part for part in text.split(",") if part.strip()]
+
+
+# -------------------------------------------------------------------------------------------- JavaScript
+
+_JAVASCRIPT: Mapping[str, Read] = {
+    "integer": _number(_INTEGER, _whole),
+    "Bigint": _number(_INTEGER + "n", lambda text: _whole(text[:-1])),
+    "float": _number(_DECIMAL, float),
+    "Boolean": _boolean,
+    "String": lambda text: text[1:-1] if text[:1] == text[-1:] and text[:1] in ("'", '"') else text,
+}
+_ROWS = re.compile(r"\[\s*\[.*?\]\s*(,\s*\[.*?\]\s*)*\]|\bnew\s+Array\(\s*\[.*?\]\s*(,\s*\[.*?\]\s*)*\)")
+_LIST = re.compile(r"\[(.*?)\]|\bnew\s+Array\((.*?)\)")
+_OBJECT = re.compile(r"\{(.*?)\}")
+_PAIR = re.compile(r"([^:]+):\s*(.*?)(?:,\s*(?=[^,]+:)|$)")
+
+
+def javascript_value(text: str, kind: str, item: str | None = None) -> Any:
+    """Return the value of a JavaScript argument's text; the text itself where it is no literal of the type.
+
+    Args:
+        text: as written, a string without its quotes.
+        kind: the parameter's type, a key of JAVASCRIPT_KINDS.
+        item: the type of an array's elements.
+    """
+    if len(text) > LONGEST:
+        return text
+    if kind == "array":
+        return _javascript_array(text.strip(), item)
+    if kind == "dict":
+        return _javascript_object(text.strip())
+    return _JAVASCRIPT.get(kind, str)(text)
+
+
+def _javascript_array(text: str, item: str | None) -> Any:
+    rows = _ROWS.match(text)
+    if rows is not None:
+        found = re.findall(r"\[(.*?)\]", rows[0])
+        inner = [part.strip().removeprefix("[") if i == 0 else part for i, part in enumerate(found)]
+        return [[_javascript_literal(each) for each in part.split(",")] for part in inner]
+    found_list = _LIST.match(text)
+    if found_list is None:
+        return text
+    content = (found_list[1] if found_list[1] is not None else found_list[2]).strip()
+    parts = [part.strip() for part in content.split(",")] if content else []
+    return [javascript_value(part, item) if item else _javascript_literal(part) for part in parts]
+
+
+def _javascript_object(text: str) -> Any:
+    if text == "{}":
+        return {}
+    found = _OBJECT.match(text)
+    if found is None:
+        return text
+    pairs = [(key.strip().strip("'\""), value.strip()) for key, value in _PAIR.findall(found[1])]
+    return {key: _javascript_member(value) for key, value in pairs}
+
+
+def _javascript_member(text: str) -> Any:
+    if text[:1] == "[" and text[-1:] == "]":
+        return _javascript_array(text, None)
+    if text[:1] == "{" and text[-1:] == "}":
+        return _javascript_object(text)
+    return _javascript_literal(text.strip("'\""))
+
+
+def _javascript_literal(text: str) -> Any:
+    text = text.strip()
+    if text in ("true", "false"):
+        return text == "true"
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    return _plain_number(text)
+
+
+# ----------------------------------------------------------------------------------------------- writing
+
+
+def java_text(value: Any, kind: str, item: str | None = None) -> str:
+    """Return the source text of a value of a Java type; a text is its own source, for it may be a variable."""
+    if isinstance(value, list) and kind == "ArrayList":
+        inner = ", ".join(_java_source(each, item) for each in value)
+        return f"new ArrayList<>(Arrays.asList({inner}))" if value else "new ArrayList<>()"
+    if isinstance(value, list) and kind == "Array":
+        name = {"integer": "int", "any": "Object", None: "Object"}.get(item, item)
+        return f"new {name}[]{{{', '.join(_array_source(each, item) for each in value)}}}"
+    if isinstance(value, Mapping):
+        puts = " ".join(f'put("{key}", {_java_source(each, None)});' for key, each in value.items())
+        return f"new HashMap<>() {{{{ {puts} }}}}" if value else "new HashMap<>()"
+    return value if isinstance(value, str) else _java_source(value, kind)
+
+
+def _java_source(value: Any, kind: str | None) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f"'{value}'" if kind == "char" else f'"{value}"'
+    ending = {"long": "L", "float": "f"}.get(kind or "", "")
+    return f"{float(value) if kind in ('float', 'double') else value}{ending}"
+
+
+def _array_source(value: Any, item: str | None) -> str:
+    # BFCL keeps the quotes of strings in arrays with a type of their elements, so its answers are without them
+    return value if isinstance(value, str) and item else _java_source(value, item)
+
+
+def javascript_text(value: Any, kind: str, item: str | None = None) -> str:
+    """Return the source text of a value of a JavaScript type; a text is its own source, for it may be a variable."""
+    if isinstance(value, str):
+        return value
+    if kind == "Bigint":
+        return f"{value}n"
+    return _javascript_source(value, item)
+
+
+def _javascript_source(value: Any, item: str | None = None) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f"'{value}'" if item in (None, "String") else value
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"'{key}': {_javascript_source(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, Sequence):
+        return "[" + ", ".join(_javascript_source(each, item) for each in value) + "]"
+    return str(value)

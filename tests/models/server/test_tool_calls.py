@@ -1,0 +1,208 @@
+"""Tools go to a chat server as OpenAI's `tools`; its answers with calls are stored whole, scored, and shown.
+
+The answers have the shapes that servers send: OpenAI (content null, arguments as JSON text), vLLM (an empty list beside
+plain text, content beside calls), Ollama's and older servers' arguments as an object, and `function_call`, which came
+before `tool_calls`.
+"""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalstone.api.evaluate import evaluate
+from evalstone.api.rescoring import RescoreOptions, rescore_run
+from evalstone.api.run import Run
+from evalstone.report.console import as_text
+from evalstone.report.views.samples import sample_to_json, sample_view
+from evalstone.store import Store
+
+Json = dict[str, Any]
+ADD = {
+    "name": "math.add",
+    "description": "Add numbers.",
+    "parameters": {
+        "type": "object",
+        "properties": {"a": {"type": "number"}, "b": {"type": "number"}},
+        "required": ["a", "b"],
+    },
+}
+RIGHT = {"name": "math_add", "arguments": '{"a": 1, "b": 2}'}
+
+
+def called(*functions: Json, **more: Any) -> Json:
+    """Return a message with calls, as OpenAI sends it."""
+    calls = [{"id": f"call_{i}", "type": "function", "function": each} for i, each in enumerate(functions)]
+    return {"role": "assistant", "content": None, "tool_calls": calls, **more}
+
+
+ANSWERS: dict[str, tuple[Json, float, str | None]] = {
+    "openai": (called(RIGHT), 1.0, None),
+    "vllm with text": (called(RIGHT, content="I will add.", reasoning_content="1 + 2", refusal=None), 1.0, None),
+    "object as arguments": (called({"name": "math_add", "arguments": {"a": 1, "b": 2}}), 1.0, None),
+    "older": ({"role": "assistant", "content": None, "function_call": RIGHT}, 1.0, None),
+    "as text": ({"role": "assistant", "content": f"<tool_call>{json.dumps(RIGHT)}</tool_call>"}, 1.0, None),
+    "words": ({"role": "assistant", "content": "It is 3.", "tool_calls": []}, 0.0, "no_call"),
+    "nothing": ({"role": "assistant", "content": ""}, 0.0, "no_call"),
+    "twice": (called(RIGHT, RIGHT), 0.0, "wrong_count"),
+    "other name": (called({**RIGHT, "name": "math.add"}), 0.0, "wrong_function"),
+    "text for number": (called({**RIGHT, "arguments": '{"a": "1", "b": 2}'}), 0.0, "wrong_type"),
+    "other value": (called({**RIGHT, "arguments": '{"a": 1, "b": 3}'}), 0.0, "wrong_value"),
+    "too few": (called({**RIGHT, "arguments": '{"a": 1}'}), 0.0, "missing_parameter"),
+    "too many": (called({**RIGHT, "arguments": '{"a": 1, "b": 2, "c": 3}'}), 0.0, "unexpected_parameter"),
+    "no JSON": (called({**RIGHT, "arguments": "{a: 1}"}), 0.0, "not_parsed"),
+    "unwanted": (called(RIGHT), 0.0, "unwanted_call"),
+    "rightly silent": ({"role": "assistant", "content": "Hello!"}, 1.0, None),
+}
+SILENT = ("unwanted", "rightly silent")
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers each question with the message recorded for it."""
+
+    server: "ToolServer"
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the standard library's name
+        """Print nothing."""
+
+    def do_GET(self) -> None:
+        """List the only model."""
+        self._send(200, {"data": [{"id": "m"}]})
+
+    def do_POST(self) -> None:
+        """Answer the last message; without tools every request is refused."""
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.bodies.append(body)
+        if self.server.refuses or "tools" not in body:
+            self._send(400, {"error": {"message": "this model does not support tools"}})
+            return
+        message = ANSWERS[body["messages"][-1]["content"]][0]
+        finish = "tool_calls" if message.get("tool_calls") else "stop"
+        usage = {"prompt_tokens": 9, "completion_tokens": 4}
+        self._send(200, {"choices": [{"index": 0, "message": message, "finish_reason": finish}], "usage": usage})
+
+    def _send(self, status: int, content: Json) -> None:
+        data = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+class ToolServer(ThreadingHTTPServer):
+    """A chat server on a free port of this machine."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.bodies: list[Json] = []
+        self.refuses = False
+
+    @property
+    def url(self) -> str:
+        """The address of its chat endpoint."""
+        return f"http://127.0.0.1:{self.server_address[1]}/v1/chat/completions"
+
+
+@contextmanager
+def serving() -> Iterator[ToolServer]:
+    """Serve in a thread."""
+    server = ToolServer()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """Return a file with one question for each answer."""
+    path = tmp_path / "sums.jsonl"
+    expected = [{"name": "math.add", "arguments": {"a": 1, "b": 2}}]
+    lines = [
+        {
+            "question": name,
+            "tools": [{"type": "function", "function": ADD}],
+            "calls": [] if name in SILENT else expected,
+        }
+        for name in ANSWERS
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return path
+
+
+def run_of(server: ToolServer, rows: Path, **options: Any) -> Run:
+    """Return a run of the questions."""
+    args = {"model": "m", "base_url": server.url, "max_retries": 1}
+    return evaluate("local-chat-completions", [str(rows)], model_args=args, **options)
+
+
+def test_every_shape_of_answer_is_read_and_scored(rows: Path) -> None:
+    """Each answer gets its verdict and reason; the calls are stored as they came, and the text beside them."""
+    with serving() as server:
+        run = run_of(server, rows)
+    records = list(run.samples("sums"))
+    assert len(records) == len(ANSWERS)
+    for record in records:
+        message, value, reason = ANSWERS[record.request.messages[-1].text]
+        (score,), (output,) = record.scores, record.outputs
+        assert (score.value, (score.detail or {}).get("reason")) == (value, reason), record.request.messages
+        calls = message.get("tool_calls") or ([{"type": "function", "function": message["function_call"]}]
+                                              if "function_call" in message else None)  # fmt: skip
+        assert (None if output.tool_calls is None else json.loads(output.tool_calls)) == (calls or None)
+        assert output.text == (message.get("content") or "")
+        assert output.reasoning == message.get("reasoning_content")
+        shown = as_text(sample_view(record), width=200)
+        assert (f"{reason}: " in shown) == (reason is not None)
+        assert ("tool_calls: [" in shown) == bool(calls)
+        assert sample_to_json(record)["tools"] == record.request.tools
+    estimate = next(iter(run.estimates))
+    n_right = sum(value for _, value, _ in ANSWERS.values())
+    assert (estimate.metric, estimate.value, estimate.n_unparsed) == ("call_match", n_right / len(ANSWERS), 1)
+
+
+def test_the_server_gets_openais_tools(rows: Path) -> None:
+    """The body has the declarations, with a name that OpenAI accepts, without --apply_chat_template too."""
+    with serving() as server:
+        run_of(server, rows, limit=1)
+    (body,) = server.bodies
+    assert body["tools"] == [{"type": "function", "function": {**ADD, "name": "math_add"}}]
+    assert body["messages"] == [{"role": "user", "content": "openai"}]
+    assert "stop" not in body
+
+
+def test_a_stored_run_is_read_back_and_not_sent_again(rows: Path, tmp_path: Path) -> None:
+    """Tools are part of the stored request: the same plan is the same run, rescoring gives the same scores."""
+    store = str(tmp_path / "runs.sqlite")
+    with serving() as server:
+        first = run_of(server, rows, store=store)
+        again = run_of(server, rows, store=store)
+        assert len(server.bodies) == len(ANSWERS)
+    assert first.id == again.id
+    opened = Store.open(store)
+    requests = [record.request for record in opened.samples(first.id, "sums")]
+    assert {json.loads(request.tools or "")[0]["function"]["name"] for request in requests} == {"math_add"}
+    assert opened.unanswered(first.id, requests) == []
+    scores = {record.request.id: record.scores[0].value for record in first.samples("sums")}
+    rescore_run(first, RescoreOptions(task_files=(str(rows),)))
+    assert {record.request.id: record.scores[0].value for record in first.samples("sums")} == scores
+
+
+def test_a_server_that_refuses_tools_fails_and_is_never_wrong(rows: Path) -> None:
+    """A refused request is a failure with the server's words, not a wrong answer."""
+    with serving() as server:
+        server.refuses = True
+        run = run_of(server, rows, limit=2)
+    estimate = next(iter(run.estimates))
+    assert (estimate.value, estimate.n_failed) == (None, 2)
+    assert all("does not support tools" in (r.outputs[0].error or "") for r in run.samples("sums"))

@@ -1,0 +1,195 @@
+"""Calls are read from every syntax that chat templates teach, and hostile answers end in an error or in no call."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from evalstone.records import ScoreStatus
+from evalstone.scoring.call_match import ExpectedCall
+from evalstone.scoring.call_scores import CallRules, score_calls
+from evalstone.scoring.call_values import java_text, java_value, javascript_text, javascript_value
+from evalstone.scoring.metrics import ANY_CALL, CALL_MATCH
+from evalstone.scoring.tool_calls import UnreadableAnswer, read_calls, text_of_tool_calls
+
+TWO = [{"name": "f", "arguments": {"a": 1}}, {"name": "g-2", "arguments": {"b": "x;]</y>"}}]
+ONE = TWO[:1]
+
+
+def calls_in(text: str) -> list[dict[str, Any]]:
+    """Return the calls in an answer."""
+    return [call.content for call in read_calls(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("".join(f"<tool_call>\n{json.dumps(call)}\n</tool_call>\n" for call in TWO), TWO),  # Hermes, Qwen
+        (f"Let me look.\n<tool_call>{json.dumps(ONE[0])}</tool_call>", ONE),
+        (f"<tool_call>\n{json.dumps(ONE[0])}", ONE),  # ended by the end of the turn
+        ('{"name": "f", "parameters": {"a": 1}}', ONE),  # Llama 3.1
+        ('<|python_tag|>{"name": "f", "parameters": {"a": 1}}', ONE),
+        ("; ".join(json.dumps({"name": c["name"], "parameters": c["arguments"]}) for c in TWO), TWO),
+        (f"[TOOL_CALLS]{json.dumps(TWO)}", TWO),  # Mistral
+        (f"[TOOL_CALLS] {json.dumps([{**TWO[0], 'id': 'abcdefghi'}])}", ONE),
+        (f"[TOOL_CALLS]f{json.dumps(TWO[0]['arguments'])}[TOOL_CALLS]g-2[ARGS]{json.dumps(TWO[1]['arguments'])}", TWO),
+        (f"f{json.dumps(TWO[0]['arguments'])}g-2{json.dumps(TWO[1]['arguments'])}", TWO),  # its marks were special
+        (f" {json.dumps(TWO)}", TWO),
+        (f"```json\n{json.dumps(TWO, indent=2)}\n```", TWO),
+        (json.dumps([{"type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}]), ONE),
+        ("[f(a=1)]", ONE),  # Llama 3.2 and 4
+        ('{"name": "f"}', [{"name": "f", "arguments": {}}]),
+        ('{"name": "f", "arguments": null}', [{"name": "f", "arguments": {}}]),
+        ("", []),
+        ("[]", []),
+        ("I cannot answer (f) that; set {a: 1}.", []),
+        ("f", []),
+        ("See f(x) = 2 for the answer.", []),
+    ],
+)
+def test_every_templates_calls_are_read(text: str, expected: list[dict[str, Any]]) -> None:
+    """The same calls come from each syntax; words are no call."""
+    assert calls_in(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<tool_call>\n{'name': 'f'}\n</tool_call>", "is not JSON"),
+        ('<tool_call>{"arguments": {}}</tool_call>', "is no call; expected"),
+        ('{"name": "f", "arguments": [1]}', "the arguments of f are '.1.'; expected an object"),
+        ('{"name": "f", "arguments": {"a": 1', "is not JSON"),
+        ('[{"name": "f"}, 3]', "'3' is no call"),
+        ("[f(a=1", "cannot be read as calls"),
+        ("f(a=", "cannot be read as calls"),
+        ("[TOOL_CALLS]nothing", "is not JSON"),
+        ("x" * 300_000, "300,000 characters; at most 200,000"),
+        ('{"name": "f", "arguments": ' + "[" * 5000 + "]" * 5000 + "}", "nested deeper"),
+        ("<tool_call>" + "[" * 50_000 + "</tool_call>", "is not JSON: nested deeper"),
+        ("[f(a=" + "-" * 20_000 + "1)]", "cannot be read"),
+        ("[f(a=" + "(" * 20_000 + ")", "cannot be read"),
+        ("[f(a=9**9**9**9)]", "cannot be read"),
+        ("[f(a='x' * 10**10)]", "cannot be read"),
+        ("a{}" * 60_000, None),
+        ('{"name": "f"};' * 14_000, None),
+        ("<tool_call>" * 18_000, "is not JSON"),
+        ("[f(a=__import__('os').system('true'), b=1)]", None),  # a text, never run
+    ],
+    ids=lambda text: repr(text)[:40],
+)
+def test_what_begins_a_call_and_cannot_be_read_says_why(text: str, message: str | None) -> None:
+    """The reason is one line; nothing is evaluated, and nothing takes long."""
+    started = time.perf_counter()
+    if message is None:
+        read_calls(text)
+    else:
+        with pytest.raises(UnreadableAnswer, match=message):
+            read_calls(text)
+    assert time.perf_counter() - started < 2
+
+
+def test_a_servers_calls_become_the_list_that_is_read() -> None:
+    """Arguments are a JSON text there; those that are none stay a text, and cannot be read."""
+    calls = [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"z": 1, "a": [2]}'}}]
+    found = read_calls(text_of_tool_calls(json.dumps(calls)))
+    assert [(call.name, list(call.arguments.items())) for call in found] == [("f", [("z", 1), ("a", [2])])]
+    calls[0]["function"] = {"name": "f", "arguments": "{a: 1}"}
+    with pytest.raises(UnreadableAnswer, match=r"'\{a: 1\}' is not JSON"):
+        read_calls(text_of_tool_calls(json.dumps(calls)))
+    with pytest.raises(UnreadableAnswer, match="is no call"):
+        read_calls(text_of_tool_calls('[{"type": "function"}]'))
+    assert calls_in(text_of_tool_calls('[{"function": {"name": "f", "arguments": ""}}]'))[0]["arguments"] == {}
+
+
+@pytest.mark.parametrize("language", ["java", "javascript"])
+def test_source_calls_are_split_outside_brackets_and_strings(language: Any) -> None:
+    """Arguments keep their source; commas in strings, brackets and type parameters separate nothing."""
+    text = 'A.b(x=f(1, 2), y="a, (b", z=new HashMap<String, Integer>() {{ put("k", 1); }}, w={a: [1, 2]}), c()'
+    first, second = read_calls(f"[{text}]", "calls", language)
+    assert (first.name, second.name) == ("A.b", "c")
+    assert first.arguments["x"] == "f(1, 2)"
+    assert first.arguments["y"] == "a, (b"
+    assert first.arguments["z"].startswith("new HashMap<String,Integer>(){{")
+    assert first.arguments["w"] == "{a: [1, 2]}"
+    for broken in ("f(x=1", 'f(x="a)', "f(x=1))", "f(x=1, x=2)"):
+        with pytest.raises(UnreadableAnswer, match="cannot be read"):
+            read_calls(broken, "calls", language)
+    assert read_calls("Sorry, none of them.", "calls", language) == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "item"),
+    [
+        (5, "integer", None), (5, "long", None), (1.5, "float", None), (1.5, "double", None), (True, "boolean", None),
+        (["p", "q"], "ArrayList", "String"), ([1, 2], "ArrayList", "long"), ([], "ArrayList", None),
+        ([1, 2], "Array", "integer"), (["p", "q"], "Array", "String"), ({"k": 1, "s": "t"}, "HashMap", None),
+        ({}, "HashMap", None), ("text", "String", None),
+    ],
+)  # fmt: skip
+def test_java_values_are_read_from_their_source(value: Any, kind: str, item: str | None) -> None:
+    """Writing and reading a value gives it back."""
+    assert java_value(java_text(value, kind, item), kind, item) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "item"),
+    [
+        (5, "integer", None), (5, "Bigint", None), (1.5, "float", None), (False, "Boolean", None),
+        (["p", "q"], "array", "String"), ([1.0, 2.5], "array", "float"), ([[1, 2], [3, 4]], "array", None),
+        ({"k": 1, "s": "t", "b": True}, "dict", None), ({}, "dict", None), ("text", "String", None),
+    ],
+)  # fmt: skip
+def test_javascript_values_are_read_from_their_source(value: Any, kind: str, item: str | None) -> None:
+    """Writing and reading a value gives it back."""
+    assert javascript_value(javascript_text(value, kind, item), kind, item) == value
+
+
+def test_long_arguments_are_not_searched() -> None:
+    """A text over the limit is no literal: it stays a text, at once."""
+    started = time.perf_counter()
+    for text in ("new ArrayList<>(Arrays.asList(" + "(" * 100_000, "{" + "a:" * 50_000):
+        assert java_value(text, "ArrayList", "String") == text
+        assert javascript_value(text, "dict") == text
+    short = "{" + "a:," * 6_000 + "}"
+    javascript_value(short, "dict")
+    java_value("new HashMap<" * 1_500, "HashMap")
+    assert time.perf_counter() - started < 3
+
+
+DECLARED = [{"name": "a.f", "parameters": {"properties": {"x": {"type": "integer"}}, "required": ["x"]}}]
+EXPECTED = [ExpectedCall("a.f", {"x": [1]})]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "value", "reason", "status"),
+    [
+        ('{"name": "a_f", "arguments": {"x": 1}}', EXPECTED, 1.0, None, ScoreStatus.SCORED),
+        ('{"name": "a.f", "arguments": {"x": 1}}', EXPECTED, 0.0, "wrong_function", ScoreStatus.SCORED),
+        ('{"name": "a_f"', EXPECTED, 0.0, "not_parsed", ScoreStatus.UNPARSED),
+        ("no idea", EXPECTED, 0.0, "no_call", ScoreStatus.SCORED),
+        ('{"name": "a_f"', [], 1.0, None, ScoreStatus.SCORED),
+        ("", [], 1.0, None, ScoreStatus.SCORED),
+        ('{"name": "a_f"}', [], 0.0, "unwanted_call", ScoreStatus.SCORED),
+    ],
+)
+def test_a_score_has_the_calls_and_the_reason(
+    answer: str, expected: list[ExpectedCall], value: float, reason: str | None, status: ScoreStatus
+) -> None:
+    """An answer that cannot be read is wrong where calls are expected; where none is, it has none."""
+    rules = CallRules(shown_name=lambda name: name.replace(".", "_"))
+    found, given = score_calls(answer, expected, DECLARED, [CALL_MATCH], rules)
+    assert (found[CALL_MATCH].value, given) == (value, status)
+    assert found[CALL_MATCH].detail.get("reason") == reason
+    assert ("message" in found[CALL_MATCH].detail) == (reason is not None)
+
+
+def test_any_call_is_right_for_any_call() -> None:
+    """BFCL's relevance asks only whether a function was called."""
+    values = [
+        score_calls(text, [], DECLARED, [ANY_CALL], CallRules())[0][ANY_CALL]
+        for text in ('{"name": "z"}', "no", '{"name": ')
+    ]
+    assert [(each.value, each.detail.get("reason")) for each in values] == [
+        (1.0, None), (0.0, "no_call"), (0.0, "not_parsed"),
+    ]  # fmt: skip
