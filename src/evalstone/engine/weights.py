@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from evalstone.engine.checkpoints.load import config_of, plan_tensors
+from evalstone.engine.checkpoints.record import TrainerCheckpoint
 from evalstone.engine.limits import Limits, limits_of
 from evalstone.engine.options import FROM_PRETRAINED, ROPE_SETTINGS, EngineSettings
 from evalstone.errors import MissingExtra, ModelUnavailable, UsageError
@@ -59,6 +61,8 @@ def load_model(path_or_model: Any, settings: EngineSettings) -> LoadedModel:
     """
     if isinstance(path_or_model, torch.nn.Module):
         outer: Any = path_or_model
+    elif settings.checkpoint is not None:
+        outer = _from_checkpoint(settings.checkpoint, settings).to(pick_device(settings.device))
     else:
         outer = _from_pretrained(str(path_or_model), settings).to(pick_device(settings.device))
     if settings.peft is not None:
@@ -122,6 +126,12 @@ def _loading_arguments(name: str, settings: EngineSettings, source: Mapping[str,
         return given
     gguf = {"gguf_file": given["gguf_file"]} if "gguf_file" in given else {}
     config = AutoConfig.from_pretrained(name, **source, **gguf)
+    _change_config(config, changes)
+    return {**given, "config": config}
+
+
+def _change_config(config: Any, changes: dict[str, Any]) -> None:
+    """Replace settings of a configuration, those of its text model where it has one."""
     inner = config.get_text_config()
     kept = getattr(inner, "rope_parameters", None)
     if isinstance(kept, Mapping) and changes.keys() & set(ROPE_SETTINGS):
@@ -137,7 +147,42 @@ def _loading_arguments(name: str, settings: EngineSettings, source: Mapping[str,
         inner.rope_parameters = {**kept, **scaling, **theta}
     for key, value in changes.items():
         setattr(inner if hasattr(inner, key) else config, key, value)
-    return {**given, "config": config}
+
+
+def _from_checkpoint(checkpoint: TrainerCheckpoint, settings: EngineSettings) -> Any:
+    """Return the causal LM of a trainer's checkpoint, in the requested dtype, on the CPU or as device_map says.
+
+    Raises: ModelUnavailable, naming the tensor that is missing or does not fit.
+    """
+    from transformers import GenerationConfig, PreTrainedModel
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    config = config_of(checkpoint)
+    taken = FROM_PRETRAINED | signature(PreTrainedModel.from_pretrained).parameters.keys()
+    given = {key: value for key, value in settings.model_kwargs.items() if key in taken}
+    _change_config(config, {key: value for key, value in settings.model_kwargs.items() if key not in taken})
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ModelUnavailable(f"model_type {config.model_type} of {checkpoint.weights[0]} is not a causal LM")
+    kind = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    with torch.device("meta"):
+        empty = kind(config)
+    tensors = plan_tensors(checkpoint, empty, config)
+    dtype = getattr(torch, str(checkpoint.config["dtype"]) if settings.dtype == "auto" else settings.dtype)
+    try:
+        model, found = kind.from_pretrained(
+            None, config=config, state_dict=tensors, dtype=dtype, output_loading_info=True, **given
+        )
+        if checkpoint.generation_folder is not None:
+            model.generation_config = GenerationConfig.from_pretrained(checkpoint.generation_folder)
+    except _UNLOADABLE as error:
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ModelUnavailable(f"{checkpoint.weights[0]} cannot be loaded: {first}") from error
+    for problem, names in (("lacks", found["missing_keys"]), ("has no place for", found["unexpected_keys"])):
+        if names:
+            raise ModelUnavailable(
+                f"{checkpoint.weights[0]} as a {kind.__name__} {problem} {sorted(names)[0]} ({len(names)} such tensors)"
+            )
+    return model
 
 
 def _remedy(text: str, settings: EngineSettings) -> str:

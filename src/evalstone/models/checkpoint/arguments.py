@@ -63,6 +63,8 @@ class LocalArguments:
     subfolder: str = ""
     tokenizer: str | None = None
     peft: str | None = None
+    base: str | None = None  # of a trainer's checkpoint: the model it was trained from
+    lora_alpha: float | None = None  # of a trainer's LoRA checkpoint
     dtype: DTypeName = "auto"
     numerics: Numerics = "float32"
     device: str = "auto"
@@ -105,6 +107,8 @@ class LocalArguments:
             "think_end_token": self.think_end_token,
             "max_gen_toks": self.max_gen_toks,
             "generation_config": None if self.generation_config == "model" else self.generation_config,
+            "base": self.base,
+            "lora_alpha": self.lora_alpha,
             "attention": None if self.attention == "auto" else self.attention,
             **{name: value for name, value in self.model_kwargs.items() if name not in PLACEMENT},
         }
@@ -267,6 +271,9 @@ def _check_types(values: Mapping[str, Any]) -> None:
         raise UsageError(f"too_long={values['too_long']!r}; expected cut or error")
     if not isinstance(values.get("chat_template_args", {}), Mapping):
         raise UsageError(f"chat_template_args={values['chat_template_args']!r} is not a JSON object")
+    alpha = values.get("lora_alpha", 1.0)
+    if not isinstance(alpha, int | float) or isinstance(alpha, bool) or not alpha > 0:
+        raise UsageError(f"lora_alpha={alpha!r}; expected a number above 0")
     if not isinstance(values.get("token", ""), str | bool):
         raise UsageError("token is neither text nor True or False; expected the Hub's token, or set HF_TOKEN")
 
@@ -299,7 +306,7 @@ def local_arguments(given: Mapping[str, Any]) -> LocalArguments:
     dtype = str(values.pop("dtype", "auto")).removeprefix("torch.")
     if dtype not in DTYPES:
         raise UnknownName("dtype", dtype, nearest(dtype, DTYPES) or sorted(set(DTYPES.values())))
-    for name in ("pretrained", "revision", "subfolder", "tokenizer", "peft", "device", "chat_template", "cache_dir"):
+    for name in ("pretrained", "revision", "subfolder", "tokenizer", "peft", "base", "device", "chat_template", "cache_dir"):
         if name in values:
             values[name] = str(values[name])
     return LocalArguments(dtype=DTYPES[dtype], model_kwargs=kwargs, **values)

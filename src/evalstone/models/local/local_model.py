@@ -16,7 +16,6 @@ from typing import Any
 from evalstone.engine.options import EngineSettings
 from evalstone.errors import MissingExtra, UsageError
 from evalstone.models.checkpoint.arguments import LocalArguments
-from evalstone.models.checkpoint.files import read_json
 from evalstone.models.checkpoint.identity import ModelFolders, find_folders, identify
 from evalstone.models.local.estimate import estimate_work
 from evalstone.models.local.generation import (
@@ -304,11 +303,12 @@ class LocalModel:
             return OwnEngine(Engine.load(source, settings=self._settings()), self.tokenizer)
 
     def _token_costs(self) -> TokenCosts:
-        return TokenCosts.of(read_json(self._folders.model / "config.json"), self.identity.n_parameters)
+        return TokenCosts.of(self._folders.config, self.identity.n_parameters)
 
     def _settings(self) -> EngineSettings:
         arguments = self.arguments
         adapter = None if self._loaded or not self._folders.adapter else str(self._folders.adapter)
+        trained = None if self._loaded else self._folders.trained
         return EngineSettings(
             dtype="auto" if self._loaded else arguments.dtype,
             device=arguments.device,
@@ -321,6 +321,7 @@ class LocalModel:
             n_threads=arguments.n_threads,
             max_length=arguments.max_length,
             model_kwargs=arguments.model_kwargs,
+            checkpoint=trained.checkpoint if trained else None,
         )
 
     def stream(self, request: Request) -> Iterator[str]:
@@ -341,9 +342,9 @@ class LocalModel:
 
     def estimate(self, requests: Sequence[Request]) -> WorkEstimate:
         """Return the work that answering would take; tokenises, loads no weights."""
-        folder = None if self._loaded else self._folders.model
+        config = {} if self._loaded else self._folders.config
         queries, texts = self._reader().read(requests), self._text_reader().read(requests)
-        return estimate_work(len(requests), queries, texts, self.identity, folder, self.arguments.device)
+        return estimate_work(len(requests), queries, texts, self.identity, config, self.arguments.device)
 
     def split_tokens(self, context: str, continuation: str) -> tuple[list[str], int] | None:
         """Return the texts of the tokens of context + continuation, and the index of the first scored one."""
