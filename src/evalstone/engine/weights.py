@@ -180,7 +180,7 @@ def _from_checkpoint(checkpoint: TrainerCheckpoint, settings: EngineSettings) ->
     for problem, names in (("lacks", found["missing_keys"]), ("has no place for", found["unexpected_keys"])):
         if names:
             raise ModelUnavailable(
-                f"{checkpoint.weights[0]} as a {kind.__name__} {problem} {sorted(names)[0]} ({len(names)} such tensors)"
+                f"{checkpoint.weights[0]} as a {kind.__name__} {problem} {min(names)} ({len(names)} such tensors)"
             )
     return model
 

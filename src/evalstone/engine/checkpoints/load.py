@@ -122,9 +122,7 @@ def _is_renamed_on_loading(config: Any) -> bool:
 def _all_of(stored: Stored, names: Names) -> dict[str, LazyTensor]:
     """Return every tensor under the name without its prefix; transformers renames and checks them."""
     own = {name.removeprefix(names.prefix): parts for name, parts in stored.items() if name.startswith(names.prefix)}
-    return {
-        name: LazyTensor(Source(name, parts[0].shape), parts) for name, parts in own.items() if not is_extra(name)
-    }
+    return {name: LazyTensor(Source(name, parts[0].shape), parts) for name, parts in own.items() if not is_extra(name)}
 
 
 def _tied(model: torch.nn.Module) -> set[str]:
@@ -162,7 +160,7 @@ def _joined(parts: tuple[StoredTensor, ...], shape: tuple[int, ...]) -> torch.Te
     """Return one tensor of its parts in several files, which are equal copies or pieces along one dimension."""
     if len(parts) == 1 or parts[0].shape == shape:
         return parts[0].read()
-    return torch.cat([part.read() for part in parts], dim=_dimension(parts, shape))
+    return torch.cat([part.read() for part in parts], dim=_dimension(parts, shape) or 0)
 
 
 def _dimension(parts: tuple[StoredTensor, ...], shape: tuple[int, ...]) -> int | None:

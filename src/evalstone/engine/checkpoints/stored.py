@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.distributed.checkpoint import FileSystemReader, load
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict_loader import load
 
 from evalstone.errors import ModelUnavailable
 
@@ -174,8 +176,9 @@ def _sharded(folder: Path, index: Metadata, name: str, described: TensorStorageM
         wanted: dict[str, Any] = {name: torch.empty(described.size, dtype=dtype)}
         try:
             load(wanted, storage_reader=_Reader(folder, index), no_dist=True)
-        except Exception as error:  # torch wraps what went wrong in a shard in an exception of its own
-            first = next(iter(str(error.__cause__ or error).strip().splitlines()), type(error).__name__)
+        except (CheckpointException, Exception) as error:  # torch's is not an Exception
+            cause = next(iter(error.failures.values()))[0] if isinstance(error, CheckpointException) else error
+            first = next(iter(str(cause).strip().splitlines()), type(cause).__name__)
             raise ModelUnavailable(
                 f"{folder}: {name} cannot be read from its shards: {first:.160}; copy every *.distcp file again"
             ) from error

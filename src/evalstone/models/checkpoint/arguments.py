@@ -306,7 +306,17 @@ def local_arguments(given: Mapping[str, Any]) -> LocalArguments:
     dtype = str(values.pop("dtype", "auto")).removeprefix("torch.")
     if dtype not in DTYPES:
         raise UnknownName("dtype", dtype, nearest(dtype, DTYPES) or sorted(set(DTYPES.values())))
-    for name in ("pretrained", "revision", "subfolder", "tokenizer", "peft", "base", "device", "chat_template", "cache_dir"):
+    for name in (
+        "pretrained",
+        "revision",
+        "subfolder",
+        "tokenizer",
+        "peft",
+        "base",
+        "device",
+        "chat_template",
+        "cache_dir",
+    ):
         if name in values:
             values[name] = str(values[name])
     return LocalArguments(dtype=DTYPES[dtype], model_kwargs=kwargs, **values)

@@ -17,9 +17,7 @@ from evalstone.registry import nearest
 __all__ = ["check_passed_arguments"]
 
 
-def check_passed_arguments(
-    arguments: LocalArguments, folder: Path, config: Mapping[str, Any] | None = None
-) -> None:
+def check_passed_arguments(arguments: LocalArguments, folder: Path, config: Mapping[str, Any] | None = None) -> None:
     """Check that transformers accepts each argument and does not ignore it.
 
     `config` is the configuration of a trainer's checkpoint; by default the folder's config.json is read.
@@ -65,9 +63,7 @@ def _settings_of(folder: Path, arguments: LocalArguments, given: Mapping[str, An
             values = dict(given)
             config = AutoConfig.for_model(str(values.pop("model_type", "")), **values)
         else:
-            config = AutoConfig.from_pretrained(
-                str(folder), trust_remote_code=arguments.trust_remote_code, **gguf
-            )
+            config = AutoConfig.from_pretrained(str(folder), trust_remote_code=arguments.trust_remote_code, **gguf)
     except Exception as error:  # any error of the class means that the model cannot be loaded
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelUnavailable(f"{folder / 'config.json'} is not accepted by transformers: {first}") from error

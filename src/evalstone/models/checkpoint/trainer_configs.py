@@ -7,6 +7,7 @@ Source: transformers' conversion script of Llama (maximum lengths, scaled rotary
     `models/*/_model_builders.py`; litgpt's `config.py`.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from evalstone.errors import DataError, ModelUnavailable
 from evalstone.limits.yaml_documents import load_yaml
 from evalstone.models.checkpoint import files
 
-__all__ = ["BUILDERS", "CONFIG_FILES", "Shapes", "builder_config", "read_config"]
+__all__ = ["BUILDERS", "CONFIG_FILES", "Shapes", "builder_config", "is_builder", "read_config"]
 
 Shapes = Mapping[str, tuple[int, ...]]
 """The shape of each stored tensor, under the trainer's names; whole, where several files contain parts of it."""
@@ -57,9 +58,18 @@ BUILDERS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+def _plain(name: str) -> str:
+    return re.sub(r"^q?lora_", "", name)
+
+
+def is_builder(name: str) -> bool:
+    """Return whether this is one of torchtune's model builders; `lora_` and `qlora_` before the name change nothing."""
+    return _plain(name) in BUILDERS
+
+
 def builder_config(name: str) -> dict[str, Any]:
-    """Return the configuration of a torchtune model builder; `lora_` and `qlora_` before the name change nothing."""
-    values = dict(BUILDERS[name.removeprefix("q").removeprefix("lora_") if "lora_" in name else name])
+    """Return the configuration of one of torchtune's model builders."""
+    values = dict(BUILDERS[_plain(name)])
     rope = _rope(values.pop("rope_theta"), values.pop("scale", None))
     return {"model_type": "llama", "tie_word_embeddings": False, **values, "rope_parameters": rope}
 
@@ -176,18 +186,6 @@ def _of_litgpt(path: Path, values: Mapping[str, Any], shapes: Shapes) -> dict[st
     for name, needed in _OF_LITGPT.items():
         if name in values and values[name] != needed and not (needed is None and not values[name]):
             raise ModelUnavailable(f"{path}: {name} is {values[name]}, which no Llama has; convert it to Hugging Face")
-    adjusted = values.get("rope_adjustments")
-    rope = _rope(theta, None)
-    if adjusted:
-        rope = _rope(
-            theta,
-            adjusted["factor"],
-            low_freq_factor=float(adjusted["low_freq_factor"]),
-            high_freq_factor=float(adjusted["high_freq_factor"]),
-            original_max_position_embeddings=int(adjusted["original_max_seq_len"]),
-        )
-    elif float(values.get("rope_condense_ratio", 1)) != 1:
-        rope = {"rope_type": "linear", "rope_theta": theta, "factor": float(values["rope_condense_ratio"])}
     kind = "qwen3" if values.get("norm_qk") else "qwen2" if values.get("attn_bias") else "llama"
     return {
         "model_type": kind,
@@ -195,7 +193,19 @@ def _of_litgpt(path: Path, values: Mapping[str, Any], shapes: Shapes) -> dict[st
         "num_key_value_heads": int(values.get("n_query_groups") or heads),
         "head_dim": int(values.get("head_size") or hidden // heads),
         "rms_norm_eps": eps,
-        "rope_parameters": rope,
+        "rope_parameters": _rope_of_litgpt(theta, values),
     }
 
 
+def _rope_of_litgpt(theta: float, values: Mapping[str, Any]) -> dict[str, Any]:
+    adjusted = values.get("rope_adjustments")
+    if adjusted:
+        return _rope(
+            theta,
+            adjusted["factor"],
+            low_freq_factor=float(adjusted["low_freq_factor"]),
+            high_freq_factor=float(adjusted["high_freq_factor"]),
+            original_max_position_embeddings=int(adjusted["original_max_seq_len"]),
+        )
+    ratio = float(values.get("rope_condense_ratio", 1))
+    return {"rope_type": "linear", "rope_theta": theta, "factor": ratio} if ratio != 1 else _rope(theta, None)

@@ -6,6 +6,7 @@ and torch's distributed checkpoint (.metadata and *.distcp), also as accelerate 
 A folder that transformers loads itself is not a trainer's checkpoint.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +18,14 @@ from evalstone.engine.checkpoints.record import TrainerCheckpoint
 from evalstone.errors import MissingExtra, ModelUnavailable, UsageError
 from evalstone.models.checkpoint import files
 from evalstone.models.checkpoint.arguments import LocalArguments
-from evalstone.models.checkpoint.trainer_configs import BUILDERS, CONFIG_FILES, Shapes, builder_config, read_config
+from evalstone.models.checkpoint.trainer_configs import (
+    BUILDERS,
+    CONFIG_FILES,
+    Shapes,
+    builder_config,
+    is_builder,
+    read_config,
+)
 
 if TYPE_CHECKING:
     from evalstone.engine.checkpoints.stored import StoredTensor
@@ -48,6 +56,18 @@ class FoundCheckpoint:
     identifying: tuple[Path, ...]
     n_parameters: int
 
+    def check_tokenizer(self, tokenizer: Any) -> None:
+        """Check that the model embeds every token; a smaller vocabulary may be one that was padded in training.
+
+        Raises: ModelUnavailable.
+        """
+        n_tokens, n_embedded = len(tokenizer), self.checkpoint.config.get("vocab_size")
+        if isinstance(n_embedded, int) and n_tokens > n_embedded:
+            raise ModelUnavailable(
+                f"the tokenizer {self.tokenizer} has {n_tokens} tokens, but the model in {self.checkpoint.weights[0]} "
+                f"embeds {n_embedded}; set its own with tokenizer=FOLDER or tokenizer=FILE"
+            )
+
 
 def find_checkpoint(arguments: LocalArguments) -> FoundCheckpoint | None:
     """Return the checkpoint that the arguments name; None for a folder or Hub id that transformers loads itself.
@@ -64,45 +84,51 @@ def find_checkpoint(arguments: LocalArguments) -> FoundCheckpoint | None:
                 "is none; for an adapter of peft: pretrained=BASE,peft=ADAPTER"
             )
         return None
-    homes = _homes(weights)
-    base_folder = _base_folder(arguments)
+    homes, base_folder = _homes(weights), _base_folder(arguments)
     stored = _shapes_of(weights)
     base_weights = _base_weights(arguments, base_folder) if _is_adapter_only(stored) else ()
     shapes = _whole(_shapes_of(base_weights) if base_weights else stored)
     config_path = _config_path(base_folder, homes if not base_weights else ())
-    if config_path is not None:
-        config = read_config(config_path, shapes)
-    elif arguments.base in BUILDERS or str(arguments.base).removeprefix("q").removeprefix("lora_") in BUILDERS:
-        config = builder_config(str(arguments.base))
-    else:
-        raise ModelUnavailable(
-            f"{weights[0]} has no {', '.join(CONFIG_FILES[:3])} beside it; name the model it was trained from: "
-            "base=FOLDER, or one of torchtune's names, base=llama2_7b"
-        )
-    config.setdefault("dtype", config.pop("torch_dtype", None) or _stored_dtype(base_weights or weights))
-    config["dtype"] = str(config["dtype"]).removeprefix("torch.")
-    generation = config_path.parent if config_path and (config_path.parent / "generation_config.json").is_file() else None
+    config = _config(arguments, config_path, shapes, weights[0])
+    config["dtype"] = str(
+        config.get("dtype") or config.pop("torch_dtype", None) or _stored_dtype(base_weights or weights)
+    ).removeprefix("torch.")
+    generation = config_path.with_name("generation_config.json") if config_path is not None else None
+    generation = generation if generation is not None and generation.is_file() else None
     alpha, alpha_file = _lora_alpha(arguments, homes)
     checkpoint = TrainerCheckpoint(
         tuple(map(str, weights)),
         config,
-        str(generation) if generation else None,
+        str(generation.parent) if generation is not None else None,
         tuple(map(str, base_weights)),
         alpha,
     )
-    named = [*_content(weights), *_content(base_weights)]
-    named += [path for path in (config_path, alpha_file) if path is not None]
-    named += [generation / "generation_config.json"] if generation else []
+    beside = (path for path in (config_path, alpha_file, generation) if path is not None)
+    named = dict.fromkeys([*_content(weights), *_content(base_weights), *beside])
     tokenizer = _tokenizer_of(arguments, [*homes, *([base_folder] if base_folder else [])], weights[0])
-    n_parameters = sum(_product(shape) for shape in shapes.values())
-    return FoundCheckpoint(checkpoint, tokenizer, tuple(dict.fromkeys(named)), n_parameters)
+    return FoundCheckpoint(checkpoint, tokenizer, tuple(named), _count_parameters(shapes))
 
 
-def _product(shape: tuple[int, ...]) -> int:
-    total = 1
-    for extent in shape:
-        total *= extent
-    return total
+def _config(arguments: LocalArguments, path: Path | None, shapes: Shapes, weights: Path) -> dict[str, Any]:
+    """Return the configuration: of a file, or of the builder of torchtune that base= names.
+
+    Raises: ModelUnavailable if there is neither.
+    """
+    if path is not None:
+        return read_config(path, shapes)
+    if arguments.base is not None and is_builder(arguments.base):
+        return builder_config(arguments.base)
+    raise ModelUnavailable(
+        f"{weights} has no {', '.join(CONFIG_FILES[:3])} beside it; name the model it was trained from: base=FOLDER, "
+        "or one of torchtune's names, such as base=llama2_7b"
+    )
+
+
+def _count_parameters(shapes: Shapes) -> int:
+    """Return the number of stored parameters, without a trainer's own state."""
+    from evalstone.engine.checkpoints.names import is_extra
+
+    return sum(math.prod(shape) for name, shape in shapes.items() if not is_extra(name))
 
 
 # --------------------------------------------------------------------------------------------------- weights
@@ -219,11 +245,9 @@ def _is_adapter_only(stored: dict[str, Any]) -> bool:
 def _base_folder(arguments: LocalArguments) -> Path | None:
     """Return the folder of the model that was trained; None if none is named, or one of torchtune's builders is."""
     name = arguments.base
-    if name is None or name.removeprefix("q").removeprefix("lora_") in BUILDERS:
+    if name is None or is_builder(name):
         return None
     path = Path(name).expanduser()
-    if path.is_file() and path.name in CONFIG_FILES:
-        return path.parent
     if path.is_file():
         return path.parent
     if path.is_dir():

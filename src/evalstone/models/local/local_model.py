@@ -283,6 +283,8 @@ class LocalModel:
     def _started(self) -> TokenEngine:
         if find_spec("torch") is None or find_spec("transformers") is None:
             raise MissingExtra("a local model", "hf")
+        if self._loaded is None and self._folders.trained is not None:
+            self._folders.trained.check_tokenizer(self.tokenizer)
         if self._cluster is not None:
             from evalstone.models.workers.cluster_links import ClusterLinks
             from evalstone.models.workers.cluster_worker import PlacedModel

@@ -75,8 +75,10 @@ def _of_sentencepiece(path: Path, source: TokenizerSource) -> Any:
     Raises: ModelUnavailable if the file is of another kind, or is not encoded as SentencePiece encodes it.
     """
     try:
-        import google.protobuf  # noqa: F401 - what transformers reads the file with
         from sentencepiece import SentencePieceProcessor
+        from transformers.convert_slow_tokenizer import import_protobuf
+
+        import_protobuf()
     except ImportError:
         raise MissingExtra(f"{path} is a SentencePiece model; reading it", "hf") from None
     from tokenizers import normalizers
