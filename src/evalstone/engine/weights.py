@@ -86,14 +86,15 @@ _UNLOADABLE = (
 
 
 def _from_pretrained(name: str, settings: EngineSettings) -> Any:
-    """Return the causal LM, in the requested dtype, on the CPU."""
+    """Return the language model of this folder or Hub id, in the requested dtype, on the CPU."""
     from safetensors import SafetensorError
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
+    kind: Any = AutoModelForSeq2SeqLM if settings.backend == "seq2seq" else AutoModelForCausalLM
     dtype: Any = settings.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype)
     source = {"revision": settings.revision or "main", "trust_remote_code": settings.trust_remote_code}
     try:
-        model, found = AutoModelForCausalLM.from_pretrained(
+        model, found = kind.from_pretrained(
             name, dtype=dtype, output_loading_info=True, **source, **_loading_arguments(name, settings, source)
         )
     except (*_UNLOADABLE, SafetensorError) as error:

@@ -31,10 +31,9 @@ DTYPES: Mapping[str, DTypeName] = {
 }
 
 # Accepted for compatibility with existing command lines; none of them can change an output here.
-WITHOUT_EFFECT = frozenset(
-    {"batch_size", "max_batch_size", "logits_cache", "truncation", "low_cpu_mem_usage", "backend"}
-)
+WITHOUT_EFFECT = frozenset({"batch_size", "max_batch_size", "logits_cache", "truncation", "low_cpu_mem_usage"})
 QUANTISATION = re.compile(r"load_in_[48]bit|llm_int8_\w+|bnb_4bit_\w+")
+Backend = Literal["default", "causal", "seq2seq"]
 MISTYPED = 0.8  # difflib ratio from which an unknown argument counts as a misspelling of one of ours
 PLACEMENT = frozenset({  # arguments of `from_pretrained` on where and how weights are read and stored
     "attn_implementation", "device_map", "disable_mmap", "experts_implementation", "force_download", "max_memory",
@@ -63,6 +62,7 @@ class LocalArguments:
     subfolder: str = ""
     tokenizer: str | None = None
     peft: str | None = None
+    backend: Backend = "default"  # decided by the configuration
     base: str | None = None  # of a trainer's checkpoint: the model it was trained from
     lora_alpha: float | None = None  # of a trainer's LoRA checkpoint
     dtype: DTypeName = "auto"
@@ -244,10 +244,8 @@ def _refuse(values: dict[str, Any]) -> None:
         value = values.pop(name, None)
         if value not in (None, False) and not (name == "softmax_dtype" and value == "float32"):
             raise UsageError(f"model argument {name}={value} is not supported: {remedy}")
-    if values.get("backend", "causal") not in ("default", "causal", None):
-        raise UsageError(
-            f"backend={values['backend']} is not supported; expected a decoder-only model (backend=causal)"
-        )
+    if values.get("backend", "default") not in ("default", "causal", "seq2seq", None):
+        raise UsageError(f"backend={values['backend']} is unknown; expected default, causal or seq2seq")
     if values.get("pretrained") is None:
         close = get_close_matches("pretrained", list(values), 1, MISTYPED)
         hint = f" (was {close[0]}= meant as pretrained=?)" if close else ""
