@@ -66,6 +66,16 @@ def task_from_rows(path: Path) -> tuple[Task, list[str]]:
     return task_from_spec(spec, path, "user"), notes
 
 
+def shape_of_rows(rows: Rows, path: Path) -> tuple[dict[str, Any], str, tuple[str, ...]]:
+    """Return the keys of a task file for rows, a note on what was guessed, and the columns that are used.
+
+    `path` names the rows in messages.
+    Raises: DataError if the columns are none of the known sets.
+    """
+    columns = {name.strip().lower(): name for name in rows.column_names if name.strip().isidentifier()}
+    return _shape(columns, rows, path, ())
+
+
 def _shape(
     columns: Mapping[str, str], rows: Rows, path: Path, locations: Sequence[str]
 ) -> tuple[dict[str, Any], str, tuple[str, ...]]:
@@ -73,6 +83,8 @@ def _shape(
     found = find_columns(columns)
     if found:
         is_list = found.choices is not None and isinstance(rows[0][found.choices], list)
+        if found.choices is not None and isinstance(rows[0][found.choices], Mapping):
+            return *_by_lettered(found.question, found.answer, found.choices, rows, path), found.used
         found = found if is_list else QuestionColumns(found.question, found.answer, found.options)
         refuse_faulty_rows(path, rows, found, locations)
         if found.options:
@@ -114,6 +126,24 @@ def _by_letter(columns: QuestionColumns, rows: Rows) -> tuple[dict[str, Any], st
         "metric_list": [metric_item("acc")],
     }
     return spec, f"multiple choice by letter: '{question}', choices {', '.join(options)}, '{answer}' is {means}"
+
+
+def _by_lettered(question: str, answer: str, choices: str, rows: Rows, path: Path) -> tuple[dict[str, Any], str]:
+    """Return the keys for options in one column, by letter: {"A": ..., "B": ...}."""
+    letters = [letter for letter in LETTERS if rows[0][choices].get(letter) is not None]
+    faults = [at for at, row in enumerate(rows, 1) if str(row[answer]).strip().upper() not in letters]
+    if len(letters) < 2 or faults:
+        where = f"row {faults[0]}: '{rows[faults[0] - 1][answer]!s:.40}' in column '{answer}'" if faults else choices
+        raise DataError(f"{path}: {where} is no letter of the options in column '{choices}'; write a task file")
+    lines = "\n".join(f"{letter}. {{{{{choices}.{letter}}}}}" for letter in letters)
+    spec = {
+        "output_type": "multiple_choice",
+        "doc_to_text": f"{{{{{question}}}}}\n{lines}\nAnswer:",
+        "doc_to_choice": letters,
+        "doc_to_target": f"{{{{{letters}.index({answer}.strip().upper())}}}}",
+        "metric_list": [metric_item("acc")],
+    }
+    return spec, f"multiple choice by letter: '{question}', the options in '{choices}', '{answer}' is a letter"
 
 
 def _by_text(question: str, answer: str, choices: str, first: Any) -> tuple[dict[str, Any], str]:

@@ -13,7 +13,7 @@ from evalstone.errors import DataError
 __all__ = ["LETTERS", "QuestionColumns", "answer_kind", "find_columns", "refuse_faulty_lines", "refuse_faulty_rows"]
 
 LETTERS = "ABCDEFGHIJ"
-_QUESTIONS = ("question", "prompt", "input", "query", "problem", "instruction", "stem", "ctx")
+_QUESTIONS = ("question", "prompt", "input", "query", "problem", "stem", "instruction", "ctx")
 _ANSWERS = (
     *("answer", "reference", "target", "output", "label", "solution", "gold", "correct", "correct_answer"),
     *("correct_option", "answer_key", "answerkey", "expected", "ground_truth", "ideal", "completion"),

@@ -59,6 +59,11 @@ def renamed(state: State, config: dict[str, Any], table: dict[str, str]) -> Stat
     return result
 
 
+def rope_theta(config: dict[str, Any]) -> float:
+    """Return the base of the rotary positions, which older files have outside of rope_parameters."""
+    return float(config.get("rope_parameters", config).get("rope_theta", 10_000.0))
+
+
 def meta_params(config: dict[str, Any]) -> dict[str, Any]:
     """Return the content of params.json, as Meta writes it: without the vocabulary's and the inner size."""
     return {
@@ -69,7 +74,7 @@ def meta_params(config: dict[str, Any]) -> dict[str, Any]:
         "vocab_size": -1,
         "multiple_of": 4,
         "norm_eps": config["rms_norm_eps"],
-        "rope_theta": config.get("rope_parameters", config).get("rope_theta", 10000.0),
+        "rope_theta": rope_theta(config),
         "max_seq_len": config["max_position_embeddings"],
     }
 
@@ -163,7 +168,7 @@ def write_litgpt(folder: Path, target: Path, *, before_05: bool = False) -> Path
         "n_query_groups": groups, "head_size": width, "intermediate_size": config["intermediate_size"],
         "padded_vocab_size": config["vocab_size"], "block_size": config["max_position_embeddings"],
         "norm_class_name": "RMSNorm", "mlp_class_name": "LLaMAMLP", "norm_eps": config["rms_norm_eps"],
-        "rope_base": config.get("rope_parameters", config).get("rope_theta", 10000.0), "rotary_percentage": 1.0, "parallel_residual": False,
+        "rope_base": rope_theta(config), "rotary_percentage": 1.0, "parallel_residual": False,
         "bias": False, "scale_embeddings": False,
     }  # fmt: skip
     (target / "model_config.yaml").write_text(json.dumps(settings))  # JSON is YAML

@@ -30,9 +30,7 @@ def _with_end_token(folder: Path) -> None:
 
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     eos, number = tokenizer.eos_token, tokenizer.eos_token_id
-    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
-        single=f"$A {eos}", special_tokens=[(eos, number)]
-    )
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=f"$A {eos}", special_tokens=[(eos, number)])
     tokenizer.save_pretrained(folder)
 
 

@@ -30,7 +30,7 @@ from evalstone.models.checkpoint.trainer_configs import (
 if TYPE_CHECKING:
     from evalstone.engine.checkpoints.stored import StoredTensor
 
-__all__ = ["FoundCheckpoint", "find_checkpoint"]
+__all__ = ["FoundCheckpoint", "find_checkpoint", "is_trained"]
 
 INDEX = ".metadata"
 SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
@@ -316,3 +316,8 @@ def _tokenizer_of(arguments: LocalArguments, homes: Sequence[Path], weights: Pat
     raise ModelUnavailable(
         f"{weights} has no tokenizer.json or tokenizer.model beside it; set tokenizer=FOLDER or tokenizer=FILE"
     )
+
+
+def is_trained(name: str) -> bool:
+    """Return whether this names a trainer's checkpoint, not a folder or Hub id that transformers loads itself."""
+    return bool(_weights_of(name))
