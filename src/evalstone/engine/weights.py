@@ -4,6 +4,7 @@ Other libraries' exceptions are translated here: any problem while loading becom
 """
 
 import pickle
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -18,6 +19,8 @@ from evalstone.engine.limits import Limits, limits_of
 from evalstone.engine.options import FROM_PRETRAINED, ROPE_SETTINGS, EngineSettings
 from evalstone.errors import MissingExtra, ModelUnavailable, UsageError
 
+# The package in a message of transformers, or of Python where a package lacks another one.
+_PACKAGE = re.compile(r"pip install (?:-U |--upgrade )?([\w.-]+(?:[<>=]=?[\w.]*\w)?)|No module named '([\w.]+)'")
 LIBRARIES = ("torch", "transformers", "peft", "numpy")
 
 
@@ -62,9 +65,9 @@ def load_model(path_or_model: Any, settings: EngineSettings) -> LoadedModel:
     if isinstance(path_or_model, torch.nn.Module):
         outer: Any = path_or_model
     elif settings.checkpoint is not None:
-        outer = _from_checkpoint(settings.checkpoint, settings).to(pick_device(settings.device))
+        outer = _placed(_from_checkpoint(settings.checkpoint, settings), settings)
     else:
-        outer = _from_pretrained(str(path_or_model), settings).to(pick_device(settings.device))
+        outer = _placed(_from_pretrained(str(path_or_model), settings), settings)
     if settings.peft is not None:
         outer = _with_adapter(outer, settings.peft)
     outer.eval()
@@ -77,6 +80,12 @@ def load_model(path_or_model: Any, settings: EngineSettings) -> LoadedModel:
         sum(parameter.numel() for parameter in outer.parameters()),
         is_borrowed=isinstance(path_or_model, torch.nn.Module),
     )
+
+
+def _placed(model: Any, settings: EngineSettings) -> Any:
+    """Return the model on its device; where device_map or a quantisation has placed it, it stays there."""
+    device = pick_device(settings.device)
+    return model if "device_map" in settings.model_kwargs or getattr(model, "is_quantized", False) else model.to(device)
 
 
 _UNLOADABLE = (
@@ -100,6 +109,11 @@ def _from_pretrained(name: str, settings: EngineSettings) -> Any:
     except (*_UNLOADABLE, SafetensorError) as error:
         text = str(error).strip()
         first = text.splitlines()[0] if text else type(error).__name__
+        if isinstance(error, ImportError) and (found := _PACKAGE.search(text)):
+            package = found[1] or found[2]
+            raise ModelUnavailable(
+                f"model {name!r} needs the package {package}, which is not installed: pip install '{package}'"
+            ) from error
         raise ModelUnavailable(
             f"model {name!r} cannot be loaded: {first} (expected a folder with config.json and weights, or a Hub id)"
             + _remedy(text, settings)

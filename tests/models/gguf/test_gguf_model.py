@@ -9,7 +9,15 @@ from evalstone.errors import EvalstoneError, ModelUnavailable, PlanError, Unknow
 from evalstone.models.create import arguments_of, create_model
 from evalstone.models.language_model import load_model
 from evalstone.models.model import Model
-from evalstone.records import GenerateQuery, GenerationSettings, LoglikelihoodQuery, Message, Request, RollingQuery, TextPart
+from evalstone.records import (
+    GenerateQuery,
+    GenerationSettings,
+    LoglikelihoodQuery,
+    Message,
+    Request,
+    RollingQuery,
+    TextPart,
+)
 from tests.models.checkpoint.test_trainers import DEMO
 from tests.models.gguf.gguf_files import write_gguf
 

@@ -37,7 +37,7 @@ Backend = Literal["default", "causal", "seq2seq"]
 MISTYPED = 0.8  # difflib ratio from which an unknown argument counts as a misspelling of one of ours
 PLACEMENT = frozenset({  # arguments of `from_pretrained` on where and how weights are read and stored
     "attn_implementation", "device_map", "disable_mmap", "experts_implementation", "force_download", "max_memory",
-    "offload_buffers", "offload_folder", "offload_state_dict", "proxies", "tp_plan", "tp_size", "use_safetensors",
+    "offload_buffers", "offload_folder", "offload_state_dict", "proxies", "use_safetensors",
     "weights_only",
 })  # fmt: skip
 GENERATION = (("max_gen_toks", 1), ("n_slots", 1))
@@ -45,6 +45,9 @@ REFUSED: Mapping[str, str] = {
     "autogptq": "GPTQ checkpoints name their own quantisation; omit autogptq",
     "gptqmodel": "GPTQ checkpoints name their own quantisation; omit gptqmodel",
     "delta": "add the delta weights to their base once and save the sum",
+    "tp_plan": "it divides a model among processes of torchrun, which are workers with a whole model here; use "
+    "device_map=auto, or --model vllm with tensor_parallel_size",
+    "tp_size": "use device_map=auto, or --model vllm with tensor_parallel_size",
     "mixed_precision_dtype": "choose the precision with dtype=",
     "softmax_dtype": "scores are computed in float32 already; model rounding is numerics=model-dtype",
 }
