@@ -49,6 +49,8 @@ def gguf_arguments(given: Mapping[str, Any]) -> GgufArguments:
     Raises: UsageError for an invalid value; UnknownName for an unknown argument; ModelUnavailable if there is no file.
     """
     values = {name: value for name, value in given.items() if value is not None and name not in WITHOUT_EFFECT}
+    if values.pop("numerics", "float32") != "float32":
+        raise UsageError("numerics other than float32 need --model hf: log-probabilities are computed in float64 here")
     for name in sorted(values.keys() - SHARED - OWN):
         if name in ("workers", "cluster"):
             if values.pop(name) in (1, None):

@@ -8,6 +8,7 @@ what follows their common beginning.
 import ctypes
 import weakref
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,13 @@ from evalstone.errors import MissingExtra, ModelUnavailable
 
 __all__ = ["LlamaFile", "LlamaSession"]
 
+_KEPT: list[Any] = []
 FORMATS = {"f32": 0, "f16": 1}  # ggml's numbers
 
 
+@cache
 def _library() -> Any:
-    """Return llama-cpp-python's binding.
+    """Return llama-cpp-python's binding, without its notes on standard error: problems are exceptions here.
 
     Raises: MissingExtra if it is not installed.
     """
@@ -30,6 +33,13 @@ def _library() -> Any:
         import llama_cpp
     except ImportError:
         raise MissingExtra("--model gguf", "gguf") from None
+
+    @llama_cpp.llama_log_callback
+    def drop(level: int, text: bytes, data: Any) -> None:
+        del level, text, data
+
+    llama_cpp.llama_log_set(drop, None)
+    _KEPT.append(drop)  # C holds no reference to it
     return llama_cpp
 
 
