@@ -18,7 +18,7 @@ from evalstone.models.checkpoint.arguments import DTYPES, LocalArguments
 from evalstone.models.checkpoint.config_check import check_config
 from evalstone.models.checkpoint.passed_arguments import check_passed_arguments
 from evalstone.models.checkpoint.trainers import FoundCheckpoint, find_checkpoint
-from evalstone.records import ModelIdentity, content_hash
+from evalstone.records import JsonValue, ModelIdentity, content_hash
 from evalstone.settings import cache_folder
 
 LENGTH_NAMES = ("n_positions", "max_position_embeddings", "n_ctx")  # in lm-eval's order
@@ -266,5 +266,11 @@ def identify(arguments: LocalArguments, folders: ModelFolders, kind: str = "hf")
         max_length=resolve_max_length(folders, arguments),
         n_parameters=count_parameters(folders.model) if trained is None else trained.n_parameters,
         revision=_revision_of(folders.model),
-        options=arguments.options,
+        options=arguments.options if trained is None else _with_tokenizer(arguments),
     )
+
+
+def _with_tokenizer(arguments: LocalArguments) -> tuple[tuple[str, JsonValue], ...]:
+    """Return the options with the tokenizer's place: a checkpoint without one cannot be loaded again without it."""
+    named = {} if arguments.tokenizer is None else {"tokenizer": arguments.tokenizer}
+    return tuple(sorted({**dict(arguments.options), **named}.items()))

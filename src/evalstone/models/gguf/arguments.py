@@ -39,7 +39,9 @@ class GgufArguments:
     @property
     def options(self) -> tuple[tuple[str, JsonValue], ...]:
         """The arguments that can change an output and are not part of the model's identity otherwise."""
-        own = {"cache_type": self.cache_type} if self.cache_type != "f32" else {}
+        own: dict[str, JsonValue] = {} if self.cache_type == "f32" else {"cache_type": self.cache_type}
+        if self.local.tokenizer is not None:
+            own["tokenizer"] = self.local.tokenizer
         return tuple(sorted({**dict(self.local.options), **own}.items()))
 
 

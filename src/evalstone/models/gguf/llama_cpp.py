@@ -34,10 +34,7 @@ def _library() -> Any:
     except ImportError:
         raise MissingExtra("--model gguf", "gguf") from None
 
-    @llama_cpp.llama_log_callback
-    def drop(level: int, text: bytes, data: Any) -> None:
-        del level, text, data
-
+    drop = llama_cpp.llama_log_callback(lambda _level, _text, _data: None)
     llama_cpp.llama_log_set(drop, None)
     _KEPT.append(drop)  # C holds no reference to it
     return llama_cpp
