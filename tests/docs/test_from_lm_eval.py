@@ -110,7 +110,7 @@ def test_every_model_is_in_the_table() -> None:
     places = MODELS.places()
     assert [name for name in MODEL_MAPPING if name not in places and name not in ELSEWHERE] == []
     is_ours = {name: "the same" in text or text.startswith("`--model") for name, text in named.items()}
-    here = {name for name in MODEL_MAPPING if is_ours[name] and name not in {"gguf", "ggml"}}
+    here = {name for name in MODEL_MAPPING if is_ours[name]}
     assert here == {name for name in MODEL_MAPPING if name in places}
 
 

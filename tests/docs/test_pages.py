@@ -30,6 +30,7 @@ NOT_RUN = {
     "architecture.md": 1,
     "arena.md": 6,
     "from_lm_eval.md": 1,
+    "model_formats.md": 2,
     "model_hosting.md": 3,
     "index.md": 1,
     "leaderboard.md": 6,

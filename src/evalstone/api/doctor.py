@@ -10,7 +10,7 @@ from evalstone.models.model import Model
 from evalstone.records import JsonValue
 
 EXTRAS: dict[str, tuple[str, ...]] = {
-    "hf": ("torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft"),
+    "hf": ("torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "sentencepiece", "protobuf"),
     "hub": ("datasets", "huggingface_hub"),
     "metrics": ("sacrebleu", "rouge-score", "math-verify", "langdetect"),
     "charts": ("altair", "vl-convert-python"),
@@ -20,6 +20,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "cluster": ("ray",),
     "postgres": ("psycopg",),
     "vllm": ("vllm",),
+    "gguf": ("llama-cpp-python",),
 }
 
 

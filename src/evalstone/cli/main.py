@@ -24,9 +24,10 @@ from evalstone.errors import EvalstoneError
 
 MESSAGE_CHARACTERS = 500  # of an unexpected exception, which may quote any amount of data
 AS_TYPED = frozenset({"lm-eval"})  # commands whose arguments belong to another program
-OF_LM_EVAL = {"validate": "evalstone task check TASK|FILE", "eval": "evalstone run"}  # lm-eval's command -> ours
+OF_LM_EVAL = {"validate": "evalstone task check TASK|FILE"}  # lm-eval's command -> ours
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("evalstone.cli.run:run", "Evaluate a model on benchmarks; store and show the result."),
+    "eval": ("evalstone.cli.eval:eval_", "Evaluate a trainer's checkpoint, with the options of torchtune's RFC."),
     "plan": ("evalstone.cli.plan:plan", "Estimate tokens, memory and time of a run without running it."),
     "ls": ("evalstone.cli.ls:ls", "List tasks, suites, models or stored runs."),
     "explain": ("evalstone.cli.explain:explain", "Explain what a task measures, its prompt and its scores."),

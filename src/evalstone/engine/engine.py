@@ -89,7 +89,7 @@ class Engine:
         settings = settings or EngineSettings()
         is_borrowed = isinstance(path_or_model, torch.nn.Module)
         with loading(), on_loan(path_or_model) if is_borrowed else nullcontext():
-            _use_threads(settings)
+            use_threads(settings)
             loaded = load_model(path_or_model, settings)
             if is_borrowed:
                 without_wrappers(loaded.outer)
@@ -274,7 +274,7 @@ class Engine:
             yield loaded
             return
         with on_loan(loaded.outer):
-            _use_threads(self._settings)
+            use_threads(self._settings)
             loaded.outer.eval()
             without_wrappers(loaded.outer)
             if self._faster is not None:
@@ -349,7 +349,7 @@ class Engine:
         return getattr(torch, self.info.dtype) if self.info.numerics == "model-dtype" else None
 
 
-def _use_threads(settings: EngineSettings) -> None:
+def use_threads(settings: EngineSettings) -> None:
     """Set the number of CPU threads if the caller or the environment gives one."""
     threads = settings.n_threads or environment.read("EVALSTONE_THREADS")
     if threads is not None and int(threads) != torch.get_num_threads():

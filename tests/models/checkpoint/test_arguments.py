@@ -69,7 +69,8 @@ def test_existing_command_lines_work_unchanged() -> None:
         "delta": None,
         "parallelize": False,
     }
-    assert local_arguments(old) == plain
+    assert local_arguments({**old, "backend": "default"}) == plain
+    assert local_arguments(old).options == plain.options
     assert local_arguments({"pretrained": "x", "use_accelerate": True}).model_kwargs == {"device_map": "auto"}
 
 
@@ -107,7 +108,7 @@ def test_options_that_change_answers_are_part_of_the_identity() -> None:
         ({"trust_remote_code": "yes"}, "neither True nor False"),
         ({"max_length": 0}, "whole number from 1"),
         ({"max_length": True}, "whole number from 1"),
-        ({"backend": "seq2seq"}, "decoder-only"),
+        ({"backend": "seq3seq"}, "causal or seq2seq"),
         ({"delta": "other"}, "delta"),
         ({"autogptq": True}, "quantisation"),
         ({"too_long": "drop"}, "cut or error"),

@@ -31,14 +31,13 @@ DTYPES: Mapping[str, DTypeName] = {
 }
 
 # Accepted for compatibility with existing command lines; none of them can change an output here.
-WITHOUT_EFFECT = frozenset(
-    {"batch_size", "max_batch_size", "logits_cache", "truncation", "low_cpu_mem_usage", "backend"}
-)
+WITHOUT_EFFECT = frozenset({"batch_size", "max_batch_size", "logits_cache", "truncation", "low_cpu_mem_usage"})
 QUANTISATION = re.compile(r"load_in_[48]bit|llm_int8_\w+|bnb_4bit_\w+")
+Backend = Literal["default", "causal", "seq2seq"]
 MISTYPED = 0.8  # difflib ratio from which an unknown argument counts as a misspelling of one of ours
 PLACEMENT = frozenset({  # arguments of `from_pretrained` on where and how weights are read and stored
     "attn_implementation", "device_map", "disable_mmap", "experts_implementation", "force_download", "max_memory",
-    "offload_buffers", "offload_folder", "offload_state_dict", "proxies", "tp_plan", "tp_size", "use_safetensors",
+    "offload_buffers", "offload_folder", "offload_state_dict", "proxies", "use_safetensors",
     "weights_only",
 })  # fmt: skip
 GENERATION = (("max_gen_toks", 1), ("n_slots", 1))
@@ -46,6 +45,9 @@ REFUSED: Mapping[str, str] = {
     "autogptq": "GPTQ checkpoints name their own quantisation; omit autogptq",
     "gptqmodel": "GPTQ checkpoints name their own quantisation; omit gptqmodel",
     "delta": "add the delta weights to their base once and save the sum",
+    "tp_plan": "it divides a model among processes of torchrun, which are workers with a whole model here; use "
+    "device_map=auto, or --model vllm with tensor_parallel_size",
+    "tp_size": "use device_map=auto, or --model vllm with tensor_parallel_size",
     "mixed_precision_dtype": "choose the precision with dtype=",
     "softmax_dtype": "scores are computed in float32 already; model rounding is numerics=model-dtype",
 }
@@ -63,6 +65,9 @@ class LocalArguments:
     subfolder: str = ""
     tokenizer: str | None = None
     peft: str | None = None
+    backend: Backend = "default"  # decided by the configuration
+    base: str | None = None  # of a trainer's checkpoint: the model it was trained from
+    lora_alpha: float | None = None  # of a trainer's LoRA checkpoint
     dtype: DTypeName = "auto"
     numerics: Numerics = "float32"
     device: str = "auto"
@@ -105,6 +110,8 @@ class LocalArguments:
             "think_end_token": self.think_end_token,
             "max_gen_toks": self.max_gen_toks,
             "generation_config": None if self.generation_config == "model" else self.generation_config,
+            "base": self.base,
+            "lora_alpha": self.lora_alpha,
             "attention": None if self.attention == "auto" else self.attention,
             **{name: value for name, value in self.model_kwargs.items() if name not in PLACEMENT},
         }
@@ -240,10 +247,8 @@ def _refuse(values: dict[str, Any]) -> None:
         value = values.pop(name, None)
         if value not in (None, False) and not (name == "softmax_dtype" and value == "float32"):
             raise UsageError(f"model argument {name}={value} is not supported: {remedy}")
-    if values.get("backend", "causal") not in ("default", "causal", None):
-        raise UsageError(
-            f"backend={values['backend']} is not supported; expected a decoder-only model (backend=causal)"
-        )
+    if values.get("backend", "default") not in ("default", "causal", "seq2seq", None):
+        raise UsageError(f"backend={values['backend']} is unknown; expected default, causal or seq2seq")
     if values.get("pretrained") is None:
         close = get_close_matches("pretrained", list(values), 1, MISTYPED)
         hint = f" (was {close[0]}= meant as pretrained=?)" if close else ""
@@ -267,6 +272,9 @@ def _check_types(values: Mapping[str, Any]) -> None:
         raise UsageError(f"too_long={values['too_long']!r}; expected cut or error")
     if not isinstance(values.get("chat_template_args", {}), Mapping):
         raise UsageError(f"chat_template_args={values['chat_template_args']!r} is not a JSON object")
+    alpha = values.get("lora_alpha", 1.0)
+    if not isinstance(alpha, int | float) or isinstance(alpha, bool) or not alpha > 0:
+        raise UsageError(f"lora_alpha={alpha!r}; expected a number above 0")
     if not isinstance(values.get("token", ""), str | bool):
         raise UsageError("token is neither text nor True or False; expected the Hub's token, or set HF_TOKEN")
 
@@ -299,7 +307,17 @@ def local_arguments(given: Mapping[str, Any]) -> LocalArguments:
     dtype = str(values.pop("dtype", "auto")).removeprefix("torch.")
     if dtype not in DTYPES:
         raise UnknownName("dtype", dtype, nearest(dtype, DTYPES) or sorted(set(DTYPES.values())))
-    for name in ("pretrained", "revision", "subfolder", "tokenizer", "peft", "device", "chat_template", "cache_dir"):
+    for name in (
+        "pretrained",
+        "revision",
+        "subfolder",
+        "tokenizer",
+        "peft",
+        "base",
+        "device",
+        "chat_template",
+        "cache_dir",
+    ):
         if name in values:
             values[name] = str(values[name])
     return LocalArguments(dtype=DTYPES[dtype], model_kwargs=kwargs, **values)

@@ -85,6 +85,15 @@ def folder_of(
     return path
 
 
+def tokenizer_place(name: str, revision: str | None, hub: HubOptions) -> Path:
+    """Return the folder of a tokenizer, or its file where one is named (`tokenizer.model`, `tokenizer.json`).
+
+    Raises: ModelUnavailable if there is no such folder, file or Hub id.
+    """
+    path = Path(name).expanduser()
+    return path if path.is_file() else folder_of(name, revision, weights=False, hub=hub)
+
+
 def _from_hub(name: str, revision: str | None, hub: HubOptions, *, weights: bool) -> Path:
     """Return the snapshot folder of a Hub repository: downloaded, or from the Hub's local cache when offline."""
     from evalstone.errors import MissingExtra
@@ -153,7 +162,9 @@ def _unwanted(name: str, revision: str | None, token: str | bool | None, *, weig
 
 
 def matching(folder: Path, patterns: Iterable[str]) -> list[Path]:
-    """Return the folder's files whose relative name matches a pattern, sorted by name."""
+    """Return the folder's files whose relative name matches a pattern, sorted by name; of a file, itself if it does."""
+    if folder.is_file():
+        return [folder] if any(fnmatch(folder.name, pattern) for pattern in patterns) else []
     nested = [p for p in folder.glob("additional_chat_templates/*") if p.is_file()]
     files = [p for p in folder.iterdir() if p.is_file()] + nested
     wanted = tuple(patterns)

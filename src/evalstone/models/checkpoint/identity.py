@@ -6,6 +6,7 @@ run (content, dtype, positions, template) is read from configuration files and c
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,7 +17,8 @@ from evalstone.models.checkpoint import files
 from evalstone.models.checkpoint.arguments import DTYPES, LocalArguments
 from evalstone.models.checkpoint.config_check import check_config
 from evalstone.models.checkpoint.passed_arguments import check_passed_arguments
-from evalstone.records import ModelIdentity
+from evalstone.models.checkpoint.trainers import FoundCheckpoint, find_checkpoint
+from evalstone.records import JsonValue, ModelIdentity, content_hash
 from evalstone.settings import cache_folder
 
 LENGTH_NAMES = ("n_positions", "max_position_embeddings", "n_ctx")  # in lm-eval's order
@@ -27,11 +29,23 @@ SAFETENSORS_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 @dataclass(frozen=True, slots=True)
 class ModelFolders:
-    """The folders of a local model's parts."""
+    """The folders of a local model's parts; `tokenizer` may be a file.
+
+    trained: the checkpoint of a trainer, if that is what was named; then `model` is the folder with its weights.
+    """
 
     model: Path
     tokenizer: Path
     adapter: Path | None
+    trained: FoundCheckpoint | None = None
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The content of config.json, empty if there is none.
+
+        Raises: ModelUnavailable if the file is not JSON.
+        """
+        return files.read_json(self.model / "config.json") if self.trained is None else self.trained.checkpoint.config
 
 
 def find_folders(arguments: LocalArguments) -> ModelFolders:
@@ -40,11 +54,14 @@ def find_folders(arguments: LocalArguments) -> ModelFolders:
     Raises: ModelUnavailable.
     """
     hub = files.HubOptions(arguments.token, arguments.cache_dir, arguments.local_files_only)
+    adapter = files.folder_of(arguments.peft, arguments.revision, hub=hub) if arguments.peft else None
+    trained = find_checkpoint(arguments)
+    if trained is not None:
+        return ModelFolders(Path(trained.checkpoint.weights[0]).parent, trained.tokenizer, adapter, trained)
     model = files.folder_of(arguments.pretrained, arguments.revision, subfolder=arguments.subfolder, hub=hub)
     tokenizer = model
     if arguments.tokenizer is not None:
-        tokenizer = files.folder_of(arguments.tokenizer, arguments.revision, weights=False, hub=hub)
-    adapter = files.folder_of(arguments.peft, arguments.revision, hub=hub) if arguments.peft else None
+        tokenizer = files.tokenizer_place(arguments.tokenizer, arguments.revision, hub)
     return ModelFolders(model, tokenizer, adapter)
 
 
@@ -81,7 +98,7 @@ def resolve_max_length(folders: ModelFolders, arguments: LocalArguments) -> int:
     """
     if arguments.max_length is not None:
         return arguments.max_length
-    config = files.read_json(folders.model / "config.json")
+    config = folders.config
     nested = config.get("text_config")
     values = {**(nested if isinstance(nested, dict) and nested else config), **arguments.model_kwargs}
     for name in LENGTH_NAMES:
@@ -95,7 +112,7 @@ def resolve_max_length(folders: ModelFolders, arguments: LocalArguments) -> int:
             return value
     # The file has no length: the class may have a default, or use another name for it (RWKV's context_length), so
     # transformers is queried once and the result is cached.
-    if config:
+    if config and folders.trained is None:
         length = _length_of_class(folders.model, arguments.trust_remote_code)
         if length is not None:
             return length
@@ -147,7 +164,7 @@ def resolve_dtype(folders: ModelFolders, arguments: LocalArguments) -> str:
     """Return the dtype of the loaded weights: the argument, else the configuration's, else the stored one."""
     if arguments.dtype != "auto":
         return arguments.dtype
-    config = files.read_json(folders.model / "config.json")
+    config = folders.config
     nested = config.get("text_config")
     for values in (config, nested if isinstance(nested, dict) else {}):
         for name in ("dtype", "torch_dtype"):
@@ -195,34 +212,49 @@ def _revision_of(folder: Path) -> str | None:
     return parts[at] if at < len(parts) and re.fullmatch(r"[0-9a-f]{40}", parts[at]) else None
 
 
+def _model_files(arguments: LocalArguments, folders: ModelFolders) -> list[Path]:
+    """Return the files whose content makes a model what it is: configuration, weights, and code where it may run.
+
+    Raises: ModelUnavailable if there are no weights, or the configuration does not fit them.
+    """
+    if folders.trained is not None:
+        return list(folders.trained.identifying)
+    gguf = arguments.model_kwargs.get("gguf_file")
+    weights = files.weight_files(folders.model, gguf)
+    if not weights:
+        raise ModelUnavailable(
+            f"no weights in {folders.model}; expected *.safetensors or pytorch_model*.bin, or a trainer's checkpoint"
+        )
+    if gguf is None:
+        check_config(folders.model, weights)
+    code = files.matching(folders.model, files.CODE) if arguments.trust_remote_code else []
+    return [*files.matching(folders.model, files.CONFIGURATION), *weights, *code]
+
+
 def identify(arguments: LocalArguments, folders: ModelFolders, kind: str = "hf") -> ModelIdentity:
     """Return the identity of a local model; weights are hashed again only if the files change.
 
     Raises: ModelUnavailable if files are missing or unreadable; UnknownName for an argument that transformers does not
         accept.
     """
-    check_passed_arguments(arguments, folders.model)
+    check_passed_arguments(arguments, folders.model, None if folders.trained is None else folders.config)
     digests = files.Digests()
-    gguf = arguments.model_kwargs.get("gguf_file")
-    weights = files.weight_files(folders.model, gguf)
-    if not weights:
-        raise ModelUnavailable(f"no weights in {folders.model}; expected *.safetensors or pytorch_model*.bin")
-    if gguf is None:
-        check_config(folders.model, weights)
     tokenizer_files = files.matching(folders.tokenizer, files.TOKENIZER)
-    template_files = files.matching(folders.tokenizer, files.TEMPLATE)
-    code = files.matching(folders.model, files.CODE) if arguments.trust_remote_code else []
     named = {
-        "model": [*files.matching(folders.model, files.CONFIGURATION), *weights, *code],
-        "tokenizer": [*tokenizer_files, *template_files],
+        "model": _model_files(arguments, folders),
+        "tokenizer": [*tokenizer_files, *files.matching(folders.tokenizer, files.TEMPLATE)],
         "adapter": [*files.matching(folders.adapter, files.CONFIGURATION), *files.weight_files(folders.adapter)]
         if folders.adapter
         else [],
     }
     parts = {f"{part}/{path.name}": digests.of(path) for part, paths in named.items() for path in paths}
+    if folders.trained is not None:  # its files may be in several folders, and its configuration in none
+        parts |= {f"model/{at}/{path.name}": digests.of(path) for at, path in enumerate(named["model"])}
+        parts["config"] = content_hash(dict(folders.config))
     tokenizer_parts = {path.name: digests.of(path) for path in tokenizer_files}
     digests.save()
     template = template_text(folders.tokenizer)
+    trained = folders.trained
     return ModelIdentity(
         name=name_with_adapter(arguments.pretrained, arguments.peft),
         kind=kind,
@@ -232,7 +264,13 @@ def identify(arguments: LocalArguments, folders: ModelFolders, kind: str = "hf")
         dtype=resolve_dtype(folders, arguments),
         numerics=arguments.numerics,
         max_length=resolve_max_length(folders, arguments),
-        n_parameters=count_parameters(folders.model),
+        n_parameters=count_parameters(folders.model) if trained is None else trained.n_parameters,
         revision=_revision_of(folders.model),
-        options=arguments.options,
+        options=arguments.options if trained is None else _with_tokenizer(arguments),
     )
+
+
+def _with_tokenizer(arguments: LocalArguments) -> tuple[tuple[str, JsonValue], ...]:
+    """Return the options with the tokenizer's place: a checkpoint without one cannot be loaded again without it."""
+    named = {} if arguments.tokenizer is None else {"tokenizer": arguments.tokenizer}
+    return tuple(sorted({**dict(arguments.options), **named}.items()))

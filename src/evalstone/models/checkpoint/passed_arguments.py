@@ -17,8 +17,10 @@ from evalstone.registry import nearest
 __all__ = ["check_passed_arguments"]
 
 
-def check_passed_arguments(arguments: LocalArguments, folder: Path) -> None:
+def check_passed_arguments(arguments: LocalArguments, folder: Path, config: Mapping[str, Any] | None = None) -> None:
     """Check that transformers accepts each argument and does not ignore it.
+
+    `config` is the configuration of a trainer's checkpoint; by default the folder's config.json is read.
 
     Raises: UnknownName with the nearest names; UsageError if rope_scaling is not an object; ModelUnavailable if the
         configuration cannot be read.
@@ -30,13 +32,13 @@ def check_passed_arguments(arguments: LocalArguments, folder: Path) -> None:
             'rope_scaling={"rope_type": "linear", "factor": 2.0}'
         )
     unknown = [name for name in arguments.model_kwargs if name not in FROM_PRETRAINED]
-    stored = files.read_json(folder / "config.json")
+    stored = files.read_json(folder / "config.json") if config is None else dict(config)
     nested = stored.get("text_config")
     in_file = {*stored, *(nested if isinstance(nested, dict) else ())}
     unknown = [name for name in unknown if name not in in_file]
     if not unknown:
         return
-    known = _settings_of(folder, arguments)
+    known = _settings_of(folder, arguments, config)
     for name in unknown:
         if name not in known:
             raise UnknownName(
@@ -47,7 +49,7 @@ def check_passed_arguments(arguments: LocalArguments, folder: Path) -> None:
             )
 
 
-def _settings_of(folder: Path, arguments: LocalArguments) -> frozenset[str]:
+def _settings_of(folder: Path, arguments: LocalArguments, given: Mapping[str, Any] | None) -> frozenset[str]:
     """Return the names of the configuration's settings, and those of `from_pretrained` that we do not list."""
     try:
         from transformers import AutoConfig, PreTrainedModel
@@ -57,7 +59,11 @@ def _settings_of(folder: Path, arguments: LocalArguments) -> frozenset[str]:
 
     gguf = {"gguf_file": one} if (one := arguments.model_kwargs.get("gguf_file")) else {}
     try:
-        config = AutoConfig.from_pretrained(str(folder), trust_remote_code=arguments.trust_remote_code, **gguf)
+        if given is not None:
+            values = dict(given)
+            config = AutoConfig.for_model(str(values.pop("model_type", "")), **values)
+        else:
+            config = AutoConfig.from_pretrained(str(folder), trust_remote_code=arguments.trust_remote_code, **gguf)
     except Exception as error:  # any error of the class means that the model cannot be loaded
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelUnavailable(f"{folder / 'config.json'} is not accepted by transformers: {first}") from error

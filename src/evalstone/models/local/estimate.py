@@ -1,14 +1,14 @@
 """Estimate the work of answering before any weights are loaded: tokens, memory, time."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from evalstone.engine.spans import SpanBatch
 from evalstone.engine.trie import plan_trie
-from evalstone.models.checkpoint import files
 from evalstone.models.checkpoint.config_check import whole_number
 from evalstone.models.text.generation_prompts import GenerationInput
 from evalstone.models.text.spans import PreparedQuery, Span, span_batch
@@ -24,7 +24,7 @@ def estimate_work(
     queries: Sequence[PreparedQuery],
     texts: Sequence[GenerationInput],
     identity: ModelIdentity,
-    folder: Path | None,
+    config: Mapping[str, Any],
     device: str,
 ) -> WorkEstimate:
     """Return the work of these queries; memory and seconds are None if they cannot be estimated.
@@ -45,7 +45,7 @@ def estimate_work(
     size = BYTES.get(identity.dtype, 4)
     memory = None
     if identity.n_parameters is not None:
-        memory = identity.n_parameters * size + _cache_bytes(folder, depth, size) + n_distinct * 32
+        memory = identity.n_parameters * size + _cache_bytes(config, depth, size) + n_distinct * 32
     seconds = None
     on_cpu = device == "cpu" or (device == "auto" and not Path("/dev/nvidia0").exists())
     if identity.n_parameters is not None and on_cpu and n_distinct:
@@ -69,9 +69,8 @@ def _n_generated(texts: Sequence[GenerationInput]) -> int:
     )
 
 
-def _cache_bytes(folder: Path | None, depth: int, element_size: int) -> int:
+def _cache_bytes(config: Mapping[str, Any], depth: int, element_size: int) -> int:
     """Return the size of the keys and values of a path of `depth` tokens, 0 if the configuration lacks the shape."""
-    config = files.read_json(folder / "config.json") if folder else {}
     layers = whole_number(config, "num_hidden_layers", "n_layer")
     heads = whole_number(config, "num_attention_heads", "n_head") or 1
     groups = whole_number(config, "num_key_value_heads") or heads

@@ -16,7 +16,6 @@ from typing import Any
 from evalstone.engine.options import EngineSettings
 from evalstone.errors import MissingExtra, UsageError
 from evalstone.models.checkpoint.arguments import LocalArguments
-from evalstone.models.checkpoint.files import read_json
 from evalstone.models.checkpoint.identity import ModelFolders, find_folders, identify
 from evalstone.models.local.estimate import estimate_work
 from evalstone.models.local.generation import (
@@ -38,7 +37,7 @@ from evalstone.models.text.render import ChatRenderer
 from evalstone.models.text.spans import CHUNK, PreparedQuery, QueryReader, chunks_of, fingerprint_of
 from evalstone.models.text.tokenizer import TokenizerSource, load_tokenizer
 from evalstone.models.text.tokenizer_facts import tokenizer_facts
-from evalstone.models.text.tokens import Encoder
+from evalstone.models.text.tokens import Encoder, Seq2SeqEncoder
 from evalstone.models.token_engine import TokenEngine
 from evalstone.models.workers.links import WorkerLinks
 from evalstone.models.workers.pool import EnginePool
@@ -146,7 +145,14 @@ class LocalModel:
     @property
     def is_in_process(self) -> bool:
         """Whether our own engine runs in this process, so that whole next-token distributions are available."""
-        return self.n_workers == 1 and self._cluster is None
+        return self.n_workers == 1 and self._cluster is None and not self._is_seq2seq
+
+    @property
+    def _is_seq2seq(self) -> bool:
+        """Whether the model has an encoder and a decoder: as `backend` says, else its configuration."""
+        if self._loaded is not None or self.arguments.backend == "causal":
+            return False
+        return self.arguments.backend == "seq2seq" or bool(self._folders.config.get("is_encoder_decoder"))
 
     @property
     def max_length(self) -> int:
@@ -178,7 +184,8 @@ class LocalModel:
     def encoder(self) -> Encoder:
         """The tokenizer under lm-eval's rules."""
         arguments = self.arguments
-        return Encoder(self.tokenizer, add_bos_token=arguments.add_bos_token, prefix_token_id=arguments.prefix_token_id)
+        kind = Seq2SeqEncoder if self._is_seq2seq else Encoder
+        return kind(self.tokenizer, add_bos_token=arguments.add_bos_token, prefix_token_id=arguments.prefix_token_id)
 
     @cached_property
     def _renderer(self) -> ChatRenderer:
@@ -251,7 +258,8 @@ class LocalModel:
             own = [self.identity.tokenizer_hash, self.arguments.think_end_token, self.arguments.generation_config]
             fingerprint += canonical_json(own).encode()
         limit = self.arguments.max_gen_toks or DEFAULT_MAX_TOKENS
-        return TextReader(self.encoder, self.max_length, self.arguments.too_long, fingerprint, limit)
+        too_long = self.arguments.too_long
+        return TextReader(self.encoder, self.max_length, too_long, fingerprint, limit, is_seq2seq=self._is_seq2seq)
 
     def _read_ahead(self, requests: Sequence[Request]) -> Iterator[list[PreparedQuery]]:
         """Yield the scored queries piece by piece; the next piece is tokenised meanwhile."""
@@ -259,7 +267,8 @@ class LocalModel:
         return read_ahead(self._reader().read, pieces, "tokenise")
 
     def _reader(self) -> QueryReader:
-        return QueryReader(self.encoder, self.max_length, self.arguments.too_long, fingerprint_of(self.identity))
+        fingerprint = fingerprint_of(self.identity)
+        return QueryReader(self.encoder, self.max_length, self.arguments.too_long, fingerprint, self._is_seq2seq)
 
     def _refuse_thinking(self, requests: Sequence[Request]) -> None:
         if self.arguments.enable_thinking and any(
@@ -284,6 +293,8 @@ class LocalModel:
     def _started(self) -> TokenEngine:
         if find_spec("torch") is None or find_spec("transformers") is None:
             raise MissingExtra("a local model", "hf")
+        if self._loaded is None and self._folders.trained is not None:
+            self._folders.trained.check_tokenizer(self.tokenizer)
         if self._cluster is not None:
             from evalstone.models.workers.cluster_links import ClusterLinks
             from evalstone.models.workers.cluster_worker import PlacedModel
@@ -295,20 +306,21 @@ class LocalModel:
             source = str(self._folders.model)
             links = WorkerLinks(source, self._settings(), self.n_workers, self._tokenizer_source)
             return EnginePool(links, self._token_costs())
-        from evalstone.engine.engine import Engine
+        from evalstone.engine.loading import load_engine
         from evalstone.engine.steps import loading
         from evalstone.models.local.own_engine import OwnEngine
 
         source = self._loaded.model if self._loaded else str(self._folders.model)
         with loading(), _without_bars():  # progress bars are a setting of the whole process
-            return OwnEngine(Engine.load(source, settings=self._settings()), self.tokenizer)
+            return OwnEngine(load_engine(source, self._settings()), self.tokenizer)
 
     def _token_costs(self) -> TokenCosts:
-        return TokenCosts.of(read_json(self._folders.model / "config.json"), self.identity.n_parameters)
+        return TokenCosts.of(self._folders.config, self.identity.n_parameters)
 
     def _settings(self) -> EngineSettings:
         arguments = self.arguments
         adapter = None if self._loaded or not self._folders.adapter else str(self._folders.adapter)
+        trained = None if self._loaded else self._folders.trained
         return EngineSettings(
             dtype="auto" if self._loaded else arguments.dtype,
             device=arguments.device,
@@ -321,6 +333,8 @@ class LocalModel:
             n_threads=arguments.n_threads,
             max_length=arguments.max_length,
             model_kwargs=arguments.model_kwargs,
+            backend="seq2seq" if self._is_seq2seq else "causal",
+            checkpoint=trained.checkpoint if trained else None,
         )
 
     def stream(self, request: Request) -> Iterator[str]:
@@ -341,9 +355,9 @@ class LocalModel:
 
     def estimate(self, requests: Sequence[Request]) -> WorkEstimate:
         """Return the work that answering would take; tokenises, loads no weights."""
-        folder = None if self._loaded else self._folders.model
+        config = {} if self._loaded else self._folders.config
         queries, texts = self._reader().read(requests), self._text_reader().read(requests)
-        return estimate_work(len(requests), queries, texts, self.identity, folder, self.arguments.device)
+        return estimate_work(len(requests), queries, texts, self.identity, config, self.arguments.device)
 
     def split_tokens(self, context: str, continuation: str) -> tuple[list[str], int] | None:
         """Return the texts of the tokens of context + continuation, and the index of the first scored one."""

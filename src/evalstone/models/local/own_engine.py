@@ -8,8 +8,10 @@ from evalstone.engine.engine import Engine
 from evalstone.engine.generation import GenerationDefaults, GenerationPrompt, StepObserver
 from evalstone.engine.open_batch import OpenBatch
 from evalstone.engine.options import EngineInfo
+from evalstone.engine.seq2seq import Seq2SeqEngine
 from evalstone.engine.spans import IntArray
 from evalstone.engine.token_moments import TokenMoments
+from evalstone.errors import UsageError
 from evalstone.models.text.stops import StopTexts
 from evalstone.models.token_engine import FollowText, ScoreQueue, SequentialQueue, TextResult
 
@@ -17,11 +19,11 @@ __all__ = ["OwnEngine"]
 
 
 class OwnEngine:
-    """A `TokenEngine` around `engine.Engine`."""
+    """A `TokenEngine` around `engine.Engine`, or the engine of encoder-decoder models."""
 
     n_workers = 1
 
-    def __init__(self, engine: Engine, tokenizer: Any) -> None:
+    def __init__(self, engine: Engine | Seq2SeqEngine, tokenizer: Any) -> None:
         self._engine = engine
         self._tokenizer = tokenizer
 
@@ -58,11 +60,20 @@ class OwnEngine:
 
     def open_batch(self) -> AbstractContextManager[OpenBatch]:
         """Return a batch that prompts may join between decoding steps; see `Engine.open_batch`."""
-        return self._engine.open_batch()
+        return self._causal().open_batch()
 
     def token_moments(self, tokens: IntArray) -> TokenMoments:
         """Return statistics of the next-token distribution at each token; see `Engine.token_moments`."""
-        return self._engine.token_moments(tokens)
+        return self._causal().token_moments(tokens)
+
+    def _causal(self) -> Engine:
+        """Return the engine of a decoder-only model.
+
+        Raises: UsageError for another one.
+        """
+        if isinstance(self._engine, Seq2SeqEngine):
+            raise UsageError("this needs a decoder-only model; the model has an encoder and a decoder")
+        return self._engine
 
     def close(self) -> None:
         """Free the weights."""

@@ -85,6 +85,7 @@ class TextReader:
     fingerprint: bytes | None  # what besides tokens and settings decides a text; None: outputs are not cached
     default_max_tokens: int = DEFAULT_MAX_TOKENS
     eos_text: str | None = None  # replaces the tokenizer's own
+    is_seq2seq: bool = False  # then the answer takes none of the prompt's positions
 
     def read(self, requests: Sequence[Request]) -> list[GenerationInput]:
         """Return every generate query of the requests as tokens; an invalid one carries its error.
@@ -113,6 +114,8 @@ class TextReader:
         bos = getattr(self.encoder.tokenizer, "bos_token", None)
         wanted = self.encoder.add_bos_token
         default = True if wanted is None else wanted
+        if self.is_seq2seq:
+            return self.encoder.encode_all(texts, specials=True)
         flags = [False if bos and text.startswith(bos) else default for text in texts]
         result: list[IntArray] = [EMPTY] * len(texts)
         for flag in (False, True):
@@ -128,7 +131,7 @@ class TextReader:
         prefix = self.encoder.prefix_token_id
         if not context.size and prefix is not None:
             context = np.asarray([prefix], dtype=np.int32)
-        capacity = self.max_length - prepared.max_tokens
+        capacity = self.max_length if self.is_seq2seq else self.max_length - prepared.max_tokens
         n_over = int(context.size) - capacity
         prepared.tokens = context
         if not context.size:

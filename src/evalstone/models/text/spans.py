@@ -94,6 +94,7 @@ class QueryReader:
     max_length: int
     too_long: str
     fingerprint: bytes | None  # what besides tokens decides an output; None: outputs are not cached across runs
+    is_seq2seq: bool = False  # then encoder and decoder have `max_length` positions each
 
     def read(self, requests: Sequence[Request]) -> list[PreparedQuery]:
         """Return every scored query of the requests as spans; an invalid one carries its error."""
@@ -116,6 +117,8 @@ class QueryReader:
         """Truncate the context from the left as lm-eval does, or set the error of a query that cannot be scored."""
         prepared.n_tokens, prepared.n_context_tokens = int(scored.size), int(context.size)
         n_over = int(context.size + scored.size) - (self.max_length + 1)
+        if self.is_seq2seq:
+            n_over = int(context.size) - self.max_length
         if not scored.size:
             prepared.error = (
                 "no token is left to score: the continuation is empty, or it merges with the context's last token; "

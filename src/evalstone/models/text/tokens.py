@@ -290,6 +290,26 @@ class Encoder:
         return texts, int(pair.context.size)
 
 
+class Seq2SeqEncoder(Encoder):
+    """A tokenizer that encodes context and continuation apart, for an encoder and a decoder.
+
+    The context has the tokenizer's special tokens (T5's end token), the continuation has none.
+    """
+
+    def encode_pairs(self, pairs: Sequence[Pair]) -> list[EncodedPair]:
+        """Return the tokens of each pair; white space at the end of a context belongs to the continuation."""
+        wholes = {pair.segments: "".join(pair.segments) for pair in pairs}
+        contexts = {key: whole.rstrip() for key, whole in wholes.items()}
+        order = list(contexts)
+        encoded = dict(zip(order, self.encode_all([contexts[key] for key in order]), strict=True))
+        texts = [wholes[pair.segments][len(contexts[pair.segments]) :] + pair.continuation for pair in pairs]
+        scored = self.encode_all(texts, specials=False)
+        return [
+            EncodedPair(encoded[pair.segments], tokens) if _has_text(pair) else self._from_nothing(tokens)
+            for pair, tokens in zip(pairs, scored, strict=True)
+        ]
+
+
 def _has_text(pair: Pair) -> bool:
     return any(pair.segments)
 

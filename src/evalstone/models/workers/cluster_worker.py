@@ -39,9 +39,9 @@ class PlacedModel:
         cls, arguments: LocalArguments, content_hash: str | None, settings: EngineSettings, tokenizer: TokenizerSource
     ) -> "PlacedModel":
         """Return the model with absolute folders, since other machines have other working directories."""
-        names = {name: getattr(arguments, name) for name in ("pretrained", "tokenizer", "peft")}
+        names = {name: getattr(arguments, name) for name in ("pretrained", "tokenizer", "peft", "base")}
         paths = {name: Path(value).expanduser() for name, value in names.items() if value is not None}
-        full: dict[str, Any] = {name: str(path.absolute()) for name, path in paths.items() if path.is_dir()}
+        full: dict[str, Any] = {name: str(path.absolute()) for name, path in paths.items() if path.exists()}
         return cls(replace(arguments, **full), content_hash, settings, tokenizer)
 
     def order(self) -> tuple[Any, ...]:
@@ -61,7 +61,11 @@ class PlacedModel:
                 f"{folders.model} contains another model than on the driver: its content hash is {found}, expected "
                 f"{self.content_hash}; copy the driver's files here"
             )
-        settings = replace(self.settings, peft=str(folders.adapter) if folders.adapter else None)
+        settings = replace(
+            self.settings,
+            peft=str(folders.adapter) if folders.adapter else None,
+            checkpoint=folders.trained.checkpoint if folders.trained else None,
+        )
         return "load", str(folders.model), settings, replace(self.tokenizer, folder=folders.tokenizer), 0
 
 

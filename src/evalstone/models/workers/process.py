@@ -59,11 +59,11 @@ class _Server:
 
     def _load(self, source: str, settings: EngineSettings, tokenizer: TokenizerSource, number: int) -> None:
         """Load the engine, on this worker's own device if there are several."""
-        from evalstone.engine.engine import Engine
+        from evalstone.engine.loading import load_engine
 
         if settings.device in ("auto", "cuda"):
             settings = replace(settings, device=_device_of(number, settings.device))
-        self._engine = Engine.load(source, settings=settings)
+        self._engine = load_engine(source, settings)
         self._source = tokenizer
         self._connection.send(("ready", self._engine.info, self._engine.generation_defaults))
 
