@@ -117,7 +117,9 @@ def test_two_circular_runs_are_compared_by_circular_acc() -> None:
     """A circular and a plain run are compared by acc, and the difference in set-up is stated."""
     first, second = run_of(model_args={"accuracy": 0.8}), run_of(model_args={"accuracy": 0.4})
     plain = run_of(model_args={"accuracy": 0.4}, circular=False)
-    assert {line.metric for line in compare_runs([first, second]).pairs[0].tasks} == {"circular_acc"}
+    both = compare_runs([first, second]).pairs[0]
+    assert {line.metric for line in both.tasks} == {"circular_acc"}
+    assert any("by circular_acc" in note for note in both.notes)
     for runs in ([first, plain], [plain, first]):
         pair = compare_runs(runs).pairs[0]
         assert {line.metric for line in pair.tasks} == {"acc"}

@@ -226,3 +226,13 @@ def test_a_data_set_of_the_hub_is_evaluated(hub: tuple[str, Path], tmp_path: Pat
     assert (chosen.returncode, json.loads(chosen.stdout)["estimates"][0]["task"]) == (0, "two_hard")
     absent = run_on(address, tmp_path, *run, "m-a-p/absent")
     assert (absent.returncode, len(absent.stderr.strip().splitlines())) == (3, 1)
+
+
+def test_a_run_of_a_data_set_is_reproduced(music: Path) -> None:
+    """The name of a data set is stored as the file of a task is, so the run can be repeated from the store alone."""
+    import evalstone
+    from evalstone.api.reproduce import reproduce
+
+    run = evalstone.evaluate("fake", f"{music}::dev")
+    assert run.estimates[0].n == 1
+    assert reproduce(run).is_reproduced

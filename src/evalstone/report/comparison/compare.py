@@ -91,6 +91,8 @@ def _compare(
 ) -> PairComparison:
     paired, notes = _paired_tasks(first, second)
     names = [task.task for task in paired]
+    if by_circular := [task.task for task in paired if task.metric.name == CIRCULAR]:
+        notes.append(f"{', '.join(by_circular)}: by {CIRCULAR}, right in every rotation of the options")
     if strict_prompts:
         _refuse_different_prompts(first, second, names)
     flips = {task.task: _flips(task, first, second) for task in paired}
