@@ -142,7 +142,7 @@ def test_the_list_of_tasks(capsys: pytest.CaptureFixture[str]) -> None:
          "--tokenizer-checkpoint /no/such.model: no such file"),
         (["--base-model", str(DEMO), "--model-checkpoint", "/no/such.pt", "--tasks", "demo_facts"],
          "/no/such.pt does not exist"),
-        (["--basemodel", str(DEMO), "--tasks", "demo_facts"], "no such option --basemodel; nearest: --base_model"),
+        (["--basemodel", str(DEMO), "--tasks", "demo_facts"], "no such option --basemodel; nearest: --base-model"),
         (["list"], "unknown command 'list'; expected ls, or options"),
     ],
 )  # fmt: skip

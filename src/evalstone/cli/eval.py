@@ -33,16 +33,17 @@ See all tasks with: evalstone eval ls"""
 
 
 class _Dashed(click.Option):
-    """An option that is shown with dashes, as in the RFC; the parser sees underscores."""
+    """An option that is shown with dashes, as in the RFC, and may be typed with underscores."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """Return the option's names with dashes, and its help."""
         record = super().get_help_record(ctx)
-        return None if record is None else (record[0].replace("_", "-"), record[1])
+        return None if record is None else (record[0].replace(f", {self.opts[-1]}", "", 1), record[1])
 
 
 def _option(name: str, **given: Any) -> Callable[[F], F]:
-    return click.option(f"--{name}", cls=_Dashed, **given)
+    names = dict.fromkeys((f"--{name.replace('_', '-')}", f"--{name}"))
+    return click.option(*names, name, cls=_Dashed, **given)
 
 
 @click.command(
