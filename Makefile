@@ -5,7 +5,6 @@ BIN := $(VENV)/bin
 TORCH := torch==2.13.0
 STAMP := $(VENV)/.evalstone-demo
 DEV_STAMP := $(VENV)/.evalstone-dev
-SLOW_STAMP := $(VENV)/.evalstone-slow
 # pytest-xdist workers; the engine's own threads are held to one in each
 JOBS ?= 2
 PYTEST = EVALSTONE_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
@@ -46,12 +45,20 @@ demo: $(STAMP)
 test: $(DEV_STAMP)
 	$(PYTEST) -m "not slow"
 
-# tests of what cannot be had here (Ray, PostgreSQL, a browser) are skipped with the reason
-test-slow: $(DEV_STAMP)
-	@test $(SLOW_STAMP) -nt pyproject.toml \
-	  || { $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[cluster]" && touch $(SLOW_STAMP); } \
-	  || echo "Ray could not be installed: its tests are skipped"
+# tests of what cannot be had here (Ray, PostgreSQL, a browser, llama.cpp) are skipped with the reason
+test-slow: $(DEV_STAMP) $(VENV)/.ray $(VENV)/.llama
 	$(PYTEST) -m slow
+
+$(VENV)/.ray: $(DEV_STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[cluster]" \
+	  || echo "Ray could not be installed: its tests are skipped"
+	@touch $@
+
+# llama.cpp is compiled, which takes ten minutes on two cores; `gguf` writes the test's model
+$(VENV)/.llama: $(DEV_STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[gguf]" gguf \
+	  || echo "llama.cpp could not be compiled: its tests are skipped"
+	@touch $@
 
 lint: $(DEV_STAMP)
 	$(BIN)/ruff check .
