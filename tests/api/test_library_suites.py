@@ -16,6 +16,10 @@ pytestmark = pytest.mark.slow  # every suite is evaluated whole
 BOARDS = {  # suite -> columns, tasks
     "agieval": (8, 8),
     "bbh": (23, 27),
+    "bfcl": (5, 7),
+    "bfcl_live": (3, 6),
+    "bfcl_prompted": (5, 7),
+    "bfcl_prompted_live": (3, 6),
     "code": (2, 2),
     "gauntlet-v0.3": (5, 91),
     "gpt4all": (7, 7),
