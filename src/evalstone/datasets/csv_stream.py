@@ -20,7 +20,7 @@ from evalstone.datasets.rows import Row
 
 __all__ = ["BLOCK_BYTES", "BatchFile", "CsvOptions", "batch_file"]
 
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 1 << 20  # pyarrow reads up to 32 blocks ahead
 LARGEST_BLOCK = 2**30
 KEPT_SECONDS = 86_400
 _NOT_CONVERTED = re.compile(r"In CSV column #(\d+): .*CSV conversion error to ([^:]+):")

@@ -42,7 +42,7 @@ class Rows(Sequence[Row]):
         self._n_rows = n_rows
         self._read = read
         self._features = dict(features)
-        self._known: list[Row | None] = [None] * n_rows
+        self._known: dict[int, Row] = {}
         self.table: Any = None  # the pyarrow table from which the rows are decoded, if any
         self.skipped = Skipped()  # what was left out when the file was read
         self.places: Callable[[Sequence[int]], list[str]] = _row_numbers  # where rows stand in their file
@@ -99,15 +99,12 @@ class Rows(Sequence[Row]):
         return (row[name] for row in self.passing())
 
     def _row(self, index: int) -> Row:
-        known = self._known[index]
-        if known is None:
+        if index not in self._known:
             start = index - index % _BLOCK
             stop = min(start + _BLOCK, self._n_rows)
             for offset, row in enumerate(self._read(start, stop)):
-                if self._known[start + offset] is None:
-                    self._known[start + offset] = row
-            known = cast("Row", self._known[index])
-        return known
+                self._known.setdefault(start + offset, row)
+        return self._known[index]
 
     @overload
     def __getitem__(self, key: int) -> Row: ...

@@ -32,11 +32,12 @@ class DrawRules:
     forbid_leaks: bool = False
 
 
-def order_of_samples(n_samples: int, rules: DrawRules) -> list[int]:
+def order_of_samples(n_samples: int, rules: DrawRules) -> Sequence[int]:
     """Return the order in which samples are drawn for: file order, or shuffled by the generator of the shots."""
+    if rules.scheme != "shuffled":
+        return range(n_samples)
     order = list(range(n_samples))
-    if rules.scheme == "shuffled":
-        mersenne(rules.seed).shuffle(order)
+    mersenne(rules.seed).shuffle(order)
     return order
 
 
