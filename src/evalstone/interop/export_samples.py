@@ -9,7 +9,7 @@ from typing import Any
 from evalstone.records import Estimate
 from evalstone.report.evidence.stored_samples import deciding_score, gold_indices, wrong_samples
 from evalstone.report.plain_text import csv_row
-from evalstone.report.views.samples import shown_choices
+from evalstone.report.views.samples import answer_text, shown_choices
 from evalstone.store import Store
 from evalstone.store.rows import SampleRecord
 
@@ -52,7 +52,7 @@ def _row(record: SampleRecord) -> dict[str, Any]:
     choices, score = [text.strip() for text in shown_choices(record)], deciding_score(record)
     detail = score.detail if score is not None and isinstance(score.detail, Mapping) else {}
     picked = detail.get("picked")
-    texts = [output.text for output in record.outputs if output.text is not None]
+    texts = [answer_text(output) for output in record.outputs if output.text is not None]
     return {
         "sample_index": record.request.sample_index,
         "prompt": record.request.prompt,

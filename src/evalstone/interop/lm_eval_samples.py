@@ -6,6 +6,7 @@ from typing import Any
 
 from evalstone.interop.lm_eval_results import NOT_AVAILABLE, text_hash
 from evalstone.records import GenerateQuery, JsonValue, LoglikelihoodQuery, Output, Query, Request, RollingQuery, Score
+from evalstone.report.views.samples import answer_text
 from evalstone.scoring.metrics import MULTIPLE_CHOICE, is_auxiliary, names_for
 from evalstone.store.rows import SampleRecord
 
@@ -111,7 +112,9 @@ def _answer(query: Query, output: Output) -> JsonValue:
         return [NOT_AVAILABLE, NOT_AVAILABLE] if isinstance(query, LoglikelihoodQuery) else NOT_AVAILABLE
     if isinstance(query, LoglikelihoodQuery):
         return [str(output.total_nats), str(bool(output.is_greedy))]
-    return str(output.total_nats) if isinstance(query, RollingQuery) else output.text
+    if isinstance(query, RollingQuery):
+        return str(output.total_nats)
+    return output.text if output.tool_calls is None else answer_text(output)  # its format has no place for calls
 
 
 def _filtered(query: Query, given: Sequence[JsonValue], scores: Sequence[Score]) -> JsonValue:

@@ -18,6 +18,7 @@ import pytest
 from evalstone.api.evaluate import evaluate
 from evalstone.api.rescoring import RescoreOptions, rescore_run
 from evalstone.api.run import Run
+from evalstone.interop.export_samples import wrong_rows
 from evalstone.report.console import as_text
 from evalstone.report.views.samples import sample_to_json, sample_view
 from evalstone.store import Store
@@ -206,3 +207,13 @@ def test_a_server_that_refuses_tools_fails_and_is_never_wrong(rows: Path) -> Non
     estimate = next(iter(run.estimates))
     assert (estimate.value, estimate.n_failed) == (None, 2)
     assert all("does not support tools" in (r.outputs[0].error or "") for r in run.samples("sums"))
+
+
+def test_exports_have_the_calls(rows: Path, tmp_path: Path) -> None:
+    """A file of wrong answers shows what was called, though its format has only a text."""
+    with serving() as server:
+        run = run_of(server, rows)
+    wrong = list(wrong_rows(run.store, run.id))
+    answers = {row["prompt"]: row["answer"] for row in wrong}
+    assert answers["words"] == "It is 3."
+    assert answers["twice"].startswith('tool_calls: [{"id": "call_0"')
