@@ -1,7 +1,8 @@
 """Calls are read from every syntax that chat templates teach, and hostile answers end in an error or in no call."""
 
 import json
-import time
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -79,14 +80,12 @@ def test_every_templates_calls_are_read(text: str, expected: list[dict[str, Any]
     ids=lambda text: repr(text)[:40],
 )
 def test_what_begins_a_call_and_cannot_be_read_says_why(text: str, message: str | None) -> None:
-    """The reason is one line; nothing is evaluated, and nothing takes long."""
-    started = time.perf_counter()
+    """The reason is one line, and nothing is evaluated."""
     if message is None:
         read_calls(text)
     else:
         with pytest.raises(UnreadableAnswer, match=message):
             read_calls(text)
-    assert time.perf_counter() - started < 2
 
 
 def test_a_servers_calls_become_the_list_that_is_read() -> None:
@@ -145,16 +144,54 @@ def test_javascript_values_are_read_from_their_source(value: Any, kind: str, ite
     assert javascript_value(javascript_text(value, kind, item), kind, item) == value
 
 
-def test_long_arguments_are_not_searched() -> None:
-    """A text over the limit is no literal: it stays a text, at once."""
-    started = time.perf_counter()
-    for text in ("new ArrayList<>(Arrays.asList(" + "(" * 100_000, "{" + "a:" * 50_000):
+def test_long_arguments_stay_texts() -> None:
+    """A text over the limit is no literal."""
+    for text in ("new ArrayList<>(Arrays.asList(1" + " " * 100_000 + "))", "{" + "a:" * 50_000 + "}"):
         assert java_value(text, "ArrayList", "String") == text
         assert javascript_value(text, "dict") == text
-    short = "{" + "a:," * 6_000 + "}"
-    javascript_value(short, "dict")
-    java_value("new HashMap<" * 1_500, "HashMap")
-    assert time.perf_counter() - started < 3
+
+
+HOSTILE = r"""
+import resource
+from evalstone.scoring.call_values import LONGEST, java_value, javascript_value
+from evalstone.scoring.tool_calls import LONGEST as LONGEST_ANSWER, UnreadableAnswer, read_calls
+
+resource.setrlimit(resource.RLIMIT_CPU, (40, 40))
+VALUES = [
+    ("[", "[],"), ("[", "[a],"), ("[[", "],["), ("[[],", " "), ("new Array(", "[],"),
+    ("{", "a:,"), ("{", "a"), ("{a:", " , "), ("1", "1"), ("1e", "1"), ("", "new int[]{"),
+    ("", "new HashMap<>() { {"), ("", "new HashMap<"), ("new HashMap<>", " >"),
+    ("new HashMap<>() {{", " "), ("new HashMap<>() {", 'put("",'),
+    ("", "new ArrayList<>() {{"), ("new ArrayList<>() {{", " "), ("new ArrayList<>() {{", "add("),
+    ("", "new ArrayList<>(Arrays.asList("),
+]
+ANSWERS = [
+    ("f(a=a", "<a"), ("f(a=new ", " "), ("f(a=new", "( "), ("f", " "), ("f(", "a,"), ("", "f{} "), ("f(a=", "["),
+    ("", "<tool_call>"),
+]
+for end in ("", "x", "\n", "}\n\n", "]\n!"):
+    for start, repeated in VALUES:
+        text = start + repeated * ((LONGEST - len(start) - len(end)) // len(repeated)) + end
+        for kind in ("ArrayList", "Array", "HashMap", "double"):
+            java_value(text, kind, "String")
+        for kind in ("array", "dict", "float"):
+            javascript_value(text, kind, None)
+for start, repeated in ANSWERS:
+    text = start + repeated * ((LONGEST_ANSWER - 10) // len(repeated)) + ")"
+    for syntax, language in (("any", "python"), ("calls", "java")):
+        try:
+            read_calls(text, syntax, language)
+        except UnreadableAnswer:
+            pass
+print("done")
+"""
+
+
+@pytest.mark.slow
+def test_hostile_answers_end() -> None:
+    """No text makes reading take exponential or cubic time, which would be years; all of these take seconds."""
+    done = subprocess.run([sys.executable, "-c", HOSTILE], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("done", "")
 
 
 DECLARED = [{"name": "a.f", "parameters": {"properties": {"x": {"type": "integer"}}, "required": ["x"]}}]

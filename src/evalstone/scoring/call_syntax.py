@@ -12,7 +12,7 @@ import operator
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 __all__ = ["UnreadableCall", "java_calls", "python_call_text", "python_calls", "source_call_text"]
 
@@ -21,8 +21,8 @@ Call = tuple[str, dict[str, Any]]  # a function's name, and its arguments by nam
 LARGEST_POWER = 64  # of a computed argument, such as 2**10
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _NAME = re.compile(r"\s*([A-Za-z_$][\w$.]*)\s*\(")
-_GENERIC = re.compile(r"(?<=[\w$])<[\w\s,.?\[\]<>]*>")  # of Java's types: no operators
-_SPACED = re.compile(r"\s*([(),])\s*")  # as BFCL writes an expression again from its syntax tree
+_TYPES = re.compile(r"[\w\s,.?\[\]<>]*+")  # what Java's type arguments are made of: no operators
+_PUNCTUATION = re.compile(r"([(),])")
 _ARGUMENT = re.compile(r"\s*([A-Za-z_$][\w$]*)\s*=(?!=)", re.DOTALL)
 _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -148,8 +148,14 @@ def _source_call(text: str) -> Call:
         if named[1] in arguments:
             raise UnreadableCall(f"two arguments are called {named[1]}")
         value = part[named.end() :].strip()
-        arguments[named[1]] = _SPACED.sub(r"\1", value) if value.startswith("new ") else _unquoted(value)
+        arguments[named[1]] = _closed_up(value) if value.startswith("new ") else _unquoted(value)
     return found[1], arguments
+
+
+def _closed_up(text: str) -> str:
+    """Return a text without white space beside parentheses and commas, as BFCL writes it from its syntax tree."""
+    first, *parts = _PUNCTUATION.split(text)
+    return "".join([first.rstrip(), *(part.strip() for part in parts[:-1]), parts[-1].lstrip()]) if parts else text
 
 
 def _unquoted(text: str) -> str:
@@ -162,15 +168,16 @@ def _split(text: str) -> Iterator[str]:
 
     Raises: UnreadableCall for brackets or quotes that do not close.
     """
-    start, at = 0, 0
+    start, at, no_types_before = 0, 0, 0
     open_: list[str] = []
     while at < len(text):
         sign = text[at]
         if sign in "\"'`":
             at = _end_of_string(text, at)
             continue
-        if sign == "<" and (generic := _GENERIC.match(text, at)) is not None:
-            at = generic.end()
+        if sign == "<" and at >= no_types_before and at and (text[at - 1].isalnum() or text[at - 1] in "_$"):
+            no_types_before = cast("re.Match[str]", _TYPES.match(text, at)).end()
+            at = max(at, text.rfind(">", at, no_types_before)) + 1
             continue
         if sign in _CLOSING:
             open_.append(_CLOSING[sign])

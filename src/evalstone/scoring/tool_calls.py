@@ -27,7 +27,7 @@ Language = Literal["python", "java", "javascript"]
 LONGEST = 200_000  # characters of an answer that are read
 _BLOCK = re.compile(r"<tool_call>(.*?)(?:</tool_call>|(?=<tool_call>)|\Z)", re.DOTALL)
 _FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
-_NAMED = re.compile(r"\s*([A-Za-z_][\w.\-]*)\s*(?:\[ARGS\])?\s*(?=\{)")
+_NAMED = re.compile(r"\s*+([A-Za-z_][\w.\-]*+)\s*+(?:\[ARGS\])?+\s*+(?=\{)")
 _MISTRAL, _LLAMA = "[TOOL_CALLS]", "<|python_tag|>"
 
 
