@@ -102,14 +102,15 @@ def size_chart(points: Sequence[FrontPoint]) -> Spec:
     y = alt.Y("value:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(format=".0%", tickCount=6))
     front = [{"size": one.size, "value": one.value} for one in points if one.is_on_front]
     rest = {(float(f"{one.size:.3g}"), round(one.value, 3)) for one in points if not one.is_on_front}
-    others = alt.Chart(alt.Data(values=[{"size": size, "value": value} for size, value in sorted(rest)]))
-    best = alt.Chart(alt.Data(values=front)).encode(x=x, y=y)
+    others = alt.Chart(alt.NamedData("others"))
+    best = alt.Chart(alt.NamedData("front")).encode(x=x, y=y)
     layers = [
         others.mark_point(color=COLOURS[5], filled=True, size=12, opacity=0.45).encode(x=x, y=y),
         best.mark_line(interpolate="step-after", color=COLOURS[1], strokeWidth=1.5),
         best.mark_point(color=COLOURS[1], filled=True, size=45, opacity=1),
     ]
-    return finished(alt.layer(*layers), HEIGHT, width=WIDTH)
+    data = {"others": [{"size": size, "value": value} for size, value in sorted(rest)], "front": front}
+    return finished(alt.layer(*layers), HEIGHT, width=WIDTH, data=data)
 
 
 def residual_chart(points: Sequence[ResidualPoint]) -> Spec:

@@ -304,8 +304,15 @@ def _top(alt: Any) -> Any:
     return alt.Legend(title=None, orient="top", direction="horizontal", columns=3, labelLimit=LONGEST_LABEL)
 
 
-def finished(chart: Any, height: int, *, width: int = WIDTH) -> Spec:
-    """Return a chart's specification in the common style."""
+def finished(
+    chart: Any, height: int, *, width: int = WIDTH, data: Mapping[str, Sequence[JsonValue]] | None = None
+) -> Spec:
+    """Return a chart's specification in the common style.
+
+    Args:
+        data: values by name of the `NamedData` in the chart; altair converts values that it is given itself one by
+            one, a second for some thousand.
+    """
     styled = (
         chart.properties(width=width, height=height)
         .configure(background="transparent", font=FONT, aria=False)
@@ -318,4 +325,4 @@ def finished(chart: Any, height: int, *, width: int = WIDTH) -> Spec:
         .configure_legend(labelColor=INK, labelFontSize=12, symbolOpacity=1)
     )  # fmt: skip
     spec: Spec = styled.to_dict(validate=False)  # against the schema takes a second; the tests do it
-    return spec
+    return {**spec, "datasets": data} if data else spec
