@@ -1,6 +1,7 @@
 """What may be chosen, and all checks at once, on folders of models."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -141,3 +142,37 @@ def test_a_changed_folder_is_another_revision(models: Path) -> None:
     change(models / "demo" / "small" / "config.json", rope_theta=1.0)
     with pytest.raises(ModelMissing, match="it was changed"):
         source.find("demo/small", before)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("hidden_size", -5, "hidden_size is -5; expected a whole number"),
+        ("num_hidden_layers", 10**9, "num_hidden_layers is 1000000000, but the weights beside it have"),
+        ("vocab_size", 10**12, "no tensor with more than"),
+        ("num_attention_heads", "4", "num_attention_heads is '4'"),
+    ],
+)
+def test_sizes_that_do_not_fit_the_weights_are_refused(
+    models: Path, check: Callable[..., Checked], key: str, value: Any, said: str
+) -> None:
+    """The submitter learns it at once, and no folder of the host."""
+    change(models / "demo" / "small" / "config.json", **{key: value})
+    found = check(model="demo/small")
+    assert fields(found) == {"model"}
+    assert said in found.problems[0].what
+    assert str(models) not in found.problems[0].what
+
+
+def test_files_that_are_no_weights_are_refused(models: Path, check: Callable[..., Checked]) -> None:
+    """A damaged header is named; a named pipe is not waited for; a file over the limit is not read."""
+    weights = models / "demo" / "small" / "model.safetensors"
+    weights.write_bytes(b"\xff" * 16)
+    assert "model.safetensors is not a readable safetensors file" in check(model="demo/small").problems[0].what
+    weights.unlink()
+    os.mkfifo(weights)
+    assert "has no weights as safetensors" in check(model="demo/small").problems[0].what
+    weights.unlink()
+    with weights.open("wb") as file:
+        file.truncate(10**13)  # takes no space on the disk
+    assert "10,000 GB of weights" in check(model="demo/small").problems[0].remedy

@@ -12,7 +12,7 @@ from typing import Any
 from evalstone.errors import EvalstoneError, Retryable
 from evalstone.leaderboard.board import Board
 from evalstone.leaderboard.submission.choices import CHAT_TEMPLATE, Chosen, Problem
-from evalstone.leaderboard.submission.sources import FoundModel, ModelMissing, ModelSource
+from evalstone.leaderboard.submission.sources import MOST_BYTES, FoundModel, ModelMissing, ModelSource
 from evalstone.models.checkpoint.known_types import is_known_type
 from evalstone.store.queue_rows import NewSubmission
 
@@ -29,7 +29,7 @@ class Policy:
     """What a host asks of submissions."""
 
     most_parameters: float = 100e9
-    most_bytes: int = 400 << 30  # of weights to download
+    most_bytes: int = MOST_BYTES  # of weights to download
     needs_card: bool = True  # of models of the Hub: a card, and a licence in it
     per_submitter: tuple[int, float] = (5, 7 * 86400.0)  # submissions in how many seconds
     refused: Sequence[str] = ()  # names that may not be submitted
@@ -127,6 +127,9 @@ def _of_config(model: FoundModel, name: str) -> list[Problem]:
         remedy = "submit it once its architecture is part of transformers; code of submitters is not run"
         needs = "trust_remote_code" if model.config.get("auto_map") else f"the unknown architecture '{kind[:60]}'"
         return [Problem(name, f"needs {needs}", remedy)]
+    if model.fault:
+        remedy = "load it with transformers, save it with save_pretrained and submit that revision"
+        return [Problem(name, f"cannot be loaded: {model.fault}", remedy)]
     return []
 
 

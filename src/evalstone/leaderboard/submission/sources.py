@@ -5,17 +5,20 @@ A folder's revision is the hash of its content, so that a model that is changed 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any, Protocol
 
 from evalstone.errors import EvalstoneError, ModelUnavailable
 from evalstone.models.checkpoint import files
+from evalstone.models.checkpoint.config_check import check_config
 from evalstone.records import content_hash
 
-__all__ = ["FolderModels", "FoundModel", "ModelMissing", "ModelSource", "weights_hash"]
+__all__ = ["MOST_BYTES", "FolderModels", "FoundModel", "ModelMissing", "ModelSource", "weights_hash"]
 
 CARD = "README.md"
 LONGEST_CARD = 1 << 20
+MOST_BYTES = 400 << 30  # of a model's weights
 READ = (*files.CONFIGURATION, "tokenizer_config.json", *files.TEMPLATE)
 
 
@@ -39,6 +42,7 @@ class FoundModel:
     licence: str | None = None
     tags: tuple[str, ...] = ()
     n_parameters: int | None = None
+    fault: str = ""  # why it cannot be loaded, as far as its configuration and the headers of its weights show
     needs_permission: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -77,9 +81,10 @@ def weights_hash(weights: Mapping[str, str]) -> str:
 class FolderModels:
     """Models in folders that the host allowed: DIR/model or DIR/organisation/model."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
-        """Args: folders: absolute ones."""
+    def __init__(self, folders: Sequence[Path], most_bytes: int = MOST_BYTES) -> None:
+        """Args: folders: absolute ones. most_bytes: of one model's weights; those of larger ones are not read."""
         self._folders = tuple(folder.resolve() for folder in folders)
+        self._most_bytes = most_bytes
 
     def names(self, most: int = 200) -> list[str]:
         """Return the names of the models in the folders."""
@@ -102,9 +107,11 @@ class FolderModels:
         """Return what is known of a model in a folder."""
         place = self._place(name)
         digests = files.Digests()
-        weights = {
-            path.name: digests.of(path) for path in files.weight_files(place) if path.suffix in {".safetensors", ".bin"}
-        }
+        held = [path for path in files.weight_files(place) if path.suffix in {".safetensors", ".bin"}]
+        if (n_bytes := sum(path.stat().st_size for path in held)) > self._most_bytes:
+            limit = f"this host takes at most {self._most_bytes / 1e9:,.0f} GB"
+            raise ModelMissing(f"'{name}' has {n_bytes / 1e9:,.0f} GB of weights; {limit}")
+        weights = {path.name: digests.of(path) for path in held}
         rest = files.matching(place, (*files.CONFIGURATION, *files.TOKENIZER, *files.TEMPLATE))
         content = {**weights, **{path.relative_to(place).as_posix(): digests.of(path) for path in rest}}
         digests.save()
@@ -125,7 +132,8 @@ class FolderModels:
             card=text,
             licence=_front_matter(text).get("license"),
             tags=(),
-            n_parameters=_n_parameters(place),
+            n_parameters=_n_parameters(held),
+            fault=_fault(place, held),
         )
 
     def fetch(self, name: str, revision: str) -> Path:
@@ -139,19 +147,29 @@ def _has_template(place: Path) -> bool:
     return bool(named) or bool(files.matching(place, files.TEMPLATE))
 
 
-def _n_parameters(place: Path) -> int | None:
+def _n_parameters(weights: Sequence[Path]) -> int | None:
     counted = 0
-    for path in place.glob("*.safetensors"):
+    for path in weights:
+        if path.suffix != ".safetensors":
+            continue
         try:
             shapes = [entry.get("shape", ()) for entry in files.safetensors_header(path).values()]
         except EvalstoneError:
             return None
-        for shape in shapes:
-            product = 1
-            for extent in shape:
-                product *= int(extent)
-            counted += product
+        counted += sum(prod(int(extent) for extent in shape) for shape in shapes)
     return counted or None
+
+
+def _fault(place: Path, weights: Sequence[Path]) -> str:
+    """Return why a model cannot be loaded, without the path of the host's folder; nothing where that does not show."""
+    try:
+        for path in weights:
+            if path.suffix == ".safetensors":
+                files.safetensors_header(path)
+        check_config(place, weights)
+    except EvalstoneError as error:
+        return str(error).replace(f"{place}/", "")
+    return ""
 
 
 def _front_matter(card: str) -> dict[str, str]:

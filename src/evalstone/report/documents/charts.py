@@ -310,6 +310,9 @@ def finished(
     """Return a chart's specification in the common style.
 
     Args:
+        chart: an altair chart.
+        height: of the plot in pixels.
+        width: likewise.
         data: values by name of the `NamedData` in the chart; altair converts values that it is given itself one by
             one, a second for some thousand.
     """
