@@ -16,6 +16,7 @@ from evalstone.report.console import as_text
 from evalstone.tasks.catalog import LIBRARY
 
 
+@pytest.mark.slow
 def test_each_style_and_number_of_shots_is_a_run() -> None:
     """Three styles at two numbers of shots are six runs of the same samples, each with its prompt style."""
     done = evaluate_prompt_styles(FakeModel(), "demo_facts", ["letter", "text", "cot"], [0, 2], limit=12)

@@ -148,6 +148,7 @@ def test_suites_of_different_profiles_cannot_be_one_run(folder: Path) -> None:
     assert settled["profile"] == "evalstone"
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_composite_and_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`run --suite` shows the composite under the table; --json has it; `plan` and `ls suites` know the suite."""
     words = ["--model", "fake", "--suite", "board", "--include_path", str(folder)]

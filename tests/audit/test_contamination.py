@@ -91,6 +91,7 @@ def test_number_twins_change_numbers_and_nothing_else() -> None:
         assert "".join(c for c in other if not c.isdigit()) == "".join(c for c in item.text if not c.isdigit())
 
 
+@pytest.mark.slow
 def test_a_sorted_file_is_detected_and_shuffled_within_equal_rows() -> None:
     """A column in which neighbouring rows are equal is reported, and rows are shuffled within its values only."""
     items = made_items(11)

@@ -88,6 +88,7 @@ def test_rotation_moves_every_option_to_every_position() -> None:
     assert all(sorted(column) == list("abcd") for column in zip(*rotations, strict=True))
 
 
+@pytest.mark.slow
 def test_a_model_that_always_picks_the_first_option_is_detected(task: str) -> None:
     """Such a model has accuracy 1/3, circular accuracy 0, and all its picks at A."""
     (found,) = audit_prompts([HabitModel("first")], task)
@@ -119,6 +120,7 @@ def test_a_model_that_knows_by_letter_only_spreads(task: str) -> None:
     assert found.systems == ()
 
 
+@pytest.mark.slow
 def test_models_that_change_ranks_are_reported(task: str) -> None:
     """Between a model that knows by letter and one that does not, the order depends on the prompt variant."""
     found = audit_prompts([HabitModel("letters"), HabitModel("first")], task, ())

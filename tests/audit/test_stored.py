@@ -71,6 +71,7 @@ def run_audit(kind: str, model: CountedModel, task: str, store: Path, **options:
 
 
 @pytest.mark.parametrize("kind", ["prompts", "contamination"])
+@pytest.mark.slow
 def test_a_repeated_audit_requests_nothing(kind: str, task: str, tmp_path: Path) -> None:
     """The second time every number comes from the store and equals the first."""
     first, again = CountedModel(), CountedModel()

@@ -105,6 +105,7 @@ def test_no_test_row_is_in_the_training_text(task: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sums", "orders"])
+@pytest.mark.slow
 def test_the_probes_would_find_a_row(kind: str) -> None:
     """A few-shot row, which may occur in the training text, is found there in the form that is looked for."""
     assert any(" ".join(EXAMS[kind](row)) in _exams() for row in make_rows(f"demo_{kind}", "train"))

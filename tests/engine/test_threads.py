@@ -112,6 +112,7 @@ def test_generators_of_one_engine_may_be_interleaved() -> None:
     assert [found["text"][i] for i in range(len(texts))] == texts
 
 
+@pytest.mark.slow
 def test_models_loaded_in_threads_at_once_are_complete() -> None:
     """Models that are loaded in four threads at once, in two dtypes, have all their weights, each in its own dtype."""
     folder = str(demo_model("small"))

@@ -12,6 +12,7 @@ from evalstone.leaderboard.stored import StoredRuns
 from evalstone.store import Store
 
 
+@pytest.mark.slow
 def test_the_column_holds_the_audits_spread(tmp_path: Path, made_once: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mean over the audited tasks of the row, of its own model only, and present as soon as the audit is stored."""
     monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))

@@ -100,6 +100,7 @@ def test_a_turn_sees_the_answer_before_it(task_file: Path) -> None:
 
 
 @pytest.mark.parametrize("stop_after", [3, len(ROWS), len(ROWS) + 2, N_ANSWERS - 1])
+@pytest.mark.slow
 def test_interrupted_anywhere_it_ends_the_same(task_file: Path, stop_after: int) -> None:
     """A run stopped within or between turns and run again equals an uninterrupted one; each query is sent once."""
     whole, store = (Store.open(str(task_file.with_name(f"{name}.sqlite"))) for name in ("whole", "stopped"))

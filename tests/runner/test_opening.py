@@ -99,6 +99,7 @@ def test_one_that_does_not_wait_is_refused(tmp_path: Path) -> None:
     assert first.communicate(timeout=60)[0].startswith("result finished")
 
 
+@pytest.mark.slow
 def test_a_follower_continues_where_a_killed_writer_was(tmp_path: Path) -> None:
     """When the writer is killed, a follower evaluates the rest, and nothing is lost."""
     store, asked = tmp_path / "store.sqlite", tmp_path / "asked"

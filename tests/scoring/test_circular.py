@@ -42,6 +42,7 @@ def test_ties_have_the_credit_of_a_fair_draw() -> None:
     assert scores[CIRCULAR].detail["chance"] == pytest.approx(0.25**4)
 
 
+@pytest.mark.slow
 def test_random_guesses_meet_the_stated_chance() -> None:
     """The mean over many random models is the chance in the details (3 options, 40,000 draws, 5 standard errors)."""
     draw = random.Random(7)

@@ -19,6 +19,7 @@ def pairs_of(rng: np.random.Generator, n: int, right: float, classes: int = 2) -
 
 
 @pytest.mark.parametrize("name", ["f1", "mcc"])
+@pytest.mark.slow
 def test_it_agrees_with_resampling_the_pairs_themselves(name: str) -> None:
     """Value and BCa ends equal those of the plain bootstrap over pairs, up to the noise of draws."""
     pairs = pairs_of(np.random.default_rng(0), 80, 0.7)

@@ -25,8 +25,12 @@ from tests.store import examples
 # those of the arena are in test_arena_log; the queue's change while it works and have no checksums
 TABLES = [table for table in metadata.sorted_tables if table not in {*ARENA_TABLES, *QUEUE_TABLES}]
 COLUMNS = [
-    (table.name, column.name) for table in TABLES for column in table.columns if column.name != "visibility"
-]  # which is NULL for a public run
+    # the last column of each table in `make test`, the others in `make test-slow`
+    pytest.param(table.name, column.name, marks=() if column is [*table.columns][-1] else pytest.mark.slow)
+    for table in TABLES
+    for column in table.columns
+    if column.name != "visibility"  # which is NULL for a public run
+]
 
 
 def _with_category(index: int) -> Sample:

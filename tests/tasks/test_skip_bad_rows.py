@@ -137,6 +137,7 @@ def test_without_bad_rows_nothing_is_shown(tmp_path: Path) -> None:
     assert "n_skipped" not in run.estimates[0].details
 
 
+@pytest.mark.slow
 def test_such_a_run_is_scored_again_and_compared(tmp_path: Path) -> None:
     """`rescore` reads the same file with the option of the run; a comparison notes the skipped rows."""
     from evalstone.api.comparison import compare_runs

@@ -267,6 +267,7 @@ def vote_a_while(
                 acknowledged[battle] = choice
 
 
+@pytest.mark.slow
 def test_200_votes_over_ten_real_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through the pages, by voters who prefer the longer answer: all votes are stored, and every model is rated."""
     if not ALPACA.is_dir():

@@ -122,6 +122,7 @@ def test_the_configuration_decides_and_padding_does_not_matter(folder: Path) -> 
     assert batched["pair-4"].n_cut_tokens > 0
 
 
+@pytest.mark.slow
 def test_two_workers_give_the_same(folder: Path) -> None:
     """Workers load the same kind of engine."""
     one, two = answers(folder), answers(folder, workers=2)

@@ -142,6 +142,7 @@ def test_a_plan_sends_nothing() -> None:
     assert plan_run("local-completions", TASK, model_args=bare, limit=3).chunks[0].work.n_tokens_asked is None
 
 
+@pytest.mark.slow
 def test_outputs_are_shared_between_runs_only_if_the_weights_are_named(server: TestServer) -> None:
     """Another run sends all requests again; with weights= it uses an earlier run's outputs, whatever the port."""
     run_of(server, limit=2)
