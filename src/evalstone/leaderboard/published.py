@@ -19,6 +19,7 @@ from evalstone.leaderboard.averages import average_of
 from evalstone.leaderboard.board import Board, TableSource
 from evalstone.leaderboard.board_files import library_suites
 from evalstone.leaderboard.keys import column_keys
+from evalstone.leaderboard.numbers_in_files import number_in
 from evalstone.leaderboard.rows import Average, Cell, Issue, Number, Row, ScoreColumn
 from evalstone.leaderboard.table import Table, row_id
 from evalstone.statistics.distributions import two_sided_z
@@ -174,7 +175,7 @@ def _row(
             if abs(due - 100.0 * value) > 1e-9:
                 what.append(f"{one.title} is {100 * value:.6g}; its rule gives {due:.6g} for the raw value {raw:.6g}")
     found = average_of(columns, cells, "mean")
-    stated = _number(path, line, record, form.average, form.scale) if form.average else None
+    stated = _scaled(number_in(path, line, record, form.average), form.scale) if form.average else None
     if found is not None and stated is not None:
         found = Average(found.number, found.n_columns, stated)
         if abs(stated - found.number.value) * 100.0 > form.tolerance:
@@ -205,7 +206,7 @@ def _cell(value: float, raw: float | None, one: _Source, size: int | None) -> Ce
 
 def _share(path: Path, line: int, record: Mapping[str, str], heading: str, scale: float) -> float | None:
     """Return a score in [0, 1]; every score of a published table is a share."""
-    value = _number(path, line, record, heading, scale)
+    value = _scaled(number_in(path, line, record, heading), scale)
     if value is not None and not -ROUNDING <= value <= 1.0 + ROUNDING:
         raise DataError(
             f"{path}, line {line}: {heading} is {record[heading].strip()[:40]}; expected a share from 0 to {scale:g}"
@@ -214,17 +215,8 @@ def _share(path: Path, line: int, record: Mapping[str, str], heading: str, scale
     return value
 
 
-def _number(path: Path, line: int, record: Mapping[str, str], heading: str, scale: float) -> float | None:
-    text = record.get(heading, "").strip().rstrip("%")
-    if not text or text.lower() in {"na", "n/a", "nan", "-", "–"}:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise DataError(f"{path}, line {line}: {heading} is {text[:40]!r}; expected a number, or nothing")
-    return value / scale
+def _scaled(value: float | None, scale: float) -> float | None:
+    return None if value is None else value / scale
 
 
 def _url(model: str, record: Mapping[str, str]) -> str:

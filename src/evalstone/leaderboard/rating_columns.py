@@ -4,7 +4,6 @@ A rating is no share: it is in no average, and no rank depends on it.
 """
 
 import csv
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +12,7 @@ from evalstone.arena.vote_files import read_votes
 from evalstone.errors import DataError, EvalstoneError
 from evalstone.leaderboard.board import RatingSource
 from evalstone.leaderboard.keys import column_keys
+from evalstone.leaderboard.numbers_in_files import number_in
 from evalstone.leaderboard.rows import Cell, Number, Row, ScoreColumn
 from evalstone.leaderboard.table import Table
 from evalstone.records import content_hash
@@ -107,24 +107,13 @@ def _ratings(source: RatingSource) -> _Rated:
             reader = csv.DictReader(file)
             for record in reader:
                 name = (record.get(source.model) or "").strip().lower()
-                value = _number(source, reader.line_num, record, source.rating)
+                value = number_in(source.file, reader.line_num, record, source.rating)
                 if name and value is not None:
-                    low, high = (_number(source, reader.line_num, record, end) for end in (source.low, source.high))
+                    low, high = (
+                        number_in(source.file, reader.line_num, record, end) for end in (source.low, source.high)
+                    )
                     both = low is not None and high is not None
                     numbers.setdefault(name, Number(value, low if both else None, high if both else None))
     except (csv.Error, UnicodeDecodeError, OSError) as error:
         raise DataError(f"{source.file}: is no CSV file in UTF-8: {error}") from error
     return _Rated(numbers, {}, f"column {source.rating} of {source.file.name}")
-
-
-def _number(source: RatingSource, line: int, record: Mapping[str, str], heading: str) -> float | None:
-    text = (record.get(heading) or "").strip()
-    if not text:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise DataError(f"{source.file}, line {line}: {heading} is {text[:40]!r}; expected a number, or nothing")
-    return value

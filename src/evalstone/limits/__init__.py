@@ -1,1 +1,1 @@
-"""Limits on the time, output and memory of templates and regular expressions from files."""
+"""Limits on the time, output and memory of templates and regular expressions from files; mounts of sandboxes."""

@@ -26,9 +26,9 @@ from typing import Protocol
 
 from evalstone import settings
 from evalstone.errors import PlanError
+from evalstone.limits.system_folders import system_mounts
 
 GUARD = Path(__file__).with_name("code_guard.py")
-_SYSTEM = ("usr", "lib", "lib64", "lib32", "bin", "sbin")
 _AS_ROOT = ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_KILL")
 _GRACE_SECONDS = 5.0  # for starting the sandbox and for the guard's cleanup, beyond the program's own time
 _FIRST_USER = 1_500_000_000  # unused user ids; a new one for each program, so that its processes can be counted
@@ -90,7 +90,7 @@ class Bubblewrap:
         words += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
         # root needs no user namespace: each program gets a user of its own, without which processes are not counted
         words += _AS_ROOT if as_root else ["--unshare-user", "--disable-userns"]
-        words += ["--hostname", "sandbox", *_system_folders(), *binds, "--proc", "/proc", "--dev", "/dev"]
+        words += ["--hostname", "sandbox", *system_mounts(), *binds, "--proc", "/proc", "--dev", "/dev"]
         words += ["--perms", "1777", "--size", str(limits.disk_bytes), "--tmpfs", "/tmp", "--chdir", "/tmp"]  # noqa: S108 - its own
         words += ["--remount-ro", "/dev", "--remount-ro", "/"]
         return _run([*words, "--", *_guarded(python, limits, as_root=as_root)], program, limits)
@@ -218,20 +218,6 @@ def _guarded(python: str, limits: Limits, *, as_root: bool = False) -> list[str]
     if as_root:
         settings_of_guard["user_id"] = _FIRST_USER + secrets.randbelow(500_000_000)
     return [python, "-I", "-S", "-c", GUARD.read_text(encoding="utf-8"), json.dumps(settings_of_guard)]
-
-
-def _system_folders() -> list[str]:
-    """Return the options that mount the system's programs and libraries, read-only."""
-    words: list[str] = []
-    for name in _SYSTEM:
-        path = Path("/", name)
-        if path.is_symlink():
-            words += ["--symlink", str(path.readlink()), str(path)]
-        elif path.is_dir():
-            words += ["--ro-bind", str(path), str(path)]
-    for file in ("/etc/ld.so.cache",):
-        words += ["--ro-bind-try", file, file]
-    return words
 
 
 def _interpreter() -> tuple[str, list[str]]:

@@ -12,9 +12,11 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from evalstone.limits.system_folders import SYSTEM, system_mounts
+
 __all__ = ["command_in_sandbox", "find_bubblewrap"]
 
-_SYSTEM = ("usr", "lib", "lib64", "lib32", "bin", "sbin", "opt")
+_SYSTEM = (*SYSTEM, "opt")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "ssl", "ca-certificates", "OpenCL")
 _DEVICES = ("nvidia*", "dri", "kfd")
 
@@ -51,7 +53,7 @@ def command_in_sandbox(
     """
     words = [bubblewrap, "--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"]
     words += ["--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
-    words += _system()
+    words += system_mounts(_SYSTEM, _ETC)
     words += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--ro-bind-try", "/sys", "/sys"]  # noqa: S108 - its own
     for pattern in _DEVICES:
         for device in sorted(Path("/dev").glob(pattern)):
@@ -62,19 +64,6 @@ def command_in_sandbox(
     for name, value in environment.items():
         words += ["--setenv", name, value]
     return [*words, "--", *command]
-
-
-def _system() -> list[str]:
-    words: list[str] = []
-    for name in _SYSTEM:
-        path = Path("/", name)
-        if path.is_symlink():
-            words += ["--symlink", str(path.readlink()), str(path)]
-        elif path.is_dir():
-            words += ["--ro-bind", str(path), str(path)]
-    for name in _ETC:
-        words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    return words
 
 
 def _python() -> list[Path]:
