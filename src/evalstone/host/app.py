@@ -95,7 +95,9 @@ class _Service:
         self._digests = [hashlib.sha256(key.encode()).digest() for key in settings.keys]
         self._created = int(time.time())
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._scheduler = Scheduler(model.engine.open_batch, self._deliver, most_waiting=settings.most_waiting)
+        self._scheduler = Scheduler(
+            model.engine.open_batch, model.thread, self._deliver, most_waiting=settings.most_waiting
+        )
 
     @asynccontextmanager
     async def running(self, _app: Starlette) -> AsyncIterator[None]:

@@ -13,6 +13,7 @@ from evalstone.engine.generation import GenerationPrompt
 from evalstone.engine.open_batch import RepeatStop
 from evalstone.engine.spans import IntArray
 from evalstone.errors import UsageError
+from evalstone.host.engine_thread import EngineThread
 from evalstone.host.request_bodies import Ask, BadRequest, Settings
 from evalstone.host.text_stream import TokenTexts
 from evalstone.models.local.local_model import LocalModel
@@ -28,10 +29,11 @@ TOO_LONG = "context_length_exceeded"
 
 
 class HostedModel:
-    """A local model with the name under which it is offered. Loads the weights."""
+    """A local model with the name under which it is offered. Loads the weights, on a thread of its own."""
 
     def __init__(self, model: LocalModel, name: str, max_tokens: int | None = None) -> None:
-        engine = model.engine
+        self.thread = EngineThread()
+        engine = self.thread.call(lambda: model.engine)
         if not isinstance(engine, OwnEngine):
             raise UsageError("a host runs one engine in its own process; omit workers and cluster")
         self.model = model

@@ -15,6 +15,7 @@ from evalstone.engine.open_batch import JoiningPrompt, NewToken, OpenBatch, Repe
 from evalstone.engine.prompt_logprobs import PromptLogprobs
 from evalstone.engine.spans import IntArray
 from evalstone.errors import ModelError, ModelUnavailable, ServerFailed
+from evalstone.host.engine_thread import EngineThread
 from evalstone.host.fair_queue import FairQueue
 
 __all__ = ["Event", "GenerateWork", "Handle", "ReadWork", "Scheduler"]
@@ -60,7 +61,12 @@ class Scheduler:
     """Runs an engine for many requests. `deliver` is called in the engine's thread, once per step with its events."""
 
     def __init__(
-        self, open_batch: Callable[[], AbstractContextManager[OpenBatch]], deliver: Deliver, *, most_waiting: int = 256
+        self,
+        open_batch: Callable[[], AbstractContextManager[OpenBatch]],
+        thread: EngineThread,
+        deliver: Deliver,
+        *,
+        most_waiting: int = 256,
     ) -> None:
         self._open_batch = open_batch
         self._deliver = deliver
@@ -72,13 +78,13 @@ class Scheduler:
         self._is_closing = False
         self._batch: OpenBatch | None = None
         self._has_started = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread = thread  # on which the model was loaded
 
     # --------------------------------------------------------------------------------- from any other thread
 
     def start(self) -> None:
-        """Start the thread and wait until it takes work."""
-        self._thread.start()
+        """Begin to work on the thread, and wait until it takes work."""
+        self._thread.start(self._run)
         self._has_started.wait()
 
     def check(self, prompt: GenerationPrompt) -> None:
@@ -129,8 +135,7 @@ class Scheduler:
         with self._changed:
             self._is_closing = True
             self._changed.notify()
-        if self._thread.ident is not None:
-            self._thread.join(CLOSE_SECONDS)
+        self._thread.close(CLOSE_SECONDS)
 
     # ------------------------------------------------------------------------------------------- the thread
 
