@@ -3,7 +3,7 @@
 The server is a process of its own; voters are threads of this one. In the middle the server is killed with SIGKILL and
 started again, and voters send what was not acknowledged again, with the same idempotency key.
 
-Usage: python benchmarks/arena_votes.py [--votes 100000] [--voters 4] [--store URL] [--out FILE]
+Usage: python benchmarks/arena_votes.py [--votes 100000] [--voters 4] [--store URL]
 """
 
 import argparse

@@ -232,6 +232,9 @@ def main() -> int:
     parser.add_argument("--whole", default="", help="loads to time as whole processes too")
     add_places(parser)
     arguments = parser.parse_args()
+    named = {name for name in f"{arguments.loads},{arguments.whole}".split(",") if name}
+    if unknown := named - {load.name for load in LOADS}:
+        parser.error(f"no such load: {', '.join(sorted(unknown))}; there are {', '.join(load.name for load in LOADS)}")
     make_models(arguments)
     print(HEADER, flush=True)
     rows = []
