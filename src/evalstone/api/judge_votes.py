@@ -16,7 +16,7 @@ from evalstone.errors import DataError, UsageError
 from evalstone.judges.agreement import PairVote
 from evalstone.judges.judging import JUDGING
 from evalstone.judges.pairwise import Pair
-from evalstone.judges.results import lengths_of, read_results
+from evalstone.judges.results import read_results
 from evalstone.report.numbers import short_model_name
 from evalstone.store import RunRow, Store
 
@@ -118,7 +118,6 @@ def votes_of_judging(store: Store, row: RunRow) -> FoundVotes:
     settings = row.plan.audit_settings
     names: Sequence[str] = settings.settings["models"] if settings is not None else ()
     first, second = (short_model_name(str(name)) for name in names)
-    lengths = lengths_of(store, row)
     questions = _questions(store, row)
     votes, n_without = [], 0
     for pair in read_results(store, row):
@@ -128,7 +127,7 @@ def votes_of_judging(store: Store, row: RunRow) -> FoundVotes:
             question = questions.get((pair.task, pair.sample_index), str(pair.sample_index))
             side = 1.0 if pair.value > 0.5 else 0.0 if pair.value < 0.5 else 0.5
             part = str(pair.turn + 1)
-            votes.append(PairVote(question, part, first, second, side, row.model, lengths.get(pair.key)))
+            votes.append(PairVote(question, part, first, second, side, row.model, pair.lengths))
     return FoundVotes(votes, n_without)
 
 
