@@ -165,8 +165,8 @@ def _aligned(judge: JudgeGrades, people: Sequence[GivenGrade]) -> tuple[JudgeGra
     Raises: DataError where it has several, so that its answers cannot be told apart.
     """
     grades = list(judge.grades)
-    for field, what in (("model", "model"), ("part", "turn")):
-        sides = [{getattr(one, field) for one in side} for side in (grades, people)]
+    for what in ("model", TURN):
+        sides = [{one.part if what == TURN else one.model for one in side} for side in (grades, people)]
         if (sides[0] == {""}) == (sides[1] == {""}):
             continue
         several = max(sides, key=len)
@@ -175,6 +175,9 @@ def _aligned(judge: JudgeGrades, people: Sequence[GivenGrade]) -> tuple[JudgeGra
                 f"one side names the {what} of each answer ({', '.join(sorted(several)[:5])}) and the other has no "
                 f"column of it; add a column '{what}'"
             )
-        grades = [replace(one, **{field: ""}) for one in grades]
-        people = [replace(one, **{field: ""}) for one in people]
+        grades, people = ([_without(one, what) for one in side] for side in (grades, people))
     return replace(judge, grades=grades), people
+
+
+def _without(grade: GivenGrade, what: str) -> GivenGrade:
+    return replace(grade, part="") if what == TURN else replace(grade, model="")

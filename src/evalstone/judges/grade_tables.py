@@ -43,7 +43,7 @@ def grade_report_table(report: GradeReport) -> RenderableType:
         for field, title in _ROWS:
             if one is not None and getattr(one, field) is not None:
                 table.add_row(f"  {title}", *_cells(getattr(one, field), field), "")
-    parts = [Text(report.trust, style="bold"), Text(facts, style="dim"), Text(), table]
+    parts: list[RenderableType] = [Text(report.trust, style="bold"), Text(facts, style="dim"), Text(), table]
     if report.parts:
         parts += [Text(), _turn_table(report)]
     return Padding(Group(*parts, *_notes(report)), (0, 1))

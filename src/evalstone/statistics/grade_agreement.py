@@ -91,8 +91,9 @@ def grade_agreement(
         ends[:, known] = np.nanquantile(drawn[:, known], [tail, 1.0 - tail], axis=0)
     found = [_measured(*numbers) for numbers in zip(values, *ends, strict=True)]
     is_whole = bool((table.points == np.round(table.points)).all())
-    difference, kappa = None if symmetric else found[4], found[5] if is_whole else None
-    return GradeAgreement(len(x), len(names), *found[:4], difference, kappa)
+    pearson, spearman, kendall, absolute, difference, kappa = found
+    signed, weighted = None if symmetric else difference, kappa if is_whole else None
+    return GradeAgreement(len(x), len(names), pearson, spearman, kendall, absolute, signed, weighted)
 
 
 def _measured(value: float, low: float, high: float) -> Measured:
