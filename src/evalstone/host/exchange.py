@@ -22,6 +22,7 @@ from evalstone.host.hosted_model import HostedModel
 from evalstone.host.request_bodies import Ask, BadRequest
 from evalstone.host.scheduler import Event, GenerateWork, Handle, ReadWork, Scheduler
 from evalstone.host.text_stream import TextStream
+from evalstone.host.tool_answers import SpokenText, spoken
 
 __all__ = ["Exchange", "RequestFailed"]
 
@@ -189,7 +190,8 @@ class Exchange:
         if ask.kind == "chat":
             last = int(part.tokens[-1])
             logprobs = None if ask.n_top is None else answer_bodies.chat_logprobs(host.token_texts, new, last)
-            return self._answer.choice(index, text, reasoning, logprobs, finish_of(end.finish_reason))
+            said = SpokenText(text, ()) if ask.tools is None else spoken(text, ask.tools)
+            return self._answer.choice(index, said, reasoning, logprobs, finish_of(end.finish_reason))
         before: int | None = int(part.tokens[-1])
         offset = 0
         if ask.echo:
@@ -199,7 +201,8 @@ class Exchange:
                 new = from_prompt(part.read, part.tokens, ask.n_top or 0) + (new or self._tokens_read_off(part, end))
                 before, offset = None, 0
         logprobs = None if ask.n_top is None else completion_logprobs(host.token_texts, new, before, offset)
-        return self._answer.choice(index, text, reasoning, logprobs, finish_of(end.finish_reason))
+        said = SpokenText(text, ())
+        return self._answer.choice(index, said, None, logprobs, finish_of(end.finish_reason))
 
     def _read_off(self, part: _Part) -> GeneratedSequence:
         """Return the continuation of at most one token that reading the prompt showed."""
@@ -273,15 +276,26 @@ class Exchange:
                 end = self._read_off(part)
                 new = self._tokens_read_off(part, end)
             piece = part.streams[repeat].add([one.token for one in new])
+            if self._ask.tools is not None:
+                piece = ""  # a call is known when it is complete
             logprobs = self._piece_logprobs(part, repeat, new)
             if end is None:
                 if piece or logprobs:
                     found.append(self._answer.piece(index, piece, logprobs))
                 continue
-            rest, _, reasoning = part.streams[repeat].finish(end.tokens)
-            finish = finish_of(end.finish_reason)
-            found.append(self._answer.piece(index, piece + rest, logprobs, finish, reasoning=reasoning))
+            found.append(self._last_piece(index, part.streams[repeat], piece, logprobs, end))
         return found
+
+    def _last_piece(
+        self, index: int, stream: TextStream, piece: str, logprobs: Any, end: GeneratedSequence
+    ) -> dict[str, Any]:
+        """Return the choice that ends a stream: what is left of its text, or its calls."""
+        rest, whole, reasoning = stream.finish(end.tokens)
+        finish, tools = finish_of(end.finish_reason), self._ask.tools
+        if tools is not None and (said := spoken(whole, tools)).calls:
+            return self._answer.calls_piece(index, said, logprobs, finish)
+        text = piece + rest if tools is None else whole
+        return self._answer.piece(index, text, logprobs, finish, reasoning=reasoning)
 
     def _echo(self, index: int, part: _Part, repeat: int) -> dict[str, Any]:
         """Return the choice of the chunk that has the prompt."""
