@@ -4,7 +4,7 @@ A base model has no template, and a chat model's words of a template would only 
 `User: PROMPT`, a line break and `Assistant:`, up to the next `User:`, as in `evalstone chat`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -13,11 +13,17 @@ from evalstone.errors import UsageError
 from evalstone.models.model import Model
 from evalstone.records import GenerateQuery, GenerationSettings, Message, QueryKind, Request, TextPart, content_hash
 
-__all__ = ["PLAIN_FORM", "STOP", "Form", "PromptWriter", "form_of_model"]
+__all__ = ["PLAIN_FORM", "STOP", "Form", "PromptWriter", "form_of_model", "transcript"]
 
 PLAIN_FORM = "User: {prompt}\nAssistant:"
 STOP = ("\nUser:",)  # what ends a plain answer
 Form = Literal["messages", "template", "plain"]
+
+
+def transcript(messages: Sequence[Mapping[str, str]]) -> str:
+    """Return a conversation (`role`, `content`) that ends with a user's message as a base model continues it."""
+    said = {"system": "{}\n\n", "user": "User: {}\n", "assistant": "Assistant: {}\n"}
+    return "".join(said[one["role"]].format(one["content"]) for one in messages) + "Assistant:"
 
 
 def form_of_model(model: Model, *, is_base: bool = False) -> Form:
