@@ -9,7 +9,7 @@ from evalstone.arena.plain_prompts import PromptWriter
 from evalstone.arena.studies.asking import answer_prompts, answered_prompts, append_answers
 from evalstone.arena.studies.drafts import Draft, draft_prompts, read_drafts, write_drafts
 from evalstone.arena.studies.study_file import CATEGORIES, StudyFile, read_study
-from evalstone.errors import DataError
+from evalstone.errors import DataError, UsageError
 from evalstone.models.lending import gives_back
 from evalstone.models.model import Model
 from evalstone.report.numbers import short_model_name
@@ -69,6 +69,8 @@ def draft_study(
     path = Path(file).parent / "prompts.yaml" if output is None else Path(output)
     if path.exists():
         write_drafts(path, Draft("", "", (), {}, {}, seed))  # refuses, before a model is loaded
+    if not path.parent.is_dir():
+        raise UsageError(f"there is no folder {path.parent}; create it, or name another file with -o")
     quotas = study.quotas or dict.fromkeys(_categories(study), COUNT)
     wanted = {category: count or quota for category, quota in quotas.items()}
     writer = PromptWriter(_open(model, model_args), is_base)

@@ -189,10 +189,25 @@ def test_a_model_that_writes_nothing_writes_no_file(tmp_path: Path, capsys: pyte
     with pytest.raises(DataError, match=r"drafted no usable prompt \(12 empty\)"):
         draft_study(study, Drafter([]), count=1)
     assert not (study.parent / "prompts.yaml").exists()
+    with pytest.raises(UsageError, match="there is no folder"):
+        draft_study(study, Drafter([]), output=tmp_path / "absent" / "p.yaml")
     assert main(["study", "draft", str(study), "--with", "fake", "--count", "1"]) == 0
     assert "4 prompts in" in capsys.readouterr().out
     assert main(["study", "ask", str(study.parent / "prompts.yaml"), "--with", "fake", "-o", "a.jsonl"]) == 3
     assert "none of 4 prompts is accepted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"[1]\n"])
+def test_a_file_that_holds_no_answers_is_refused(content: bytes, tmp_path: Path) -> None:
+    """Before a model is asked, with the file and the remedy; it stays as it is."""
+    prompts, answers, model = tmp_path / "p.yaml", tmp_path / "a.jsonl", Drafter(["Light."])
+    write_drafts(prompts, draft_prompts(PromptWriter(Drafter(["Why is the sky blue?"])), {"generic": 1}))
+    accept(prompts, 0)
+    answers.write_bytes(content)
+    with pytest.raises(DataError, match=r"name a file of answers \(JSONL\) with -o"):
+        ask_study(prompts, model, answers)
+    assert answers.read_bytes() == content
+    assert model.seen == []
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ def answer_prompts(writer: PromptWriter, name: str, prompts: Sequence[Candidate]
 def answered_prompts(path: Path, name: str) -> set[str]:
     """Return the prompts that a file of answers has answers of this model to; none if there is no file.
 
-    Raises: DataError for a line that is no JSON object.
+    Raises: DataError for a file that cannot be read, or a line that is no JSON object.
     """
     return {str(row.get("instruction")) for row in _rows(path) if row.get("generator") == name}
 
@@ -71,7 +71,13 @@ def _rows(path: Path) -> list[Row]:
     if not path.exists():
         return []
     found: list[Row] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read: {error}; name a file of answers (JSONL) with -o") from error
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
         try:
             row = parse_json(line)
         except ValueError:
