@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "limits",
     },
     "models": {"errors", "stopping", "records", "registry", "settings", "randomness", "hub_access", "engine", "limits"},
-    "host": {"errors", "settings", "records", "registry", "models", "engine", "limits"},
+    "host": {"errors", "settings", "records", "registry", "prompts", "models", "engine", "scoring", "limits"},
     "options": {"errors", "settings", "records", "registry", "prompts", "store", "tasks", "models"},
     "runner": {
         "errors",

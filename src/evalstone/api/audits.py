@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from evalstone.api.judging_run import JudgingRun
 from evalstone.api.run import Run, location_of
 from evalstone.api.stored import existing_store
 from evalstone.audit.contamination import ContaminationTest, corrected
@@ -81,7 +82,7 @@ def judging_as_run(audit: ShownAudit, store: str | None) -> Run | None:
 
     None for other audits.
     """
-    return Run(existing_store(store), audit.row.run_id) if audit.row.plan.audit == JUDGING else None
+    return JudgingRun(existing_store(store), audit.row.run_id) if audit.row.plan.audit == JUDGING else None
 
 
 def _results(store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":

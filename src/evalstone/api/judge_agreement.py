@@ -1,13 +1,14 @@
 """Agreement of a judge with people, from a stored judging or a file of verdicts, and a file of human votes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from evalstone.api.judge_votes import judging_named, votes_in_file, votes_of_judging
 from evalstone.api.stored import existing_store
 from evalstone.errors import DataError, UsageError
+from evalstone.judges.agreement import PairVote
 from evalstone.judges.pairwise import PairSummary
 from evalstone.judges.report import JudgeReport, JudgeVotes, report_on
 from evalstone.judges.results import read_results, summarise
@@ -61,7 +62,16 @@ def judge_agreement(
     ]
     if not people:
         raise DataError(f"{path.name} has no vote left without {', '.join(chosen.without)}")
-    return report_on(_judge_votes(judge, chosen, store), people, judge_model)
+    return report_on(*_aligned(_judge_votes(judge, chosen, store), people), judge_model)
+
+
+def _aligned(judge: JudgeVotes, people: Sequence[PairVote]) -> tuple[JudgeVotes, Sequence[PairVote]]:
+    """Return both without turns, where one side names none and the other has a single one."""
+    sides = [{vote.part for vote in side} for side in (judge.votes, people)]
+    if sides[0] == sides[1] or max(map(len, sides)) > 1 or {""} not in sides:
+        return judge, people
+    plain = [[replace(vote, part="") for vote in side] for side in (judge.votes, people)]
+    return replace(judge, votes=plain[0]), plain[1]
 
 
 def _judge_votes(judge: str, options: VoteFileOptions, store: str | None) -> JudgeVotes:

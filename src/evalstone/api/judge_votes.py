@@ -16,11 +16,11 @@ from evalstone.errors import DataError, UsageError
 from evalstone.judges.agreement import PairVote
 from evalstone.judges.judging import JUDGING
 from evalstone.judges.pairwise import Pair
-from evalstone.judges.results import lengths_of, read_results
+from evalstone.judges.results import read_results
 from evalstone.report.numbers import short_model_name
 from evalstone.store import RunRow, Store
 
-__all__ = ["FoundVotes", "judging_named", "votes_in_file", "votes_of_judging"]
+__all__ = ["FoundVotes", "judging_named", "question_names", "votes_in_file", "votes_of_judging"]
 
 PARTS = ("turn", "task")  # columns that separate the votes on one question
 LENGTHS = (("length_{}", "ab"), ("len_{}", "ab"), ("tokens_{}", "ab"), ("len{}", "12"), ("len_{}", "12"),
@@ -109,7 +109,7 @@ def judging_named(store: str | None, name: str) -> RunRow | None:
     if row.plan.audit != JUDGING or settings is None:
         raise UsageError(f"{row.short_id} is not a judging; name one (see `evalstone ls runs`), or a file of votes")
     if len(settings.settings["models"]) != 2:
-        raise UsageError(f"{row.short_id} grades single answers; agreement is measured on a judging of two runs")
+        raise UsageError(f"{row.short_id} grades single answers; agreement of verdicts is of a judging of two runs")
     return row
 
 
@@ -118,8 +118,7 @@ def votes_of_judging(store: Store, row: RunRow) -> FoundVotes:
     settings = row.plan.audit_settings
     names: Sequence[str] = settings.settings["models"] if settings is not None else ()
     first, second = (short_model_name(str(name)) for name in names)
-    lengths = lengths_of(store, row)
-    questions = _questions(store, row)
+    questions = question_names(store, row)
     votes, n_without = [], 0
     for pair in read_results(store, row):
         if not isinstance(pair, Pair) or pair.value is None:
@@ -128,11 +127,11 @@ def votes_of_judging(store: Store, row: RunRow) -> FoundVotes:
             question = questions.get((pair.task, pair.sample_index), str(pair.sample_index))
             side = 1.0 if pair.value > 0.5 else 0.0 if pair.value < 0.5 else 0.5
             part = str(pair.turn + 1)
-            votes.append(PairVote(question, part, first, second, side, row.model, lengths.get(pair.key)))
+            votes.append(PairVote(question, part, first, second, side, row.model, pair.lengths))
     return FoundVotes(votes, n_without)
 
 
-def _questions(store: Store, row: RunRow) -> dict[tuple[str, int], str]:
+def question_names(store: Store, row: RunRow) -> dict[tuple[str, int], str]:
     """Return the data set's own id of each question, where its rows have one."""
     found: dict[tuple[str, int], str] = {}
     for task in row.tasks:

@@ -5,9 +5,10 @@ a voter wrote can be erased.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
+from evalstone.arena.plain_prompts import STOP, transcript
 from evalstone.errors import StoreError
 from evalstone.records import GenerateQuery, GenerationSettings, Message, Output, Request, TextPart
 from evalstone.records.plans import ModelIdentity, RunPlan, TaskPlan
@@ -50,9 +51,16 @@ def conversation_plan(model: str, token: str, side: int) -> RunPlan:
 
 
 def store_conversation(
-    store: Store, token: str, models: tuple[str, str], turns: Sequence[Turn], settings: GenerationSettings
+    store: Store,
+    token: str,
+    models: tuple[str, str],
+    turns: Sequence[Turn],
+    settings: GenerationSettings,
+    base_models: frozenset[str] = frozenset(),
 ) -> None:
     """Store both sides of a battle as hidden runs; storing them again changes nothing.
+
+    A request has the messages that were sent; of base models the plain transcript.
 
     Raises: StoreError if `store` was not opened with `hidden_for`, or cannot be written.
     """
@@ -60,7 +68,8 @@ def store_conversation(
         opened = store.open_run(conversation_plan(model, token, side), facts={}, command="arena serve", hidden=True)
         if opened.is_complete:
             continue
-        requests = [_request(turns, side, number, settings) for number in range(len(turns))]
+        is_base = model in base_models
+        requests = [_request(turns, side, number, settings, is_base=is_base) for number in range(len(turns))]
         outputs = [Output(one.id, 0, text=turn.answer(side)) for one, turn in zip(requests, turns, strict=True)]
         try:
             store.add_requests(opened.run_id, requests)
@@ -71,13 +80,16 @@ def store_conversation(
             raise
 
 
-def _request(turns: Sequence[Turn], side: int, number: int, settings: GenerationSettings) -> Request:
+def _request(turns: Sequence[Turn], side: int, number: int, settings: GenerationSettings, *, is_base: bool) -> Request:
     question = turns[number].question
     said = messages_of(turns[:number], side, question)
     messages = tuple(
         Message("assistant" if one["role"] == "assistant" else "user", (TextPart(one["content"]),)) for one in said
     )
     digest = sha256(question.encode("utf-8", "surrogatepass")).hexdigest()
+    if is_base:
+        plain = replace(settings, stop=(*settings.stop, *STOP))
+        return Request(TASK, 0, digest, (transcript(said),), (GenerateQuery(0, plain),), turn=number)
     return Request(TASK, 0, digest, (), (GenerateQuery(0, settings),), messages, turn=number)
 
 

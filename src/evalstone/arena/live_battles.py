@@ -107,6 +107,7 @@ class LiveArena:
     publishing: Publishing = field(default_factory=Publishing)
     cadence: Cadence = field(default_factory=Cadence)
     other_names: Sequence[str] = ()  # of the models, which answers must not contain either
+    base_models: frozenset[str] = frozenset()  # those that are asked by a plain transcript
     seed: int | None = None  # of pairs and sides; None: not predictable
     clock: Callable[[], float] = time.time
 
@@ -306,7 +307,8 @@ class LiveArena:
         self._ballots.check(battle.voter, is_vote=True)
         if self.store.arena.battle(battle.token) is not None:
             return  # an earlier attempt to vote stored it
-        store_conversation(self.store, battle.token, battle.models, battle.turns, self.limits.generation)
+        generation, bases = self.limits.generation, self.base_models
+        store_conversation(self.store, battle.token, battle.models, battle.turns, generation, bases)
         first = " ".join(battle.turns[0].question.lower().split())
         self.store.arena.open_battle(
             NewBattle(

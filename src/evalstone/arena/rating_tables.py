@@ -99,11 +99,27 @@ def warnings(found: ArenaRatings, votes: Votes) -> list[str]:
         lines.append(
             f"excluded from the parts: {counted(found.n_without_part, 'vote')} without a known {found.settings.over}"
         )
+    lines += _changes(found)
     unknown = [one.model for one in found.ratings if one.low is None and not _is_anchor(one, found)]
     if unknown:
         few = f"{', '.join(unknown[:3])}{' and others' if len(unknown) > 3 else ''}"
         lines.append(f"no interval, since there are too few {found.by}s to estimate the variation of votes: {few}")
     return lines
+
+
+def _changes(found: ArenaRatings) -> list[str]:
+    """Return a line on the models whose rating differs between the parts; empty if none does."""
+    changed = [one for one in found.changes if one.significance < 1.0 - found.settings.confidence]
+    if not changed:
+        return []
+    is_time = found.settings.over == "time"
+    points = [f" by {one.points:+.0f} points" if is_time else "" for one in changed]
+    listed = [f"{one.model}{by} (p = {one.significance:.2g})" for one, by in zip(changed, points, strict=True)]
+    shown = "; ".join(listed[:5])
+    more = f" and {len(changed) - 5} others" if len(changed) > 5 else ""
+    return [
+        f"ratings differ over {found.settings.over}, so those of all votes are averages: {shown}{more}; p after Holm"
+    ]
 
 
 def basis(found: ArenaRatings, votes: Votes) -> list[str]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstone.arena.covariates import covariates_of
+from evalstone.arena.rating_changes import RatingChange, changes_between
 from evalstone.arena.rating_details import RatingMatrices, TopVotes, matrices_of, top_votes
 from evalstone.arena.rating_fits import RatingFit, TieParameter, Ties, fit_votes, vote_weights
 from evalstone.arena.votes import ORDER, By, Over, Votes
@@ -119,6 +120,7 @@ class ArenaRatings:
     matrices: RatingMatrices | None = None  # if requested, as are the following
     top_votes: TopVotes | None = None
     parts: tuple[RatedPart, ...] = ()
+    changes: tuple[RatingChange, ...] = ()  # of each model between the parts, the clearest first
     n_without_part: int = 0  # votes whose category, language or time is not known
 
 
@@ -179,7 +181,9 @@ def _with_parts(votes: Votes, over: Over, ratings: ArenaRatings) -> ArenaRatings
     names, counts = np.unique(labels[labels != ""].astype(str), return_counts=True)
     order = range(len(names)) if over == "time" else np.argsort(-counts, kind="stable").tolist()
     parts = tuple(_part(votes, str(names[index]), labels == names[index], ratings) for index in order)
-    return replace(ratings, parts=parts, n_without_part=int((labels == "").sum()))
+    plain = [(part.name, [(one.model, one.rating, one.low, one.high) for one in part.ratings]) for part in parts]
+    changes = changes_between(plain, ratings.settings.confidence)
+    return replace(ratings, parts=parts, changes=changes, n_without_part=int((labels == "").sum()))
 
 
 def _part(votes: Votes, name: str, used: NDArray[np.bool_], whole: ArenaRatings) -> RatedPart:

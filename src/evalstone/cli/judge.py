@@ -124,11 +124,11 @@ def _print_forecast(work: Any, options: Any, *, as_json: bool) -> None:
 
 @judge.command()
 @click.argument("judging", metavar="JUDGING|VOTES")
-@click.option("--human", required=True, metavar="VOTES", help="File of human votes, as for `arena rate`.")
+@click.option("--human", required=True, metavar="VOTES", help="File of human votes, as for `arena rate`, or of grades.")
 @click.option("--without", multiple=True, metavar="RATER", help="Leave these human raters out, e.g. 'author_*'.")
 @click.option("--missing", multiple=True, metavar="WORD", help="A verdict that stands for none, e.g. garbage.")
 @click.option("--columns", multiple=True, metavar="winner=COLUMN,...", help="Columns of the judge's file that are not "
-              "recognised: model_a, model_b, winner, prompt, judge.")  # fmt: skip
+              "recognised: model_a, model_b, winner, prompt, judge; of grades: grade, model.")  # fmt: skip
 @click.option("--human_columns", multiple=True, metavar="winner=COLUMN,...", help="The same for the human votes.")
 @click.option(
     "--judge_model", metavar="NAME", help="Which of the judged models the judge is, to measure self-preference."
@@ -139,14 +139,21 @@ def agreement(judging: str, human: str, *, as_json: bool, **given: Any) -> None:
     """Measure how a judge agrees with people: beside chance, beside people with each other, and with its biases.
 
     JUDGING is a stored judging of two runs; VOTES a file with model_a, model_b, winner and a question's id. Win rates
-    are corrected by the human votes.
+    are corrected by the human votes. For a judging of one run, --human is a file of grades: question_id, grade, rater.
     """
     from evalstone.api.arena import columns_of
     from evalstone.api.judge_agreement import VoteFileOptions, judge_agreement
+    from evalstone.api.judge_grades import are_grades, judge_grade_agreement
+    from evalstone.judges.grade_tables import grade_report_table
+    from evalstone.judges.grades import grade_report_json
     from evalstone.judges.report import report_json, report_table
 
     columns, human_columns = (columns_of(given[name]) or None for name in ("columns", "human_columns"))
     options = VoteFileOptions(columns, human_columns, given["missing"], given["without"])
+    if are_grades(judging, options, store=given["store"]):
+        grades = judge_grade_agreement(judging, human, options, store=given["store"])
+        print_json(grade_report_json(grades)) if as_json else print_rich(grade_report_table(grades))
+        return
     found = judge_agreement(judging, human, options, judge_model=given["judge_model"], store=given["store"])
     print_json(report_json(found)) if as_json else print_rich(report_table(found))
 

@@ -58,6 +58,7 @@ def serve_live(*, answers: tuple[str, ...], task: str | None, store: str | None,
             opened, [one.name for one in endpoints], server_secret(), limits, vote_limits,
             Publishing(votes=given["batch"]), Cadence.of(given["cadence"]),
             other_names=[one.model for one in endpoints if one.model],
+            base_models=frozenset(one.name for one in endpoints if one.is_base),
         )  # fmt: skip
         part = live_part(arena, endpoints, Ratings(opened), moderate, lambda line: echo(line, err=True))
         app = create_app(Site([]), hosts, [part], given["proxy"])

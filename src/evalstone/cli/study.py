@@ -1,5 +1,7 @@
 """`evalstone study`: people compare models' answers blind, by invitation."""
 
+from typing import Any
+
 import click
 
 from evalstone.cli.output import echo, json_option, print_json, store_option
@@ -27,6 +29,65 @@ def init(folder: str) -> None:
 
 @study.command()
 @click.argument("file", metavar="STUDY.yaml")
+@click.option("--with", "model", required=True, metavar="MODEL", help="Model that drafts: a folder, a Hub id or a kind "
+              "of model (see `ls models`).")  # fmt: skip
+@click.option("--model_args", default="", metavar="A=1,B=2", help="Arguments of the model, as in `run`.")
+@click.option("--base", is_flag=True, help="The model is a base model: ask it plainly, without its chat template.")
+@click.option(
+    "--count", type=click.IntRange(1, 1000), metavar="N", help="Prompts of each category (default: its quota)."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the sampling.")
+@click.option("-o", "--output", metavar="FILE", help="File to write (default: prompts.yaml beside the study).")
+@json_option
+def draft(file: str, *, model: str, base: bool, output: str | None, as_json: bool, **given: Any) -> None:
+    """Let a model draft prompts for a study, which a person accepts or not.
+
+    Nothing is compared unseen: each prompt is written with `accepted: false`. Empty ones and near-duplicates are
+    dropped.
+    """
+    from evalstone.api.study_prompts import draft_study
+
+    path, found = draft_study(file, model, given["model_args"], count=given["count"], seed=given["seed"],
+                              output=output, is_base=base)  # fmt: skip
+    if as_json:
+        print_json({"file": str(path), "model": found.model, "form": found.form, "n": len(found.candidates),
+                    "dropped": dict(found.dropped)})  # fmt: skip
+        return
+    dropped = "".join(f"; {n} dropped: {why}" for why, n in found.dropped.items())
+    echo(f"{len(found.candidates)} prompts in {path}, none of them accepted yet{dropped}")
+    echo(f"Edit {path}: `accepted: true` where you accept one; then: evalstone study ask {path} --with MODEL -o FILE")
+
+
+@study.command()
+@click.argument("file", metavar="PROMPTS.yaml")
+@click.option("--with", "model", required=True, metavar="MODEL", help="Model that answers: a folder, a Hub id or a "
+              "kind of model (see `ls models`).")  # fmt: skip
+@click.option("--model_args", default="", metavar="A=1,B=2", help="Arguments of the model, as in `run`.")
+@click.option("--base", is_flag=True, help="The model is a base model: ask it plainly, without its chat template.")
+@click.option("--name", metavar="NAME", help="Name of the model in the answers (default: its own).")
+@click.option("--max_tokens", type=click.IntRange(1), default=512, show_default=True, help="Longest answer, in tokens.")
+@click.option("-o", "--output", required=True, metavar="FILE", help="File of answers (JSONL), to which they are added.")
+@json_option
+def ask(file: str, *, model: str, base: bool, output: str, as_json: bool, **given: Any) -> None:
+    """Let a model answer the accepted prompts, and add its answers to a file, with the text that was sent.
+
+    What the file has of this model is not asked again. A model without chat template is asked plainly.
+    """
+    from evalstone.api.study_prompts import ask_study
+
+    found = ask_study(file, model, output, given["model_args"], name=given["name"], max_tokens=given["max_tokens"],
+                      is_base=base)  # fmt: skip
+    if as_json:
+        print_json({"file": output, "model": found.name, "form": found.form, "n": found.n, "n_stored": found.n_stored,
+                    "n_not_accepted": found.n_not_accepted, "failures": found.failures})  # fmt: skip
+        return
+    echo(found.line(output))
+    for failure in found.failures[:3]:
+        echo(f"failed, not an answer: {failure}", err=True)
+
+
+@study.command()
+@click.argument("file", metavar="STUDY.yaml")
 @json_option
 def check(file: str, *, as_json: bool) -> None:
     """Check a study's file, and show who would compare what."""
@@ -40,8 +101,10 @@ def check(file: str, *, as_json: bool) -> None:
     sizes = {name: len(own) for name, own in design.assignments.items()}
     if as_json:
         print_json({"study": read.study, "n_comparisons": design.n_comparisons, "items_of_raters": sizes,
-                    "models": design.plan["models"]})  # fmt: skip
+                    "models": design.plan["models"], "notes": design.notes})  # fmt: skip
         return
+    for note in design.notes:
+        echo(note, err=True)
     echo(
         f"{read.study}: {design.n_comparisons} comparisons of {len(design.plan['models'])} models, "
         f"{read.ratings} raters each; {len(sizes)} raters with {min(sizes.values())} to {max(sizes.values())} items"

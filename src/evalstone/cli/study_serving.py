@@ -28,7 +28,9 @@ def serve_study(file: str, where: tuple[str, int, tuple[str, ...], tuple[str, ..
     hosts = hosts_for(host, allow_host)
     read, secret = read_study(Path(file)), server_secret()
     with Store.open(store) as opened:
-        store_study(opened, read, secret, time.time())
+        design, _ = store_study(opened, read, secret, time.time())
+        for note in design.notes:
+            echo(note, err=True)
         app = create_app(Site([]), hosts, [studies_part(Session(opened))], proxies)
 
         def ready(url: str) -> None:

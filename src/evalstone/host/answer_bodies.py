@@ -13,6 +13,7 @@ from evalstone.engine.open_batch import NewToken
 from evalstone.engine.prompt_logprobs import PromptLogprobs
 from evalstone.engine.spans import IntArray
 from evalstone.host.text_stream import TokenTexts
+from evalstone.host.tool_answers import SpokenText
 
 __all__ = ["Answer", "chat_logprobs", "completion_logprobs", "error_body", "event", "finish_of", "from_prompt"]
 
@@ -43,11 +44,14 @@ class Answer:
             body["usage"] = {"prompt_tokens": n_prompt, "completion_tokens": n_new, "total_tokens": n_prompt + n_new}
         return body
 
-    def choice(self, index: int, text: str, reasoning: str | None, logprobs: Any, finish: str | None) -> dict[str, Any]:
+    def choice(self, index: int, said: SpokenText, reasoning: str | None, logprobs: Any, finish: str) -> dict[str, Any]:
         """Return a whole choice."""
         if not self.is_chat:
-            return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish}
-        message: dict[str, Any] = {"role": "assistant", "content": text}
+            return {"index": index, "text": said.content, "logprobs": logprobs, "finish_reason": finish}
+        message: dict[str, Any] = {"role": "assistant", "content": said.content}
+        if said.calls:
+            message["tool_calls"] = list(said.calls)
+            finish = finish_with_calls(finish)
         if reasoning is not None:
             message["reasoning_content"] = reasoning
         return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": finish}
@@ -63,6 +67,18 @@ class Answer:
         if reasoning is not None:
             delta["reasoning_content"] = reasoning
         return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
+
+    def calls_piece(self, index: int, said: SpokenText, logprobs: Any, finish: str) -> dict[str, Any]:
+        """Return the last choice of a stream that ends with calls: the text before them, and each call whole."""
+        delta: dict[str, Any] = {"tool_calls": [{"index": at, **one} for at, one in enumerate(said.calls)]}
+        if said.content is not None:
+            delta["content"] = said.content
+        return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_with_calls(finish)}
+
+
+def finish_with_calls(finish: str) -> str:
+    """Return the finish_reason of an answer with calls; one that was truncated stays so."""
+    return finish if finish == "length" else "tool_calls"
 
 
 def finish_of(reason: FinishReason) -> str:

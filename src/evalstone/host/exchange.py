@@ -22,6 +22,7 @@ from evalstone.host.hosted_model import HostedModel
 from evalstone.host.request_bodies import Ask, BadRequest
 from evalstone.host.scheduler import Event, GenerateWork, Handle, ReadWork, Scheduler
 from evalstone.host.text_stream import TextStream
+from evalstone.host.tool_answers import SpokenText, spoken
 
 __all__ = ["Exchange", "RequestFailed"]
 
@@ -50,6 +51,7 @@ class _Part:
     arrived: dict[int, list[NewToken]] = field(default_factory=dict)
     ends: dict[int, GeneratedSequence] = field(default_factory=dict)
     n_characters: dict[int, int] = field(default_factory=dict)  # of streamed tokens, for their offsets
+    echoed: set[int] = field(default_factory=set)  # repeats whose stream has the prompt already
 
 
 class Exchange:
@@ -57,8 +59,6 @@ class Exchange:
 
     def __init__(self, host: HostedModel, scheduler: Scheduler, ask: Ask) -> None:
         self._host, self._scheduler, self._ask = host, scheduler, ask
-        if ask.echo and ask.stream:
-            raise BadRequest("echo together with stream is not supported; omit one", "echo")
         self._parts = [self._part(tokens) for tokens in host.tokens_of(ask)]
         self._handles: list[Handle] = []
         self._events: deque[tuple[_Part, Event]] = deque()
@@ -157,6 +157,7 @@ class Exchange:
                     self.cancel()
                     raise RequestFailed(GenerationFailure(0, 0, NonFiniteLogits, "the prompt's logits are not finite"))
                 part.read = one
+                touched |= {(id(part), repeat): (part, repeat) for repeat in part.streams}  # they waited for it
                 continue
             touched[id(part), one.repeat] = (part, one.repeat)
             if isinstance(one, NewToken):
@@ -189,7 +190,8 @@ class Exchange:
         if ask.kind == "chat":
             last = int(part.tokens[-1])
             logprobs = None if ask.n_top is None else answer_bodies.chat_logprobs(host.token_texts, new, last)
-            return self._answer.choice(index, text, reasoning, logprobs, finish_of(end.finish_reason))
+            said = SpokenText(text, ()) if ask.tools is None else spoken(text, ask.tools)
+            return self._answer.choice(index, said, reasoning, logprobs, finish_of(end.finish_reason))
         before: int | None = int(part.tokens[-1])
         offset = 0
         if ask.echo:
@@ -199,7 +201,8 @@ class Exchange:
                 new = from_prompt(part.read, part.tokens, ask.n_top or 0) + (new or self._tokens_read_off(part, end))
                 before, offset = None, 0
         logprobs = None if ask.n_top is None else completion_logprobs(host.token_texts, new, before, offset)
-        return self._answer.choice(index, text, reasoning, logprobs, finish_of(end.finish_reason))
+        said = SpokenText(text, ())
+        return self._answer.choice(index, said, None, logprobs, finish_of(end.finish_reason))
 
     def _read_off(self, part: _Part) -> GeneratedSequence:
         """Return the continuation of at most one token that reading the prompt showed."""
@@ -229,9 +232,8 @@ class Exchange:
         """Yield the answer as server-sent events; comments tell the position in the queue while it waits."""
         n = self._ask.settings.n
         try:
-            if self._ask.kind == "chat":
-                for index in range(n * len(self._parts)):
-                    yield self._chunk(self._answer.piece(index, "", first=True))
+            for choice in self._opening(n):
+                yield self._chunk(choice)
             shown, spoke_at = 0, time.monotonic()
             while self._n_open and not self._is_over:
                 await self._wait(NEWS_SECONDS)
@@ -251,22 +253,59 @@ class Exchange:
         except RequestFailed as failure:
             yield event(error_body(str(failure), "server_error", code=failure.kind.__name__))
 
+    def _opening(self, n: int) -> list[dict[str, Any]]:
+        """Return the first choices: the role of each message, or prompts to echo that need no log-probabilities."""
+        if self._ask.kind == "chat":
+            return [self._answer.piece(index, "", first=True) for index in range(n * len(self._parts))]
+        if not self._ask.echo or self._ask.n_top is not None:
+            return []
+        return self._pieces([(part, repeat) for part in self._parts for repeat in part.streams], n)
+
     def _pieces(self, touched: list[tuple[_Part, int]], n: int) -> list[dict[str, Any]]:
         """Return the choices of chunks for what has arrived."""
         found = []
         for part, repeat in touched:
             index = self._parts.index(part) * n + repeat
+            if self._ask.echo and repeat not in part.echoed:
+                if self._ask.n_top is not None and part.read is None:
+                    continue  # what is generated waits for the prompt's log-probabilities
+                part.echoed.add(repeat)
+                found.append(self._echo(index, part, repeat))
             new, end = part.arrived.pop(repeat, []), part.ends.get(repeat)
+            if part.prompt is None:  # only an echo: nothing is generated, or what reading the prompt showed
+                end = self._read_off(part)
+                new = self._tokens_read_off(part, end)
             piece = part.streams[repeat].add([one.token for one in new])
+            if self._ask.tools is not None:
+                piece = ""  # a call is known when it is complete
             logprobs = self._piece_logprobs(part, repeat, new)
             if end is None:
                 if piece or logprobs:
                     found.append(self._answer.piece(index, piece, logprobs))
                 continue
-            rest, _, reasoning = part.streams[repeat].finish(end.tokens)
-            finish = finish_of(end.finish_reason)
-            found.append(self._answer.piece(index, piece + rest, logprobs, finish, reasoning=reasoning))
+            found.append(self._last_piece(index, part.streams[repeat], piece, logprobs, end))
         return found
+
+    def _last_piece(
+        self, index: int, stream: TextStream, piece: str, logprobs: Any, end: GeneratedSequence
+    ) -> dict[str, Any]:
+        """Return the choice that ends a stream: what is left of its text, or its calls."""
+        rest, whole, reasoning = stream.finish(end.tokens)
+        finish, tools = finish_of(end.finish_reason), self._ask.tools
+        if tools is not None and (said := spoken(whole, tools)).calls:
+            return self._answer.calls_piece(index, said, logprobs, finish)
+        text = piece + rest if tools is None else whole
+        return self._answer.piece(index, text, logprobs, finish, reasoning=reasoning)
+
+    def _echo(self, index: int, part: _Part, repeat: int) -> dict[str, Any]:
+        """Return the choice of the chunk that has the prompt."""
+        text = str(self._host.tokenizer.decode(part.tokens.tolist(), skip_special_tokens=True))
+        logprobs = None
+        if part.read is not None:
+            tokens = from_prompt(part.read, part.tokens, self._ask.n_top or 0)
+            logprobs = completion_logprobs(self._host.token_texts, tokens, None, 0)
+            part.n_characters[repeat] = sum(map(len, logprobs["tokens"]))
+        return self._answer.piece(index, text, logprobs)
 
     def _piece_logprobs(self, part: _Part, repeat: int, new: list[NewToken]) -> dict[str, Any] | None:
         if self._ask.n_top is None or not new:

@@ -59,9 +59,10 @@ class HostedModel:
         if ask.kind == "completion":
             return [self._checked(self._encoded(one), "prompt") for one in ask.prompts]
         try:
-            text = self.model.render(ask.messages, continue_final=ask.continues_last)
+            tools = None if ask.tools is None else ask.tools.shown
+            text = self.model.render(ask.messages, continue_final=ask.continues_last, tools=tools)
         except UsageError as error:
-            raise BadRequest(str(error), "messages") from error
+            raise BadRequest(str(error), "messages" if ask.tools is None else "tools") from error
         # The template writes the special tokens itself, as transformers' own chat pipelines assume.
         return [self._checked(self.model.encoder.encode_all([text], specials=False)[0], "messages")]
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
+from evalstone.host.tool_answers import Tools, tools_in
 from evalstone.limits.nesting import parse_json
 from evalstone.records import Message, TextPart
 from evalstone.registry import nearest
@@ -32,7 +33,9 @@ ROLES = {"developer": "system", "system": "system", "user": "user", "assistant":
 SHARED = frozenset({"model", "max_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed",
                     "stop", "n", "stream", "stream_options", "logprobs", "user", "ignore_eos"})  # fmt: skip
 OF_KIND: Mapping[str, frozenset[str]] = {
-    "chat": frozenset({"messages", "max_completion_tokens", "top_logprobs", "continue_final_message"}),
+    "chat": frozenset(
+        {"messages", "max_completion_tokens", "top_logprobs", "continue_final_message", "tools", "tool_choice"}
+    ),
     "completion": frozenset({"prompt", "echo"}),
 }
 WITHOUT_EFFECT = frozenset({"metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier"})
@@ -86,6 +89,7 @@ class Ask:
     continues_last: bool = False
     n_top: int | None = None
     echo: bool = False
+    tools: Tools | None = None  # that the model may call
     stream: bool = False
     wants_usage: bool = False  # in a stream
     user: str | None = None
@@ -122,14 +126,21 @@ def read_ask(kind: Kind, body: Mapping[str, Any]) -> Ask:
         continues = _flag(body, "continue_final_message")
         if continues and messages[-1].role != "assistant":
             raise BadRequest("continue_final_message needs a last message of the assistant", "continue_final_message")
-        return Ask(**ask, messages=messages, continues_last=continues)
+        return Ask(**ask, messages=messages, continues_last=continues, tools=_tools(body))
     return Ask(**ask, prompts=_prompts(body), echo=_flag(body, "echo"))
+
+
+def _tools(body: Mapping[str, Any]) -> Tools | None:
+    try:
+        return tools_in(body.get("tools"), body.get("tool_choice"))
+    except ValueError as error:
+        raise BadRequest(str(error), "tool_choice" if str(error).startswith("tool_choice") else "tools") from error
 
 
 def _refuse_unknown(kind: Kind, body: Mapping[str, Any]) -> None:
     known = SHARED | OF_KIND[kind]
     for name, value in body.items():
-        if name in NEUTRAL:
+        if name in NEUTRAL and name not in known:
             if not any(type(value) is type(one) and value == one for one in NEUTRAL[name]) and value != 0:
                 raise BadRequest(f"{name}={_shown(value)} is not supported by this host; omit it", name)
         elif name not in known and name not in WITHOUT_EFFECT:

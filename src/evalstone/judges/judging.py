@@ -163,7 +163,8 @@ def _score(store: Store, run_id: str, settings: JudgingSettings, asked: Sequence
         "n_unmatched": material.n_unmatched,
         "left_out": list(material.left_out),
     }
-    store.save_estimates(run_id, estimates_of([one for one in judged if one is not None]), {JUDGING: dict(counts)})
+    estimates = estimates_of([one for one in judged if one is not None], form)
+    store.save_estimates(run_id, estimates, {JUDGING: dict(counts)})
 
 
 def _judged(
@@ -174,4 +175,5 @@ def _judged(
     outputs: Mapping[str, Sequence[Output]] = store.outputs_of(run_id, ids)
     for one in asked:
         of_orders = [outputs[request.id][0] if outputs[request.id] else None for request in one.requests]
-        yield judged_item(one.item.key, settings.prompt.form, of_orders)
+        lengths = one.item.lengths if settings.prompt.is_paired else None
+        yield judged_item(one.item.key, settings.prompt.form, of_orders, lengths)

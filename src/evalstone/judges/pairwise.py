@@ -22,6 +22,7 @@ class Pair:
     """One pair of answers, judged in both orders.
 
     value: preference for the first run's answer, from 0 to 1; None unless both orders have a verdict.
+    lengths: characters of both answers, the first run's first; None where they are not stored.
     kind: consistent (both orders agree), first or second (both name the answer shown first, or second), undecided (a
         tie in one order only), missing (no verdict in an order), failed (no text in an order).
     """
@@ -32,6 +33,7 @@ class Pair:
     kind: Kind
     value: float | None
     weight: float = 1.0
+    lengths: tuple[int, int] | None = None
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -58,7 +60,12 @@ class PairSummary:
 
 
 def pair_of(
-    key: tuple[str, int, int], form: Form, verdicts: tuple[Verdict | None, Verdict | None], *, is_failed: bool = False
+    key: tuple[str, int, int],
+    form: Form,
+    verdicts: tuple[Verdict | None, Verdict | None],
+    *,
+    is_failed: bool = False,
+    lengths: tuple[int, int] | None = None,
 ) -> Pair:
     """Combine the verdicts of both orders.
 
@@ -70,16 +77,18 @@ def pair_of(
         form: of the verdicts.
         verdicts: as given: the first with the first run's answer shown first, the second with the other order.
         is_failed: whether the judge gave no text in one of the orders.
+        lengths: characters of both answers.
     """
     one, other = verdicts
     if one is None or other is None:
-        return Pair(*key, "failed" if is_failed else "missing", None)
+        return Pair(*key, "failed" if is_failed else "missing", None, lengths=lengths)
     turned = swapped(other)
     kind = _kind(one.value, turned.value)
     if form == "pair":
-        return Pair(*key, kind, one.value if kind == "consistent" else 0.5)
+        return Pair(*key, kind, one.value if kind == "consistent" else 0.5, lengths=lengths)
     weight = one.weight + turned.weight
-    return Pair(*key, kind, (one.value * one.weight + turned.value * turned.weight) / weight, weight)
+    value = (one.value * one.weight + turned.value * turned.weight) / weight
+    return Pair(*key, kind, value, weight, lengths)
 
 
 def _kind(one: float, other: float) -> Kind:
@@ -132,7 +141,8 @@ def _win_rate(pairs: Sequence[Pair]) -> IntervalEstimate | None:
     if not values:
         return None
     samples = list(dict.fromkeys(sample for sample, _, _ in values))
-    if len({weight for *_, weight in values}) == 1 or len(samples) == 1:
+    is_constant = len({value for _, value, _ in values}) == 1  # a ratio would have no spread, so no honest interval
+    if len({weight for *_, weight in values}) == 1 or len(samples) == 1 or is_constant:
         return mean_over_questions([value for _, value, _ in values], [s for s, *_ in values], bounds=(0.0, 1.0))
     tops = dict.fromkeys(samples, 0.0)
     weights = dict.fromkeys(samples, 0.0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from evalstone.judges.benchmark_scores import benchmark_scores
 from evalstone.judges.pairwise import Pair, PairSummary, pair_of, summarise_pairs
 from evalstone.judges.requests import task_in_order
 from evalstone.judges.single import Grade, GradeSummary, summarise_grades
@@ -18,7 +19,9 @@ GRADE, WIN, VERDICT = "grade", "win", "verdict"  # metrics
 Key = tuple[str, int, int]
 
 
-def judged_item(key: Key, form: Form, outputs: Sequence[Output | None]) -> JudgedItem | None:
+def judged_item(
+    key: Key, form: Form, outputs: Sequence[Output | None], lengths: tuple[int, ...] | None = None
+) -> JudgedItem | None:
     """Return the judgement of one item from the judge's output in each order; None while one is not stored."""
     if any(output is None for output in outputs):
         return None
@@ -26,7 +29,8 @@ def judged_item(key: Key, form: Form, outputs: Sequence[Output | None]) -> Judge
     is_failed = any(text is None for text in texts)
     verdicts = [None if text is None else parse_verdict(text, form) for text in texts]
     if form in PAIRED:
-        return pair_of(key, form, (verdicts[0], verdicts[1]), is_failed=is_failed)
+        both = None if lengths is None else (lengths[0], lengths[1])
+        return pair_of(key, form, (verdicts[0], verdicts[1]), is_failed=is_failed, lengths=both)
     return Grade(*key, None if verdicts[0] is None else verdicts[0].value, is_failed)
 
 
@@ -51,15 +55,17 @@ def summarise(judged: Sequence[JudgedItem]) -> JudgingResults:
     return summarise_pairs(pairs) if pairs else summarise_grades([one for one in judged if isinstance(one, Grade)])
 
 
-def estimates_of(judged: Sequence[JudgedItem]) -> list[Estimate]:
-    """Return the estimates stored with a judging: the mean grade, or the first run's win rate, of each task."""
+def estimates_of(judged: Sequence[JudgedItem], form: Form) -> list[Estimate]:
+    """Return the estimates stored with a judging: of each task the mean grade, or the first run's win rates."""
     found = []
     for one in summarise(judged):
         if isinstance(one, PairSummary):
             found.append(_estimate(one.task, WIN, one.win_rate, one, chance=0.5))
         elif one.turn is None:
             found.append(_estimate(one.task, GRADE, one.mean, one, chance=None))
-    return found
+    counts = {one.task: one for one in summarise(judged) if isinstance(one, PairSummary)}
+    scores = benchmark_scores([one for one in judged if isinstance(one, Pair)], form)
+    return [*found, *(_estimate(one.task, one.metric, one.value, counts[one.task], chance=0.5) for one in scores)]
 
 
 def _estimate(
@@ -91,12 +97,14 @@ def form_of(row: RunRow) -> Form:
 def read_results(store: Store, row: RunRow) -> list[JudgedItem]:
     """Return every stored judgement of a judging, also of one that is not complete."""
     form = form_of(row)
+    lengths = _lengths_of(store, row) if form in PAIRED else {}
     found: list[JudgedItem] = []
     for task in row.tasks:
         orders = [_outputs(store, row, task_in_order(task, order)) for order in range(2 if form in PAIRED else 1)]
         for index, turn in orders[0]:
             outputs = [of_order.get((index, turn)) for of_order in orders]
-            judged = judged_item((task, index, turn), form, outputs)
+            key = (task, index, turn)
+            judged = judged_item(key, form, outputs, lengths.get(key))
             if judged is not None:
                 found.append(judged)
     return found
@@ -110,7 +118,7 @@ def _outputs(store: Store, row: RunRow, task: str) -> dict[tuple[int, int], Outp
     }
 
 
-def lengths_of(store: Store, row: RunRow) -> dict[Key, tuple[int, int]]:
+def _lengths_of(store: Store, row: RunRow) -> dict[Key, tuple[int, int]]:
     """Return the characters of both answers of each pair, from the stored scores."""
     return dict(_lengths(store, row))
 

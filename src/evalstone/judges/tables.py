@@ -7,9 +7,10 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
+from evalstone.judges.benchmark_scores import ALPACA_EVAL, ARENA_HARD, BenchmarkScore, benchmark_scores
 from evalstone.judges.cost import Forecast, Price
 from evalstone.judges.pairwise import Pair, PairSummary
-from evalstone.judges.results import JudgedItem, summarise
+from evalstone.judges.results import JudgedItem, form_of, summarise
 from evalstone.judges.single import GradeSummary
 from evalstone.records import JsonValue
 from evalstone.report.console import Text
@@ -33,7 +34,10 @@ def judging_table(row: RunRow, judged: Sequence[JudgedItem]) -> RenderableType:
     summaries = summarise(judged)
     pairs = [one for one in summaries if isinstance(one, PairSummary)]
     grades = [one for one in summaries if isinstance(one, GradeSummary)]
-    body = _pair_parts(pairs, models) if pairs else [_grade_table(grades)]
+    body = [_grade_table(grades)]
+    if pairs:
+        scores = benchmark_scores([one for one in judged if isinstance(one, Pair)], form_of(row))
+        body = [*_pair_parts(pairs, models), Text(), *_score_parts(scores, models)]
     notes = [Text(line, style="dim") for line in _counts(row, judged)]
     return Padding(Group(heading, Text(), *body, *notes), (0, 1))
 
@@ -76,6 +80,33 @@ _BIASED = (
 )
 
 
+def _score_parts(scores: Sequence[BenchmarkScore], models: Sequence[str]) -> list[RenderableType]:
+    table = plain_table()
+    table.add_column(f"{models[0]} against the baseline {models[-1]}", overflow="fold")
+    for name in ("value", "interval", "n"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in scores:
+        cells = [NOTHING, "", ""]
+        if one.value is not None:
+            cells = [f"{one.value.value:.1%}", _interval(one.value, share=True), f"{one.value.n:,}"]
+        table.add_row(f"{one.title}, {one.task}", *cells)
+    whys = [f"{one.title}, {one.task}: none; {one.why_none}" for one in scores if one.why_none is not None]
+    meanings = [_MEANINGS[metric] for metric in _MEANINGS if any(one.metric == metric for one in scores)]
+    return [table, *(Text(line, style="dim") for line in [*whys, *meanings])]
+
+
+_MEANINGS = {
+    ARENA_HARD: (
+        "Arena-Hard's score: the chance of beating the baseline by a Bradley-Terry model; strong verdicts count "
+        "three times; its interval is a bootstrap over questions."
+    ),
+    ALPACA_EVAL: (
+        "AlpacaEval's win rate: the mean preference. The win rate at equal length is not its length-controlled win "
+        "rate, which needs the answers of many models."
+    ),
+}
+
+
 def _interval(value: IntervalEstimate | None, *, share: bool = False) -> str:
     if value is None or value.low is None or value.high is None:
         return ""
@@ -110,6 +141,8 @@ def judging_json(row: RunRow, judged: Sequence[JudgedItem], *, items: bool = Tru
         **(row.extra.get("judging") or {}),
         "summaries": [asdict(one) for one in summarise(judged)],
     }
+    if pairs := [one for one in judged if isinstance(one, Pair)]:
+        found["scores"] = [{"title": one.title, **asdict(one)} for one in benchmark_scores(pairs, form_of(row))]
     if items:
         found["pairs" if any(isinstance(one, Pair) for one in judged) else "grades"] = [asdict(one) for one in judged]
     return found

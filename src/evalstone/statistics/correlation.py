@@ -9,7 +9,7 @@ from evalstone.randomness import generator_for
 from evalstone.statistics.arrays import Floats
 from evalstone.statistics.intervals import check_confidence
 
-__all__ = ["Correlation", "correlations", "ranks_of"]
+__all__ = ["Correlation", "correlations", "ranks_in_draws", "ranks_of", "weighted_correlation"]
 
 FEWEST = 5  # models for an interval
 _CELLS_AT_ONCE = 2_000_000  # bounds memory
@@ -76,12 +76,12 @@ def _drawn(first: Floats, second: Floats, counts: Floats) -> Floats:
 
     Shapes: counts [draws, models]; result [draws, 2], NaN where a variable is constant.
     """
-    spearman = _weighted(_ranks_in_draws(first, counts), _ranks_in_draws(second, counts), counts)
-    pearson = _weighted(np.broadcast_to(first, counts.shape), np.broadcast_to(second, counts.shape), counts)
+    spearman = weighted_correlation(ranks_in_draws(first, counts), ranks_in_draws(second, counts), counts)
+    pearson = weighted_correlation(np.broadcast_to(first, counts.shape), np.broadcast_to(second, counts.shape), counts)
     return np.column_stack([spearman, pearson])
 
 
-def _ranks_in_draws(values: Floats, counts: Floats) -> Floats:
+def ranks_in_draws(values: Floats, counts: Floats) -> Floats:
     """Return `ranks_of` each sample. Shapes: counts, result [draws, models]."""
     _, place, sizes = np.unique(values, return_inverse=True, return_counts=True)
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -89,7 +89,11 @@ def _ranks_in_draws(values: Floats, counts: Floats) -> Floats:
     return np.asarray((np.cumsum(of_value, axis=1) - (of_value - 1.0) / 2.0)[:, place])
 
 
-def _weighted(first: Floats, second: Floats, counts: Floats) -> Floats:
+def weighted_correlation(first: Floats, second: Floats, counts: Floats) -> Floats:
+    """Return Pearson's correlation of each sample. Shapes: all [draws, models]; result [draws], NaN if one is constant.
+
+    `counts` says how often each model occurs in a sample.
+    """
     n = counts.sum(axis=1, keepdims=True)
     one = first - (counts * first).sum(axis=1, keepdims=True) / n
     other = second - (counts * second).sum(axis=1, keepdims=True) / n

@@ -1,4 +1,4 @@
-"""Logistic regression on one number: does a difference, say in length, decide who wins?"""
+"""Logistic regression: does a difference, say in length, decide who wins?"""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -7,14 +7,61 @@ from dataclasses import dataclass
 import numpy as np
 
 from evalstone.errors import DataError
+from evalstone.statistics.arrays import Floats
 from evalstone.statistics.distributions import two_sided_z
 from evalstone.statistics.estimate import cluster_sums
 from evalstone.statistics.intervals import as_floats
 
-__all__ = ["Slope", "logistic_slope"]
+__all__ = ["LogisticFit", "Slope", "fit_logistic", "logistic_slope"]
 
 STEPS = 50
 SEPARATED = 30.0  # a coefficient this large means that the number separates wins from losses
+
+
+@dataclass(frozen=True, slots=True)
+class LogisticFit:
+    """Coefficients and their clustered covariance (None for one cluster). Shapes: [k] and [k, k]."""
+
+    coefficients: Floats
+    covariance: Floats | None
+    n_clusters: int
+
+
+def fit_logistic(
+    design: Floats, outcomes: Floats, clusters: Sequence[Hashable] | None = None, weights: Floats | None = None
+) -> LogisticFit | None:
+    """Maximise Σ w (y log p + (1 - y) log(1 - p)) with logit p = design · coefficients, by Newton's method.
+
+    Args:
+        design: [n, k], columns of about unit size.
+        outcomes: [n], 0 to 1; values in between are shares or ties (a quasi-likelihood).
+        clusters: a label for each row; rows with the same label are dependent. None: all are independent.
+        weights: [n], above 0; None: all 1.
+
+    Returns None where the fit does not exist: a column separates the outcomes, or is a sum of others.
+    Source: covariance H⁻¹ (Σ s_c s_cᵀ) H⁻¹ · C/(C - 1), Liang and Zeger 1986; shares as outcomes Papke and
+    Wooldridge 1996.
+    """
+    n, k = design.shape
+    own = np.ones(n) if weights is None else weights
+    beta = np.zeros(k)
+    for _ in range(STEPS):
+        p = 1.0 / (1.0 + np.exp(-np.clip(design @ beta, -50.0, 50.0)))
+        hessian = design.T @ (design * (own * p * (1.0 - p))[:, None])
+        if np.abs(beta).max() > SEPARATED or np.linalg.cond(hessian) > 1e12:
+            return None
+        step = np.linalg.solve(hessian, design.T @ (own * (outcomes - p)))
+        beta = beta + step
+        if float(np.abs(step).max()) < 1e-10:
+            break
+    scores = design * (own * (outcomes - p))[:, None]
+    labels = list(range(n)) if clusters is None else list(clusters)
+    sums = np.column_stack([cluster_sums(scores[:, column], labels) for column in range(k)])  # [clusters, k]
+    count = len(sums)
+    if count < 2:
+        return LogisticFit(beta, None, count)
+    inverse = np.linalg.inv(hessian)
+    return LogisticFit(beta, np.asarray(inverse @ (sums.T @ sums) @ inverse * count / (count - 1)), count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +91,11 @@ def logistic_slope(
         x: one number for each observation.
         wins: 1 or 0.
         clusters: a label for each observation; those with the same label are dependent. None: all are independent.
-        confidence: of the interval, which is normal with the sandwich variance H⁻¹ (Σ s_c s_cᵀ) H⁻¹ · C/(C - 1).
+        confidence: of the interval, which is normal with the clustered variance of `fit_logistic`.
 
     The slope is undefined if x or the wins do not vary, or x separates wins from losses.
 
-    Source: Newton's method on the likelihood; clustered variance Liang and Zeger 1986.
+    Source: that of `fit_logistic`.
     Raises: DataError for counts that differ.
     """
     numbers, won = as_floats(x, "numbers"), as_floats(wins, "wins")
@@ -58,24 +105,11 @@ def logistic_slope(
     if n < 3 or numbers.std() == 0 or won.std() == 0:
         return Slope(None, None, None, None, n)
     scale = float(numbers.std())
-    design = np.column_stack([np.ones(n), numbers / scale])  # [n, 2]
-    beta = np.zeros(2)
-    for _ in range(STEPS):
-        p = 1.0 / (1.0 + np.exp(-np.clip(design @ beta, -50.0, 50.0)))
-        hessian = design.T @ (design * (p * (1.0 - p))[:, None])
-        if np.abs(beta).max() > SEPARATED or np.linalg.cond(hessian) > 1e12:
-            return Slope(None, None, None, None, n)
-        step = np.linalg.solve(hessian, design.T @ (won - p))
-        beta = beta + step
-        if float(np.abs(step).max()) < 1e-10:
-            break
-    scores = design * (won - p)[:, None]
-    labels = list(range(n)) if clusters is None else list(clusters)
-    sums = np.column_stack([cluster_sums(scores[:, column], labels) for column in (0, 1)])  # [clusters, 2]
-    n_clusters = len(sums)
-    if n_clusters < 2:
-        return Slope(float(beta[1]) / scale, None, None, float(beta[0]), n)
-    inverse = np.linalg.inv(hessian)
-    variance = inverse @ (sums.T @ sums) @ inverse * n_clusters / (n_clusters - 1)
-    slope, half = float(beta[1]) / scale, two_sided_z(confidence) * math.sqrt(float(variance[1, 1])) / scale
-    return Slope(slope, slope - half, slope + half, float(beta[0]), n)
+    fitted = fit_logistic(np.column_stack([np.ones(n), numbers / scale]), won, clusters)
+    if fitted is None:
+        return Slope(None, None, None, None, n)
+    intercept, slope = (float(value) for value in fitted.coefficients / np.array([1.0, scale]))
+    if fitted.covariance is None:
+        return Slope(slope, None, None, intercept, n)
+    half = two_sided_z(confidence) * math.sqrt(float(fitted.covariance[1, 1])) / scale
+    return Slope(slope, slope - half, slope + half, intercept, n)

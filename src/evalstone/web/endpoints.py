@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from evalstone.arena.plain_prompts import STOP, transcript
 from evalstone.errors import UsageError
 
 __all__ = ["AskSettings", "Endpoint", "EndpointFailed", "read_endpoints", "stream_chat"]
@@ -38,6 +39,7 @@ class Endpoint:
     url: str = field(repr=False)
     model: str | None = None
     key: str | None = field(default=None, repr=False)
+    is_base: bool = False  # it continues texts: a conversation is sent to /completions as a plain transcript
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class EndpointFailed(Exception):
 def read_endpoints(given: Sequence[str], keys: Sequence[str] = ()) -> tuple[Endpoint, ...]:
     """Return the endpoints in NAME=URL, or NAME=URL#MODEL, with the keys in NAME=@FILE.
 
+    A URL that ends with /completions, and not with /chat/completions, is of a base model.
+
     Raises: UsageError for anything else.
     """
     files: dict[str, str] = {}
@@ -86,9 +90,11 @@ def read_endpoints(given: Sequence[str], keys: Sequence[str] = ()) -> tuple[Endp
             raise UsageError(f"--endpoint {name}: the URL holds a user or a query; give a key with --endpoint_key")
         if name in found:
             raise UsageError(f"two endpoints are called '{name}'; give one of them another name")
-        base = url.rstrip("/").removesuffix("/chat/completions")
+        plain = url.rstrip("/")
+        is_base = plain.endswith("/completions") and not plain.endswith("/chat/completions")
+        base = plain.removesuffix("/completions").removesuffix("/chat")
         found[name] = Endpoint(
-            name, base if urlsplit(base).path else f"{base}/v1", model or None, files.pop(name, None)
+            name, base if urlsplit(base).path else f"{base}/v1", model or None, files.pop(name, None), is_base
         )
     if files:
         raise UsageError(f"--endpoint_key {next(iter(files))}: there is no --endpoint of this name")
@@ -114,8 +120,9 @@ async def stream_chat(
             asyncio.timeout(settings.seconds),
             httpx.AsyncClient(headers=headers, timeout=timeout, trust_env=False) as client,
         ):
-            body = _body(endpoint.model or await _first_model(client, endpoint), messages, settings)
-            async with client.stream("POST", f"{endpoint.url}/chat/completions", json=body) as answer:
+            body = _body(endpoint, endpoint.model or await _first_model(client, endpoint), messages, settings)
+            path = "completions" if endpoint.is_base else "chat/completions"
+            async with client.stream("POST", f"{endpoint.url}/{path}", json=body) as answer:
                 if not answer.is_success:
                     raise _refusal(endpoint, answer.status_code)
                 n_characters = 0
@@ -133,10 +140,14 @@ async def stream_chat(
         raise EndpointFailed(f"{endpoint.name} cannot be reached", is_busy=True) from None
 
 
-def _body(model: str, messages: Sequence[Mapping[str, str]], settings: AskSettings) -> dict[str, Any]:
+def _body(
+    endpoint: Endpoint, model: str, messages: Sequence[Mapping[str, str]], settings: AskSettings
+) -> dict[str, Any]:
+    asked: dict[str, Any] = {"messages": list(messages)}
+    if endpoint.is_base:
+        asked = {"prompt": transcript(messages), "stop": list(STOP)}
     body: dict[str, Any] = {
-        "model": model, "messages": list(messages), "max_tokens": settings.max_tokens,
-        "temperature": settings.temperature, "stream": True,
+        "model": model, **asked, "max_tokens": settings.max_tokens, "temperature": settings.temperature, "stream": True,
     }  # fmt: skip
     more = {"top_p": settings.top_p, "seed": settings.seed, "user": settings.user}
     return body | {name: value for name, value in more.items() if value is not None}
@@ -168,7 +179,7 @@ def _refusal(endpoint: Endpoint, status: int) -> EndpointFailed:
 
 async def _pieces(endpoint: Endpoint, answer: httpx.Response) -> AsyncGenerator[str]:
     """Yield the texts of the events of a stream. Raises: EndpointFailed."""
-    is_complete = False
+    is_complete = has_begun = False
     async for data in _data(endpoint, answer):
         if data == b"[DONE]":
             return
@@ -180,13 +191,22 @@ async def _pieces(endpoint: Endpoint, answer: httpx.Response) -> AsyncGenerator[
             raise EndpointFailed(f"{endpoint.name} failed while it answered")
         choices = found.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
-        delta = choice.get("delta")
-        piece = delta.get("content") if isinstance(delta, dict) else None
         is_complete = is_complete or choice.get("finish_reason") is not None
-        if isinstance(piece, str) and piece:
+        piece = _text_of(choice, endpoint)
+        if endpoint.is_base and not has_begun:
+            piece = piece.lstrip()  # the space after `Assistant:`
+        if piece:
+            has_begun = True
             yield piece
     if not is_complete:
         raise EndpointFailed(f"{endpoint.name} broke off its answer")
+
+
+def _text_of(choice: Mapping[str, Any], endpoint: Endpoint) -> str:
+    """Return the text of one event's choice; empty without one."""
+    delta = choice.get("delta")
+    piece = choice.get("text") if endpoint.is_base else delta.get("content") if isinstance(delta, dict) else None
+    return piece if isinstance(piece, str) else ""
 
 
 async def _data(endpoint: Endpoint, answer: httpx.Response) -> AsyncGenerator[bytes]:

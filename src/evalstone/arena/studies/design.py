@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from evalstone.arena.answer_files import answers_of_files
 from evalstone.arena.answers import Prompt, StoredAnswers
+from evalstone.arena.studies.drafts import read_drafts
 from evalstone.arena.studies.study_file import StudyFile
 from evalstone.errors import DataError, UnknownName
 from evalstone.randomness import generator_for
@@ -38,17 +39,20 @@ class Design:
     plan: Mapping[str, Any]
     assignments: Mapping[str, tuple[NewAssignment, ...]]
     n_comparisons: int
+    notes: tuple[str, ...] = ()  # on prompts that are left out
 
 
 def design_study(study: StudyFile) -> Design:
     """Return the design of a study; the same file gives the same design.
 
-    Raises: DataError if the raters' caps do not suffice, or the answers not for a quota; UnknownName for a model.
+    Raises: DataError if the raters' caps do not suffice, the answers not for a quota, or no drafted prompt is accepted;
+        UnknownName for a model.
     """
     source, _ = answers_of_files(study.answers)
+    prompts, notes = _accepted(study, source)
     models = _models(study, source)
     items: list[dict[str, Any]] = []
-    comparisons = _comparisons(study, source, models, items)
+    comparisons = _comparisons(study, source, models, prompts, items)
     n_places, n_needed = len(study.raters) * study.cap, len(comparisons) * study.ratings
     if study.ratings > len(study.raters):
         raise DataError(
@@ -73,7 +77,32 @@ def design_study(study: StudyFile) -> Design:
         "n_comparisons": len(comparisons),
     }  # fmt: skip
     ordered = {name: _ordered(study, name, own, len(items)) for name, own in dealt.items()}
-    return Design(plan, ordered, len(comparisons))
+    return Design(plan, ordered, len(comparisons), notes)
+
+
+def _accepted(study: StudyFile, source: StoredAnswers) -> tuple[Sequence[Prompt], tuple[str, ...]]:
+    """Return the prompts to compare, and lines on drafted ones that are not accepted or have no answers."""
+    if study.prompts is None:
+        return source.prompts, ()
+    drafted = read_drafts(study.prompts)
+    accepted = {one.prompt: one.category for one in drafted if one.accepted}
+    if not accepted:
+        raise DataError(
+            f"{study.prompts}: none of {len(drafted)} prompts is accepted; read them and set `accepted: true` where "
+            "you accept one"
+        )
+    prompts = [replace(one, category=accepted[one.text]) for one in source.prompts if one.text in accepted]
+    notes = []
+    if n_left := len(drafted) - len(accepted):
+        notes.append(f"{study.prompts.name}: {n_left} of {len(drafted)} prompts are not accepted, and left out")
+    if n_open := len(accepted) - len(prompts):
+        notes.append(f"{study.prompts.name}: {n_open} accepted prompts have no answers yet: `evalstone study ask`")
+    if not prompts:
+        raise DataError(
+            f"{study.study}: no accepted prompt of {study.prompts.name} has answers in `answers`; ask models with "
+            "`evalstone study ask`"
+        )
+    return prompts, tuple(notes)
 
 
 def _models(study: StudyFile, source: StoredAnswers) -> tuple[str, ...]:
@@ -84,13 +113,17 @@ def _models(study: StudyFile, source: StoredAnswers) -> tuple[str, ...]:
 
 
 def _comparisons(
-    study: StudyFile, source: StoredAnswers, models: Sequence[str], items: list[dict[str, Any]]
+    study: StudyFile,
+    source: StoredAnswers,
+    models: Sequence[str],
+    prompts: Sequence[Prompt],
+    items: list[dict[str, Any]],
 ) -> list[Comparison]:
     """Return the comparisons of each category, and add their prompts to `items`."""
     generator = generator_for("study", study.study, "comparisons", study.seed)
     pairs = list(combinations(models, 2))
     by_category: dict[str, list[Prompt]] = {}
-    for prompt in source.prompts:
+    for prompt in prompts:
         by_category.setdefault(prompt.category or ANY, []).append(prompt)
     quotas = study.quotas or dict.fromkeys(by_category, len(pairs))
     for name in quotas:

@@ -26,6 +26,7 @@ EXAMPLE = """\
 study: example
 title: Which answers do people prefer?
 answers: [answers.jsonl]       # rows with instruction, output, generator and category; these prompts stay private
+# prompts: prompts.yaml        # drafted by `evalstone study draft`: only those that you accepted
 # models: [one, other]         # only these
 quotas: {writing: 1, Fermi: 1, generic: 1, counterfactual: 1}   # comparisons of each category
 ratings: 2                     # raters of each comparison, for their agreement
@@ -79,6 +80,7 @@ class StudyFile:
     questions: tuple[Question, ...] = ()
     demographics: tuple[Question, ...] = ()
     checks: tuple[Check, ...] = ()
+    prompts: Path | None = None  # drafted ones: only those that a person has accepted are compared
 
 
 def read_study(path: Path) -> StudyFile:
@@ -111,6 +113,7 @@ def read_study(path: Path) -> StudyFile:
         questions=checked.questions("questions"),
         demographics=checked.questions("demographics"),
         checks=checked.checks(),
+        prompts=path.parent / checked.text("prompts") if "prompts" in found else None,
     )
 
 

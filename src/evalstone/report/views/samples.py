@@ -31,7 +31,7 @@ CONTEXT_SHOWN = 120  # characters shown from there
 def sample_view(record: SampleRecord) -> RenderableType:
     """Return the sample for display: the prompt's end, choices with log-likelihoods, picked and gold, scores."""
     request = record.request
-    parts: list[RenderableType] = [_title(record), _indented(_prompt_end(request.prompt), "dim")]
+    parts: list[RenderableType] = [_title(record), _indented(prompt_end(request.prompt), "dim")]
     if any(output.error for output in record.outputs):
         parts += [_indented(f"failed: {output.error}", "red") for output in record.outputs if output.error]
     elif any(isinstance(query, LoglikelihoodQuery) for query in request.queries):
@@ -40,7 +40,7 @@ def sample_view(record: SampleRecord) -> RenderableType:
     else:
         parts += [_indented(answer, "") for answer in _answers(record)]
         if request.target and request.queries and request.queries[0].kind is QueryKind.GENERATE:
-            parts.append(_indented(f"reference: {_shortened(request.target)}", "green"))
+            parts.append(_indented(f"reference: {shortened(request.target)}", "green"))
         parts += [_indented(reason, "red") for reason in reasons_of(record)]
     return Padding(Group(*parts), (0, 0, 1, 0))
 
@@ -172,7 +172,7 @@ def shown_choices(record: SampleRecord) -> list[str]:
     start = max(line, contexts[0].rfind(" ", 0, max(shared - CONTEXT_BEFORE, 0)) + 1)
     before = "" if start == line else "… "
     return [
-        f"{before}{_shortened(context[start:], CONTEXT_SHOWN)} |{query.continuation}"
+        f"{before}{shortened(context[start:], CONTEXT_SHOWN)} |{query.continuation}"
         for context, query in zip(contexts, queries, strict=True)
     ]
 
@@ -188,7 +188,7 @@ def _answers(record: SampleRecord) -> Sequence[str]:
     return [
         f"log-likelihood {output.total_nats:,.2f} nats over {output.n_tokens:,} tokens"
         if output.text is None and output.total_nats is not None
-        else _shortened(answer_text(output))
+        else shortened(answer_text(output))
         for output in record.outputs
     ]
 
@@ -199,11 +199,13 @@ def answer_text(output: Output) -> str:
     return "\n".join(part for part in (output.text, calls) if part)
 
 
-def _prompt_end(prompt: str) -> str:
+def prompt_end(prompt: str) -> str:
+    """Return the end of a prompt, marked where it is not the whole."""
     return prompt if len(prompt) <= PROMPT_END else "… " + prompt[-PROMPT_END:]
 
 
-def _shortened(text: str, longest: int = ANSWER_END) -> str:
+def shortened(text: str, longest: int = ANSWER_END) -> str:
+    """Return the beginning of a text, marked where it is not the whole."""
     return text if len(text) <= longest else text[:longest] + " …"
 
 
