@@ -7,10 +7,11 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
-from evalstone.judges.cost import Forecast, Price
+from evalstone.judges.cost import Forecast
 from evalstone.judges.pairwise import Pair, PairSummary
 from evalstone.judges.results import JudgedItem, summarise
 from evalstone.judges.single import GradeSummary
+from evalstone.models.cost.prices import Price
 from evalstone.records import JsonValue
 from evalstone.report.console import Text
 from evalstone.report.numbers import NOTHING, counted, short_model_name
@@ -126,5 +127,5 @@ def forecast_lines(work: Forecast, price: Price | None) -> list[str]:
     if price is None:
         lines.append("give the price per million tokens for the cost: --price IN,OUT")
     else:
-        lines.append(f"at most {work.most_cost:,.4f} at {price.read:g} and {price.generated:g} per million tokens")
+        lines.append(f"at most {work.most_cost:,.4f} at {price}")
     return lines

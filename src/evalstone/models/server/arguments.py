@@ -19,8 +19,9 @@ from evalstone.models.checkpoint.arguments import boolean, whole_number
 from evalstone.records import JsonValue
 from evalstone.registry import nearest
 
-__all__ = ["KINDS", "OpenAIArguments", "is_header_value", "openai_arguments"]
+__all__ = ["KINDS", "TOP_LOGPROBS", "OpenAIArguments", "is_header_value", "openai_arguments"]
 
+TOP_LOGPROBS = "top_logprobs"
 COMPLETIONS = "/completions"
 CHAT = "/chat/completions"
 OPENAI = "https://api.openai.com/v1"
