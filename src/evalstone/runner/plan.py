@@ -122,7 +122,8 @@ def refuse_unanswerable(selection: Selection, model: Model, leave: Container[str
     remedy = "omit those tasks"
     if model.takes_messages:
         remedy += (
-            ", have their questions answered by generation (--prompt_style cot), or use a completions endpoint "
+            ", have their questions answered by generation (--prompt_style cot), score letters by the first token "
+            "(top_logprobs=20 in --model_args), or use a completions endpoint "
             "(--model local-completions): a chat endpoint gives no log-probabilities of a given text"
         )
     raise PlanError(
