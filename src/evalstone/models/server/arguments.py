@@ -149,6 +149,8 @@ def openai_arguments(kind: str, given: Mapping[str, Any]) -> OpenAIArguments:
     Raises: UsageError for an invalid value; UnknownName for an unknown argument.
     """
     values = {name: value for name, value in given.items() if value is not None and name not in WITHOUT_EFFECT}
+    if "tokenizer_backend" in given and given["tokenizer_backend"] is None:
+        values["tokenizer_backend"] = "none"  # as the command line's `none` is parsed
     _refuse(values)
     pretrained = values.pop("pretrained", None)
     values["model"] = str(values.get("model") or pretrained or "")

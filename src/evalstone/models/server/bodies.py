@@ -121,7 +121,7 @@ def read_score(found: Any, part: ScoredPart) -> ServerScore:
     if not isinstance(logprobs, Mapping) or not isinstance(logprobs.get("token_logprobs"), list):
         raise _without_logprobs("the answer contains no log-probabilities of the prompt")
     nats = logprobs["token_logprobs"]
-    n_prompt = part.n_prompt if part.are_sent else count_of(found, "prompt_tokens") or len(nats) - 1
+    n_prompt = part.n_prompt if part.are_sent else _n_listed(found, len(nats))
     if n_prompt is None or len(nats) < n_prompt or n_prompt < 1:
         raise _without_logprobs(f"the answer has log-probabilities of {len(nats)} tokens, the prompt has {n_prompt}")
     if part.are_sent and len(nats) > n_prompt + 1:
@@ -137,6 +137,16 @@ def read_score(found: Any, part: ScoredPart) -> ServerScore:
         n_context=first,
         n_scored=n_prompt - first,
     )
+
+
+def _n_listed(found: Mapping[str, Any], n_nats: int) -> int:
+    """Return how many of the listed tokens belong to the prompt: those before the generated one.
+
+    llama.cpp's server counts a BOS token in `usage` that it does not list.
+    """
+    n_prompt = count_of(found, "prompt_tokens") or n_nats - 1
+    n_generated = count_of(found, "completion_tokens")
+    return min(n_prompt, n_nats - n_generated) if n_generated else n_prompt
 
 
 def _first_scored(logprobs: Mapping[str, Any], n_prompt: int, part: ScoredPart) -> int:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, TypeVar, cast
 
-from evalstone.errors import ModelUnavailable, RequestRefused, UsageError
+from evalstone.errors import ModelUnavailable, RequestRefused, ServerFailed, UsageError
 from evalstone.models.checkpoint import files
 from evalstone.models.checkpoint.identity import template_text
 from evalstone.models.local.generation import failure_of, first_text_query, pieces_of, sort_out
@@ -184,9 +184,7 @@ class OpenAIModel:
 
     def listed(self) -> tuple[str, ...]:
         """Return the models that the server lists; empty if it has no list. Raises: ModelUnavailable."""
-        if not self.arguments.provider.lists_models:
-            return ()
-        return find_server(self._server, self.arguments.server)
+        return find_server(self._server, self.arguments.server) if self.arguments.provider.lists_models else ()
 
     # --------------------------------------------------------------------------------------------- answering
 
@@ -200,8 +198,7 @@ class OpenAIModel:
         """Yield one output per query and repeat, each as soon as it is known; see `Model.answer`."""
         if not self._is_checked:
             self.check()
-        total = sum(request.n_outputs for request in requests)
-        tally = AnswerTally(total, observe, self._caller.note)
+        tally = AnswerTally(sum(request.n_outputs for request in requests), observe, self._caller.note)
         try:
             for output in self._outputs(requests, cache, tally):
                 tally.done(output)
@@ -261,17 +258,25 @@ class OpenAIModel:
     def _first(self, work: T, call_of: Callable[[T], Call[T, V]], tally: AnswerTally) -> Answered[T, V]:
         """Return the outcome of the first request: as tokens, or as text if the server only accepts that.
 
-        Whether a server accepts tokens is decided by trying, not by its error messages, which differ.
+        Whether a server accepts tokens is decided by trying, not by its error messages, which differ. After a 500,
+        which may have had another cause, tokens are tried again once a text was accepted.
         """
         (answered,) = self._caller.send([call_of(work)], tally.report)
         self._takes_tokens = answered.failure is None
-        if answered.failure is None or answered.failure.error is not RequestRefused:
+        if answered.failure is None or answered.failure.error not in (RequestRefused, ServerFailed):
             return answered
-        by_tokens, self._prompts = self._prompts, replace(self._prompts, sends_texts=True)
+        by_tokens, by_texts = self._prompts, replace(self._prompts, sends_texts=True)
+        self._prompts = by_texts
         (as_text,) = self._caller.send([call_of(work)], tally.report)
+        self._prompts = by_tokens
         if as_text.failure is not None:
-            self._prompts = by_tokens
             return answered
+        if answered.failure.error is ServerFailed:
+            (again,) = self._caller.send([call_of(work)], tally.report)
+            self._takes_tokens = again.failure is None
+            if again.failure is None:
+                return again
+        self._prompts = by_texts
         note = f"the server accepts texts only ({answered.failure.message}); prompts are sent as texts, not as tokens"
         self._notes.append(note)
         logger.warning(note)
@@ -341,8 +346,7 @@ class OpenAIModel:
         """Return the work that answering would take, without the server; tokens are None if only the server knows."""
         if self.arguments.top_logprobs is not None:
             questions_of(requests, is_chat=self.arguments.is_chat)  # raises
-        queries = self._prompts.reader.read(requests)
-        texts = self._prompts.texts(requests)
+        queries, texts = self._prompts.reader.read(requests), self._prompts.texts(requests)
         n_queries = len(queries) + sum(text.settings.repeats for text in texts)
         every: list[PreparedQuery | GenerationInput] = [*queries, *texts]
         too_long = dict.fromkeys(a.request_id for a in every if a.n_cut_tokens or a.error_kind == "PromptTooLong")
