@@ -93,7 +93,7 @@ def test_the_command_exits_with_5_and_says_how_to_continue(questions: Path, caps
         words += ["--apply_chat_template", "--store", str(questions.parent / "runs.sqlite"), "--price", "1000,2000"]
         assert main(["plan", *words, "--max-cost", "0.4"]) == 0
         planned = capsys.readouterr().out
-        assert "cost: at most " in planned
+        assert "cost: up to about " in planned
         assert "this can pass --max_cost 0.4" in planned
         assert server.seen == []
         assert main(["run", *words, "--gen_kwargs", "max_gen_toks=30", "--max-cost", "0.4", "--quiet"]) == 5

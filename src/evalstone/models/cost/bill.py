@@ -175,7 +175,8 @@ class CostForecast:
         )
         found = [f"about {self.n_read:,} tokens read ({how}), at most {self.most_generated:,} generated"]
         if self.most_cost is not None:
-            found.append(f"cost: at most {self.most_cost:,.4f}, at {self.price}")
+            most = "at most" if self.is_counted else "up to about"
+            found.append(f"cost: {most} {self.most_cost:,.4f}, at {self.price}")
         return found
 
 
