@@ -73,6 +73,7 @@ def test_choices_equal_the_local_engines(url: str, kind: str, tmp_path: Path) ->
         assert estimate.details["n_first_token"] == estimate.n
         assert estimate.details["n_outside"] == outside
         assert (outside > 0) == (n_top == 3 or kind == "local-completions")
+        assert ("brier" in estimate.details) == (outside == 0)  # undefined, not computed from bounds
         facts = found.attempts()[-1]["summary"]["model"]["first_token"]
         assert facts == {"top_logprobs": n_top, "n_questions": 8, "n_choices_outside": outside, "n_undecided": 0}
 
