@@ -184,3 +184,12 @@ def test_what_a_first_token_cannot_decide_is_refused(request_: Request, is_chat:
     """Texts, equal letters, and contexts that are no conversation are refused with the request's id."""
     with pytest.raises(UsageError, match=f"^t/0/0.*{says}"):
         questions_of([request_], is_chat=is_chat)
+
+
+def test_a_question_is_charged_once(url: str, tmp_path: Path) -> None:
+    """One request answers all choices of a question: its prompt is read once, and one token is generated."""
+    found = asked(url, "local-chat-completions", 20, tmp_path / "runs.sqlite", price="1,1")
+    contexts = {output.request_id: output.n_context_tokens for output in outputs_of(found).values()}
+    assert found.cost is not None
+    assert (found.cost["n_read"], found.cost["n_generated"]) == (sum(contexts.values()), len(contexts))
+    assert (found.cost["n_outputs"], found.cost["n_estimated"]) == (8, 0)
