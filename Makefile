@@ -54,9 +54,9 @@ $(VENV)/.ray: $(DEV_STAMP)
 	  || echo "Ray could not be installed: its tests are skipped"
 	@touch $@
 
-# llama.cpp is compiled, which takes ten minutes on two cores; `gguf` writes the test's model
+# llama.cpp is compiled, which takes ten minutes on two cores; `gguf` writes the test's model, `server` runs it
 $(VENV)/.llama: $(DEV_STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[gguf]" gguf \
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[gguf]" gguf "llama-cpp-python[server]" \
 	  || echo "llama.cpp could not be compiled: its tests are skipped"
 	@touch $@
 

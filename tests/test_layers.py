@@ -183,6 +183,7 @@ MAY_IMPORT_INSIDE: dict[str, dict[str, set[str]]] = {
         "server": {"checkpoint", "text", "local"},
         "vllm": {"checkpoint", "text", "local"},
         "gguf": {"checkpoint", "text", "local"},
+        "cost": {"text", "server"},
     },
     "report": {
         "evidence": set(),

@@ -3,10 +3,8 @@
 import csv
 import json
 import re
-import threading
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ import pytest
 import evalstone
 from evalstone.cli.main import main
 from evalstone.report.plain_text import csv_row, html_text, latex_inline, markdown_inline, printable
+from tests.http_servers import JsonHandler, LoopbackServer, serving
 
 ESC, BELL, CSI = "\x1b", "\x07", "\x9b"
 CORPUS = {
@@ -56,31 +55,21 @@ class Parsed(HTMLParser):
         self.attributes |= {name for name, _ in attrs}
 
 
-class Hostile(BaseHTTPRequestHandler):
+class Hostile(JsonHandler):
     """A chat server that answers with the whole corpus."""
 
     def do_POST(self) -> None:
         """Answer a chat request."""
-        self.rfile.read(int(self.headers["Content-Length"]))
+        self.read_bytes()
         message = {"role": "assistant", "content": "\n".join(CORPUS.values())}
-        body = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the standard library's
-        """Log nothing."""
+        self.send_json({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """Return the address of the hostile server."""
-    served = ThreadingHTTPServer(("127.0.0.1", 0), Hostile)
-    threading.Thread(target=served.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{served.server_port}/v1/chat/completions"
-    served.shutdown()
+    with serving(LoopbackServer(Hostile)) as served:
+        yield f"{served.url}/chat/completions"
 
 
 @pytest.fixture(scope="module")

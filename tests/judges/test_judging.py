@@ -13,10 +13,10 @@ import pytest
 from evalstone.api.judging import JudgeOptions, judge_runs, plan_judging
 from evalstone.cli.main import main
 from evalstone.errors import UsageError
-from evalstone.judges.cost import Price, parse_price
 from evalstone.judges.pairwise import Pair
 from evalstone.judges.results import read_results
 from evalstone.judges.single import Grade
+from evalstone.models.cost.prices import Price, parse_price
 from evalstone.store import Store
 from tests.judges.answered import answered_run, questions_task
 from tests.judges.judge_server import answers_shown, judging_server

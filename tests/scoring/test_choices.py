@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from evalstone.errors import MalformedSample, NonFiniteLogits, UnknownName
-from evalstone.scoring.choices import chance_of, mass_on_true, score_choices, softmax
+from evalstone.records import Score
+from evalstone.scoring.choices import chance_of, mass_on_true, of_first_tokens, score_choices, softmax
 from evalstone.scoring.metrics import METRICS, MULTIPLE_CHOICE
 from evalstone.scoring.values import aggregation_item
 
@@ -170,3 +171,17 @@ def test_acc_tokens_is_the_lowest_perplexity() -> None:
     for counts in (None, [3, 0]):
         with pytest.raises(MalformedSample, match="acc_tokens divides by the number of tokens"):
             score_choices([-6.0, -3.0], [False, False], None, ["a", "b"], 0, ("acc_tokens",), counts)
+
+
+def test_a_bound_decides_a_choice_and_no_probability() -> None:
+    """Of choices scored by the first token, one that is only bounded leaves accuracies, and no Brier score."""
+    found = score_choices([-0.2, -3.0], [True, False], None, ["A", "B"], 0, ["acc", "brier_score", "f1"])
+    scores = [Score("t/0/0", name, each.value, parts=each.parts, detail=each.detail) for name, each in found.items()]
+    for n_outside in (0, 1):
+        after = {score.metric: score for score in of_first_tokens(scores, n_outside)}
+        assert after["acc"].value == 1.0
+        assert isinstance(after["acc"].detail, dict)
+        assert (after["acc"].detail["first_token"], after["acc"].detail["n_outside"]) == (True, n_outside)
+        assert after["f1"].parts == (0, 0)
+        for name in ("brier", "confidence", "brier_score"):
+            assert (after[name].value is None and after[name].parts is None) == (n_outside == 1)

@@ -1,12 +1,11 @@
 """Endpoints on loopback for tests of live battles: how each model answers is known, and so is what it was sent."""
 
-import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
+
+from tests.http_servers import JsonHandler, LoopbackServer, serving
 
 __all__ = ["MODELS", "Recorded", "endpoint_server"]
 
@@ -16,26 +15,18 @@ MODELS = {  # name -> (characters of a piece, seconds between pieces)
 }
 
 
-class Recorded(BaseHTTPRequestHandler):
+class Recorded(JsonHandler):
     """Streams an answer that quotes the question; headers, ids and usage name the model, as real servers do."""
 
-    protocol_version = "HTTP/1.1"
     asked: ClassVar[list[dict[str, Any]]] = []
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the standard library's name
-        """Print nothing."""
 
     def do_POST(self) -> None:
         """Stream."""
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        asked = self.read_json()
         self.asked.append(asked)
         name, question = asked["model"], asked["messages"][-1]["content"]
         fails = "fail" in question and name == "walrus-slow"
-        self.send_response(500 if fails and "at once" in question else 200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("X-Served-By", name)
-        self.send_header("Connection", "close")
-        self.end_headers()
+        self.begin_events(500 if fails and "at once" in question else 200, {"X-Served-By": name})
         text = answer_of(name, question, len(asked["messages"]))
         size, pause = MODELS[name]
         try:
@@ -43,18 +34,17 @@ class Recorded(BaseHTTPRequestHandler):
                 self._event(name, {"delta": {"content": text[start : start + size]}, "finish_reason": None})
                 time.sleep(pause)
                 if fails and start > 20:
-                    self.wfile.write(b'data: {"error": {"message": "walrus-slow broke, key sk-secret"}}\n\n')
+                    self.send_event({"error": {"message": "walrus-slow broke, key sk-secret"}})
                     return
             self._event(name, {"delta": {}, "finish_reason": "stop"})
-            self.wfile.write(b"data: [DONE]\n\n")
+            self.send_event("[DONE]")
         except OSError:
             pass
 
     def _event(self, name: str, choice: dict[str, Any]) -> None:
         whole = {"id": f"{name}-4711", "model": name, "system_fingerprint": f"fp_{name}", "choices": [choice],
                  "usage": {"completion_tokens": 31337}}  # fmt: skip
-        self.wfile.write(b"data: " + json.dumps(whole).encode() + b"\n\n")
-        self.wfile.flush()
+        self.send_event(whole)
 
 
 def answer_of(name: str, question: str, n_messages: int) -> str:
@@ -69,10 +59,5 @@ def answer_of(name: str, question: str, n_messages: int) -> str:
 def endpoint_server() -> Iterator[str]:
     """Run the endpoints; yield the address of their API."""
     Recorded.asked.clear()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Recorded)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(LoopbackServer(Recorded)) as server:
+        yield server.url

@@ -2,11 +2,9 @@
 
 import json
 import re
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
@@ -18,55 +16,42 @@ from evalstone.web.app import create_app
 from evalstone.web.connections import Limits
 from evalstone.web.endpoints import read_endpoints
 from evalstone.web.routes.chat import chat_part
+from tests import http_servers
+from tests.http_servers import JsonHandler, LoopbackServer
 from tests.web.conftest import running
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J**x** "
 
 
-class _Endpoint(BaseHTTPRequestHandler):
+class _Endpoint(JsonHandler):
     """Streams an answer that quotes the number of messages; the model's name says how it behaves."""
 
-    protocol_version = "HTTP/1.1"
     gone: "list[str]" = []  # noqa: RUF012 - shared by all requests of a test
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the standard library's name
-        """Print nothing."""
 
     def do_GET(self) -> None:
         """List two models."""
-        body = json.dumps({"data": [{"id": "echo"}, {"id": "slow"}]}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.send_json({"data": [{"id": "echo"}, {"id": "slow"}]})
 
     def do_POST(self) -> None:
         """Stream."""
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        asked = self.read_json()
         model, messages = asked["model"], asked["messages"]
         status = {"busy": 503, "secret": 500}.get(model, 200)
-        self.send_response(status)
-        self.send_header("Content-Type", "text/event-stream" if status == 200 else "application/json")
-        self.send_header("Connection", "close")
-        self.end_headers()
         if status != 200:
-            self.wfile.write(b'{"error": {"message": "key sk-secret at 10.0.0.1"}}')
+            self.send_json({"error": {"message": "key sk-secret at 10.0.0.1"}}, status, {"Connection": "close"})
             return
+        self.begin_events()
         pieces = [f"{len(messages)} ", HOSTILE, *(f"word{i} " for i in range(5 if model != "slow" else 60))]
         try:
             for piece in pieces:
-                self._event({"choices": [{"delta": {"content": piece}, "finish_reason": None}]})
+                self.send_event({"choices": [{"delta": {"content": piece}, "finish_reason": None}]})
                 time.sleep(0.05 if model == "slow" else 0)
                 if model == "torn" and piece == HOSTILE:
                     return
-            self._event({"choices": [{"delta": {}, "finish_reason": "stop"}]})
-            self.wfile.write(b"data: [DONE]\n\n")
+            self.send_event({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+            self.send_event("[DONE]")
         except OSError:
             self.gone.append(model)
-
-    def _event(self, value: Any) -> None:
-        self.wfile.write(b"data: " + json.dumps(value).encode() + b"\n\n")
-        self.wfile.flush()
 
 
 @contextmanager
@@ -80,10 +65,8 @@ def serving(*endpoints: str, limits: Limits) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def upstream() -> Iterator[str]:
     """The address of the endpoint."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Endpoint)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    server.shutdown()
+    with http_servers.serving(LoopbackServer(_Endpoint)) as server:
+        yield server.url
 
 
 @pytest.fixture

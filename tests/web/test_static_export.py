@@ -8,13 +8,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
 import httpx
@@ -24,6 +23,8 @@ from evalstone.cli.main import main
 from evalstone.store import Store
 from evalstone.web.static_folder import JOURNAL, MANIFEST
 from evalstone.web.static_links import Paths, rewritten
+from tests import http_servers
+from tests.http_servers import LoopbackServer, QuietRequests
 from tests.web.conftest import BOARD, N_PLAIN, write_questions
 
 pytestmark = pytest.mark.slow  # each exports whole sites
@@ -103,31 +104,15 @@ def served_files(exported: Path) -> Iterator[str]:
         yield url
 
 
-class serving:  # noqa: N801 - used as a function
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
     """Serve a folder with Python's own server, in a thread."""
-
-    def __init__(self, folder: Path) -> None:
-        handler = functools.partial(QuietHandler, directory=str(folder))
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    def __enter__(self) -> str:
-        """Start."""
-        self._thread.start()
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __exit__(self, *_: object) -> None:
-        """Stop."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(10)
+    with http_servers.serving(LoopbackServer(functools.partial(QuietHandler, directory=str(folder)))) as server:
+        yield server.address
 
 
-class QuietHandler(http.server.SimpleHTTPRequestHandler):
+class QuietHandler(QuietRequests, http.server.SimpleHTTPRequestHandler):
     """Python's own handler, without its log."""
-
-    def log_message(self, *_: Any) -> None:
-        """Print nothing."""
 
 
 def test_every_link_of_the_site_leads_to_a_file_and_an_anchor(served_files: str, exported: Path) -> None:

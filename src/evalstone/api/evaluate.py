@@ -1,11 +1,14 @@
 """`evaluate`: evaluate a model on tasks and store the run with its estimates."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 from evalstone.api.run import Run
+from evalstone.errors import UsageError
 from evalstone.models.lending import gives_back, is_loaded
 from evalstone.models.workers.process import serve_if_launched
+from evalstone.runner.costs import bill_for
 from evalstone.runner.evaluate_options import EvaluateOptions
 from evalstone.runner.execute import execute
 from evalstone.runner.opening import no_notice
@@ -38,11 +41,15 @@ def evaluate(model: Any, tasks: str | Sequence[str] = (), **options: Unpack[Eval
         raise SystemExit(0)
     store = open_store(options)
     opened, prepared = prepare_run(model, tasks, options)
+    max_cost = options.get("max_cost")
+    bill = bill_for(opened, options.get("price"), options.get("prices"), max_cost)
+    if options.get("question_blind") and max_cost is not None:
+        raise UsageError("max_cost does not limit the question-blind baseline; omit one of them")
     notify = options.get("notify") or no_notice
     for line in (*prepared.selection.notes, *idle_gen_kwargs(options.get("gen_kwargs") or {}, prepared.plan.tasks)):
         notify(line)
     result = execute(
-        prepared,
+        replace(prepared, options=replace(prepared.options, bill=bill)),
         opened,
         store,
         observe=options.get("observe"),

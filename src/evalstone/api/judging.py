@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from evalstone.api.audits import ShownAudit, find_audit
 from evalstone.api.run import location_of
 from evalstone.api.stored import existing_store
 from evalstone.errors import UsageError
-from evalstone.judges.cost import Budget, Forecast, Price, forecast
+from evalstone.judges.cost import Forecast, forecast
 from evalstone.judges.judge_prompts import find_prompt
 from evalstone.judges.judging import (
     MOST_TOKENS,
@@ -20,9 +21,12 @@ from evalstone.judges.judging import (
     pending_of,
 )
 from evalstone.judges.material import Material, read_material
+from evalstone.models.cost.bill import Bill
+from evalstone.models.cost.prices import Price, find_price
 from evalstone.models.lending import gives_back
 from evalstone.models.model import Model
 from evalstone.records import Progress
+from evalstone.runner.costs import bill_for
 from evalstone.runner.evaluate_options import EvaluateOptions
 from evalstone.runner.opening import RunOpener
 from evalstone.runner.prepare import model_of, open_store
@@ -36,9 +40,9 @@ class JudgeOptions:
     """How stored answers are judged, and what it may cost.
 
     prompt: name of a judge prompt. reference: column of the data set with the reference answer. limit: questions of
-    each task. max_tokens: of the judge's text. model_args, workers: of the judge, as for `evaluate`. seed: of the marks
-    around the material. most_cost: needs a price. wait: whether to wait while another process is writing the same
-    judging.
+    each task. max_tokens: of the judge's text. price: of the judge; else from `prices`, a file, or the table.
+    model_args, workers: of the judge, as for `evaluate`. seed: of the marks around the material. most_cost: the
+    limit. wait: whether to wait while another process is writing the same judging.
     """
 
     prompt: str = "single"
@@ -49,6 +53,7 @@ class JudgeOptions:
     workers: int = 1
     seed: int = 0
     price: Price | None = None
+    prices: str | Path | None = None
     most_cost: float | None = None
     wait: bool = True
 
@@ -81,14 +86,13 @@ def judge_runs(
     StoreError.
     """
     chosen = options or JudgeOptions()
-    if chosen.most_cost is not None and chosen.price is None:
-        raise UsageError("--max_cost is in money, so it needs the price per million tokens too: --price IN,OUT")
+    model = open_judge(judge_model, chosen.model_args, chosen.workers)
+    bill = bill_for(model, chosen.price, chosen.prices, chosen.most_cost)
     opened = store if isinstance(store, Store) else _writable(store)
-    work = _Work(opened, runs, chosen, open_judge(judge_model, chosen.model_args, chosen.workers))
-    budget = None if chosen.most_cost is None or chosen.price is None else Budget(chosen.most_cost, chosen.price)
+    work = _Work(opened, runs, chosen, model)
     opener = RunOpener(opened, work.plan, chosen.wait, announce, observe)
-    run_id = judge(opener, work.model, work.settings, work.material, budget=budget, command=command)
-    announce(_stored_line(opened, opened.run(run_id), budget))
+    run_id = judge(opener, work.model, work.settings, work.material, bill=bill, command=command)
+    announce(_stored_line(opened, opened.run(run_id), bill))
     shown = find_audit(opened.url, run_id)
     if shown is None:
         raise UsageError(f"{run_id} is not a judging")
@@ -113,7 +117,8 @@ def plan_judging(
     asked = all_requests(work.settings, work.model, work.material)
     pending = pending_of(opened, work.plan, asked)
     n_requests = sum(len(one.requests) for one in asked)
-    return forecast(work.model, pending, len(asked), n_requests - len(pending), chosen.price)
+    price = find_price(work.model.identity, chosen.price, chosen.prices)
+    return forecast(work.model, pending, len(asked), n_requests - len(pending), price)
 
 
 def open_judge(judge_model: Any, model_args: str | Mapping[str, Any] | None = None, workers: int = 1) -> Model:
@@ -140,9 +145,11 @@ def _writable(store: str | None) -> Store:
     return open_store({"store": store} if store is not None else {})
 
 
-def _stored_line(store: Store, row: RunRow, budget: Budget | None) -> str:
+def _stored_line(store: Store, row: RunRow, bill: Bill | None) -> str:
     where = f"judging {row.short_id} in {location_of(store)}; show it with: evalstone show {row.short_id}"
-    if budget is None:
+    if bill is None:
         return where
+    if bill.most is None:
+        return f"spent {bill.spent:,.4f}\n{where}"
     rest = "" if row.status == "finished" else "; the rest would pass --max_cost, so it was not sent"
-    return f"spent {budget.spent:,.4f} of {budget.most:g}{rest}\n{where}"
+    return f"spent {bill.spent:,.4f} of {bill.most:g}{rest}\n{where}"

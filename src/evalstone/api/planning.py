@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Unpack
 
 from evalstone.api.power import PowerLine, WantedPower, power_of_plan
+from evalstone.models.cost.bill import CostForecast, cost_forecast
 from evalstone.models.lending import gives_back
 from evalstone.records import RunPlan, WorkEstimate
 from evalstone.runner.chunks import chunks_of
+from evalstone.runner.costs import bill_for
 from evalstone.runner.evaluate_options import EvaluateOptions
 from evalstone.runner.plan import render_of
 from evalstone.runner.prepare import prepare_run
@@ -35,6 +37,8 @@ class PlannedRun:
     notes: tuple[str, ...]
     chunks: tuple[PlannedChunk, ...]
     power: tuple[PowerLine, ...] = ()  # if `wanted` was given
+    cost: CostForecast | None = None  # where the model's price is known
+    max_cost: float | None = None
 
 
 @gives_back
@@ -59,6 +63,8 @@ def plan_run(
     opened, prepared = prepare_run(model, tasks, options)
     power = power_of_plan(prepared, wanted) if wanted is not None else []
     chunks: list[PlannedChunk] = []
+    bill = bill_for(opened, options.get("price"), options.get("prices"), options.get("max_cost"))
+    cost: CostForecast | None = None
     render = render_of(opened)
     for bound in chunks_of(prepared.bound):
         names = tuple(one.plan.name for one in bound)
@@ -66,11 +72,16 @@ def plan_run(
             announce(names)
         requests = [request for one in bound for request in one.requests(render)]
         leaked = sum(request.n_leaked_shots > 0 for request in requests)
+        if bill is not None:
+            of_chunk = cost_forecast(opened, requests, bill.price)
+            cost = of_chunk if cost is None else cost + of_chunk
         label = _label(names, prepared.selection.groups)
         chunks.append(PlannedChunk(names, label, len(requests), leaked, opened.estimate(requests)))
     talks = [one.plan.name for one in prepared.bound if one.is_conversation]
     notes = (f"{', '.join(talks)}: first turns only; later turns depend on the responses",) if talks else ()
-    return PlannedRun(prepared.plan, (*prepared.selection.notes, *notes), tuple(chunks), tuple(power))
+    return PlannedRun(
+        prepared.plan, (*prepared.selection.notes, *notes), tuple(chunks), tuple(power), cost, options.get("max_cost")
+    )
 
 
 def _label(names: TaskNames, groups: Sequence[Group]) -> str:

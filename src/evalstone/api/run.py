@@ -108,6 +108,14 @@ class Run:
         """Why this attempt stopped before all requests were sent, and how to continue; None if it did not."""
         return None if self.result is None else self.result.stop_reason
 
+    @property
+    def cost(self) -> Mapping[str, Any] | None:
+        """What the run has cost, all attempts together, and at which price; None where no price was known."""
+        for attempt in reversed(self.store.attempts(self.id)):
+            if isinstance(found := attempt.summary.get("cost"), Mapping):
+                return found
+        return None
+
     def verify(self) -> list[Problem]:
         """Compute every stored hash again and return the mismatches."""
         return self.store.verify(self.id)
@@ -157,6 +165,7 @@ class Run:
 
         details: also the attention path if it is the usual one.
         """
+        from evalstone.models.cost.bill import cost_line
         from evalstone.report.evidence.generated_texts import generated_lines
         from evalstone.report.evidence.rescoring import rescored_lines
 
@@ -177,6 +186,8 @@ class Run:
             if not shown and (why := self.store.first_error(self.id)):
                 lines.append(f"first failure: {why}")
         lines += self._how_run(details=details)
+        if (cost := self.cost) is not None:
+            lines.append(cost_line(cost))
         if self.result is not None and self.result.was_stored:
             lines.append("the run was already in the store; no request was sent")
         lines.append(f"run {row.short_id} in {location_of(self.store)}")
@@ -218,6 +229,7 @@ class Run:
             "estimates": [{**asdict(estimate), "n": reported_count(estimate)} for estimate in self.estimates],
             "rescored": list(row.extra.get("rescored", ())),
             "answers": answers_to_json(self.answers),
+            **({} if self.cost is None else {"cost": dict(self.cost)}),
         }
 
     def __str__(self) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from evalstone.cli.output import echo, json_option, print_json, print_rich, store_option
+from evalstone.cli.run_options import declared_option
 from evalstone.cli.typed import typed_command
 
 
@@ -59,8 +60,9 @@ def judge() -> None:
 @click.option("--limit", "-L", type=click.IntRange(1), metavar="N", help="Judge the first N questions of each task.")
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes that run the judge.")
 @click.option("--plan", "is_plan", is_flag=True, help="Estimate tokens and cost; send nothing.")
-@click.option("--price", metavar="IN,OUT", help="Money per million tokens read and generated.")
-@click.option("--max_cost", type=click.FloatRange(0), metavar="MONEY", help="Send nothing that could pass this cost.")
+@declared_option("price")
+@declared_option("prices")
+@declared_option("max_cost")
 @click.option("--wait/--no-wait", default=True, help="Exit with code 4 if another process is judging the same.")
 @store_option
 @json_option
@@ -71,11 +73,12 @@ def run_command(runs: tuple[str, ...], judge_model: str, *, is_plan: bool, as_js
     requested again.
     """
     from evalstone.api.judging import JudgeOptions, judge_runs, plan_judging
-    from evalstone.judges.cost import parse_price
+    from evalstone.models.cost.prices import parse_price
 
     price = parse_price(given["price"]) if given["price"] else None
     shared = {
-        name: given[name] for name in ("reference", "limit", "max_tokens", "seed", "wait", "model_args", "workers")
+        name: given[name]
+        for name in ("reference", "limit", "max_tokens", "seed", "wait", "model_args", "workers", "prices")
     }
     prompt = given["prompt"] or ("single" if len(runs) == 1 else "pair")
     options = JudgeOptions(prompt, price=price, most_cost=given["max_cost"], **shared)

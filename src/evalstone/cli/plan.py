@@ -47,7 +47,8 @@ def plan(as_json: bool, mde: float | None, disagreement: float, **given: Any) ->
     if as_json:
         power = [asdict(line) for line in planned.power]
         chunks = [asdict(chunk) for chunk in planned.chunks]
-        print_json({"run_key": planned.plan.key, "notes": planned.notes, "chunks": chunks, "power": power})
+        print_json({"run_key": planned.plan.key, "notes": planned.notes, "chunks": chunks, "power": power,
+                    **({} if planned.cost is None else {"cost": asdict(planned.cost)})})  # fmt: skip
         return
     print_plan(planned)
     if wanted is not None:
@@ -87,7 +88,21 @@ def print_plan(planned: "PlannedRun") -> None:
         echo(f"{leaked} sample(s) would be among their own shots, {how}")
     for line in truncation_lines(works):
         echo(line)
+    for line in cost_lines(planned):
+        echo(line)
     echo(f"run key {planned.plan.key}")
+
+
+def cost_lines(planned: "PlannedRun") -> list[str]:
+    """Return what the run can cost, where its model's price is known, and whether that is more than --max_cost."""
+    cost, limit = planned.cost, planned.max_cost
+    if cost is None:
+        return []
+    over = cost.most_cost is not None and limit is not None and cost.most_cost > limit
+    return [
+        *cost.lines,
+        *([f"this can pass --max_cost {limit:g}: the run would then stop as incomplete"] if over else []),
+    ]
 
 
 def truncation_lines(works: "Sequence[WorkEstimate]") -> list[str]:

@@ -73,7 +73,7 @@ def run(as_json: bool, quiet: bool, **given: Any) -> int:
     those of the last half second are sent again. If another process is writing the same run, its progress is shown.
 
     A task file given by its path, or found in --include_path, may run the code beside it. Exit code 5 if every request
-    failed, or if a server demands a longer pause than retry_budget.
+    failed, if a server demands a longer pause than retry_budget, or if --max_cost stopped the run.
     """
     from evalstone.api.evaluate import evaluate
     from evalstone.api.locations import check_writable

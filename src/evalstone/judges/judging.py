@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evalstone.errors import UsageError
-from evalstone.judges.cost import Budget
 from evalstone.judges.judge_prompts import JudgePrompt
 from evalstone.judges.material import Material
 from evalstone.judges.requests import Asked, requests_of
 from evalstone.judges.results import JudgedItem, estimates_of, judged_item, scores_of
+from evalstone.models.cost.bill import Bill
 from evalstone.models.model import Model
 from evalstone.records import AuditPlan, JsonValue, Output, Progress, Request, RunPlan, content_hash
 from evalstone.runner.attempt import Attempt
@@ -100,13 +100,13 @@ def judge(
     settings: JudgingSettings,
     material: Material,
     *,
-    budget: Budget | None = None,
+    bill: Bill | None = None,
     command: str | None = None,
 ) -> str:
     """Carry out a judging, or what is left of it, and return the id of its run.
 
-    Each judgement is stored as it arrives. With a budget, requests are sent only as long as the most they can cost is
-    left; what is not sent makes the judging incomplete.
+    Each judgement is stored as it arrives. With a bill, its limit decides which requests are sent; what is not sent
+    makes the judging incomplete.
 
     Raises: ModelUnavailable, StoreError. Judgements received before an error stay stored.
     """
@@ -119,35 +119,15 @@ def judge(
     if opened.is_complete:
         store.close_run(opened.run_id, opened.attempt_id, "finished")
         return opened.run_id
-    with Attempt(store, model, opened) as attempt:
+    with Attempt(store, model, opened, bill) as attempt:
+        attempt.charge_stored([task.name for task in opener.plan.tasks])
         requests = [request for one in asked for request in one.requests]
         samples = [sample for one in asked for sample in one.samples]
         pending = attempt.unanswered(requests, samples)
-        attempt.n_to_retry += _answer(attempt, requests, pending, budget, opener.observe)
+        for _ in attempt.answer(pending, opener.observe):
+            pass  # stored by the attempt
         _score(store, opened.run_id, settings, asked, material)
     return opened.run_id
-
-
-def _answer(
-    attempt: Attempt,
-    requests: Sequence[Request],
-    pending: Sequence[Request],
-    budget: Budget | None,
-    observe: Observe | None,
-) -> int:
-    """Send the pending requests, as far as the budget goes; return how many were not sent."""
-    if budget is None:
-        for _ in attempt.answer(pending, observe):
-            pass  # stored by the attempt
-        return 0
-    by_id = {request.id: request for request in requests}
-    for request_id, outputs in attempt.stored(list(by_id)).items():
-        budget.charge(by_id[request_id], outputs)
-    while pending and (n := budget.affordable(pending)):
-        for output in attempt.answer(pending[:n], observe):
-            budget.charge(by_id[output.request_id], [output])
-        pending = pending[n:]
-    return len(pending)
 
 
 def _score(store: Store, run_id: str, settings: JudgingSettings, asked: Sequence[Asked], material: Material) -> None:

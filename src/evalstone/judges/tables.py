@@ -8,10 +8,11 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 
 from evalstone.judges.benchmark_scores import ALPACA_EVAL, ARENA_HARD, BenchmarkScore, benchmark_scores
-from evalstone.judges.cost import Forecast, Price
+from evalstone.judges.cost import Forecast
 from evalstone.judges.pairwise import Pair, PairSummary
 from evalstone.judges.results import JudgedItem, form_of, summarise
 from evalstone.judges.single import GradeSummary
+from evalstone.models.cost.prices import Price
 from evalstone.records import JsonValue
 from evalstone.report.console import Text
 from evalstone.report.numbers import NOTHING, counted, short_model_name
@@ -159,5 +160,5 @@ def forecast_lines(work: Forecast, price: Price | None) -> list[str]:
     if price is None:
         lines.append("give the price per million tokens for the cost: --price IN,OUT")
     else:
-        lines.append(f"at most {work.most_cost:,.4f} at {price.read:g} and {price.generated:g} per million tokens")
+        lines.append(f"at most {work.most_cost:,.4f} at {price}")
     return lines

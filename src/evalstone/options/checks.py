@@ -8,7 +8,7 @@ from evalstone.errors import UnknownName, UsageError
 from evalstone.options.option import Declared, declared_options
 from evalstone.registry import nearest
 
-__all__ = ["check_gen_kwargs", "check_limit", "check_options", "with_defaults"]
+__all__ = ["check_cost", "check_gen_kwargs", "check_limit", "check_options", "with_defaults"]
 
 _WORDS: Mapping[type, str] = {
     bool: "True or False",
@@ -65,6 +65,12 @@ def check_limit(value: float) -> None:
     """Raise UsageError for a limit that is neither a number of samples nor a share of them."""
     if not math.isfinite(value) or value <= 0 or (value > 1 and value != int(value)):
         raise UsageError(f"limit is {value:g}; expected a whole number of samples from 1, or a fraction below 1")
+
+
+def check_cost(value: float) -> None:
+    """Raise UsageError for a limit on the cost that is no amount of money."""
+    if not math.isfinite(value) or value < 0:
+        raise UsageError(f"max_cost is {value:g}; expected an amount of money from 0")
 
 
 def check_gen_kwargs(value: Mapping[str, Any]) -> None:

@@ -21,6 +21,8 @@ from evalstone.records.plans import (
 
 __all__ = [
     "AUDIT",
+    "BOUND",
+    "FIRST_TOKEN",
     "AuditPlan",
     "Estimate",
     "GenerateQuery",
@@ -230,6 +232,10 @@ def rotations_of(request: Request) -> list[list[LoglikelihoodQuery]]:
 # ------------------------------------------------------------------------------------- outputs and scores
 
 
+FIRST_TOKEN = "first_token"  # noqa: S105 - total_nats is that of a letter as the first generated token
+BOUND = "bound"  # as FIRST_TOKEN, and the server did not list the letter: total_nats is an upper bound
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """The answer to one query of one request, at one repeat. Exactly one of total_nats, text, error is not None."""
@@ -242,7 +248,7 @@ class Output:
     text: str | None = None
     reasoning: str | None = None  # a thinking block that was removed before scoring
     tool_calls: str | None = None  # JSON
-    finish_reason: str | None = None  # stop | eos | length
+    finish_reason: str | None = None  # stop | eos | length; of a choice: None, FIRST_TOKEN or BOUND
     n_context_tokens: int = 0
     n_tokens: int = 0  # scored or generated
     n_cut_tokens: int = 0  # dropped from the left of the context so that it fits

@@ -6,11 +6,13 @@ Runs and audits both work this way, so both are resumed by the same command and 
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 from evalstone import stopping
 from evalstone.errors import LeaseLost, Retryable, names_under
+from evalstone.models.cost.bill import Bill
 from evalstone.models.model import Model
 from evalstone.records import JsonValue, Output, Progress, Request, Sample
 from evalstone.store import OpenRun, Store
@@ -24,15 +26,17 @@ class Attempt:
     """An attempt in progress: its model, its store and its run, and counts of outputs.
 
     As a context manager it closes the attempt at the end: as finished, incomplete, or with the error that ended it.
+    With a bill each output is charged; one with a limit sends only requests that cannot pass it.
     """
 
-    def __init__(self, store: Store, model: Model, opened: OpenRun) -> None:
-        self.store, self.model = store, model
+    def __init__(self, store: Store, model: Model, opened: OpenRun, bill: Bill | None = None) -> None:
+        self.store, self.model, self.bill = store, model, bill
         self.run_id, self.attempt_id = opened.run_id, opened.attempt_id
         self.n_answered = self.n_failed = self.n_to_retry = 0
         self.n_tokens = 0
         self.seconds = 0.0  # of `answer`, which loads the weights first
-        self.stop_reason: str | None = None  # why the model sent no more requests, and how to go on
+        self.stop_reason: str | None = None  # why no more requests were sent, and how to go on
+        self._is_spent = False
 
     @property
     def status(self) -> str:
@@ -59,8 +63,34 @@ class Attempt:
     def answer(self, pending: Sequence[Request], observe: Callable[[Progress], None] | None = None) -> Iterator[Output]:
         """Yield the model's outputs, each stored before the next; without pending requests the model is not called.
 
+        Requests that the bill's limit does not allow are left for a later attempt; nothing is sent after them.
+
         Raises: what the model raises; what a signal requested, once the outputs in progress are stored.
         """
+        if self.bill is None:
+            yield from self._answer(pending, observe)
+            return
+        requests = {request.id: request for request in pending}
+        n_all, left = sum(request.n_outputs for request in pending), pending
+        while left and not self._is_spent and (n := self.bill.affordable(left)):
+            n_done = n_all - sum(request.n_outputs for request in left)
+            for output in self._answer(left[:n], _after(n_done, n_all, observe)):
+                self.bill.charge(requests[output.request_id], [output])
+                yield output
+            left = left[n:]
+        if left:
+            self._is_spent = True
+            self.n_to_retry += len(left)
+            self.stop_reason = self.stop_reason or self.bill.why_stopped(left)
+
+    def charge_stored(self, tasks: Sequence[str]) -> None:
+        """Charge what earlier attempts stored of these tasks."""
+        if self.bill is not None:
+            for task in tasks:
+                for record in self.store.samples(self.run_id, task):
+                    self.bill.charge(record.request, record.outputs)
+
+    def _answer(self, pending: Sequence[Request], observe: Callable[[Progress], None] | None) -> Iterator[Output]:
         if not pending:
             return
         before = time.monotonic()
@@ -87,11 +117,14 @@ class Attempt:
             self.store.abandon_run(self.run_id)
         elif error is not None:
             status = "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "failed"
-            self._close(status, {"error": f"{type(error).__name__}: {error}"})
+            self._close(status, {"error": f"{type(error).__name__}: {error}", **self._cost()})
         else:
             described = dict(self.model.describe())
-            self.stop_reason = str(described["given_up"]) if described.get("given_up") else None
-            self._close(self.status, {"model": described, **self._work()})
+            self.stop_reason = str(described["given_up"]) if described.get("given_up") else self.stop_reason
+            self._close(self.status, {"model": described, **self._work(), **self._cost()})
+
+    def _cost(self) -> Mapping[str, JsonValue]:
+        return {} if self.bill is None else {"cost": self.bill.record()}
 
     def _work(self) -> Mapping[str, JsonValue]:
         """Return tokens, seconds and peak memory of this process; an attempt without work keeps the last one's."""
@@ -107,6 +140,13 @@ class Attempt:
         except BaseException:
             self.store.abandon_run(self.run_id)
             raise
+
+
+def _after(n_done: int, n_all: int, observe: Callable[[Progress], None] | None) -> Callable[[Progress], None] | None:
+    """Return a callback that reports the progress of one part of the requests as that of all of them."""
+    if observe is None:
+        return None
+    return lambda part: observe(replace(part, n_outputs_done=n_done + part.n_outputs_done, n_outputs=n_all))
 
 
 def _peak_bytes() -> int | None:

@@ -61,7 +61,7 @@ def execute(
     wait: bool = True,
     notify: Callable[[str], None] = no_notice,
 ) -> RunResult:
-    """Answer and score everything in the plan that is not in the store yet.
+    """Answer and score everything in the plan that is not in the store yet, as far as the bill's limit allows.
 
     While another process is writing the same run, its progress is followed unless `wait` is False; see `opening`.
 
@@ -73,7 +73,8 @@ def execute(
     if opened.is_complete:
         return _stored_result(prepared, store, opened)
     chunks, render = chunks_of(prepared.bound, prepared.options.n_workers), render_of(model)
-    with Attempt(store, model, opened) as attempt:
+    with Attempt(store, model, opened, prepared.options.bill) as attempt:
+        attempt.charge_stored([task.name for task in prepared.plan.tasks])
         for number, chunk in enumerate(rendered(chunks, render), start=1):  # the next one is rendered meanwhile
             for turn in turns_of(chunk, attempt.stored, render):  # only conversations have more than one
                 pending = attempt.unanswered(turn.requests, turn.samples_of_requests)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalstone.errors import PlanError
+from evalstone.models.cost.bill import Bill
 from evalstone.models.model import Model
 from evalstone.records import Message, Render, RunPlan
 from evalstone.runner.bind_tasks import Wanted, bind_tasks
@@ -25,6 +26,7 @@ class RunOptions:
     settings: Mapping[str, Any] = field(default_factory=dict)  # fields of the plan that are not in `bind`
     partial: bool = False  # omit the members of a suite that cannot be evaluated
     n_workers: int = 1  # processes that run the model
+    bill: Bill | None = None  # what the requests cost, and the limit; no part of the plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,8 @@ def refuse_unanswerable(selection: Selection, model: Model, leave: Container[str
     remedy = "omit those tasks"
     if model.takes_messages:
         remedy += (
-            ", have their questions answered by generation (--prompt_style cot), or use a completions endpoint "
+            ", have their questions answered by generation (--prompt_style cot), score letters by the first token "
+            "(top_logprobs=20 in --model_args), or use a completions endpoint "
             "(--model local-completions): a chat endpoint gives no log-probabilities of a given text"
         )
     raise PlanError(

@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstone.errors import MalformedSample, NonFiniteLogits, UnknownName
+from evalstone.records import Score
 from evalstone.registry import nearest
 from evalstone.scoring.metrics import BRIER, CONFIDENCE, MULTIPLE_CHOICE, TIES, defaults_for, find_metric, names_for
 from evalstone.scoring.values import ScoreValue
 
 Gold = int | str | Sequence[int]
 
+OF_PROBABILITIES = frozenset({BRIER, CONFIDENCE, "brier_score", "likelihood"})
 OUT_OF_RANGE = -100  # lm-eval's label for a gold answer that is none of the choices: always scored as wrong
 
 
@@ -76,6 +78,23 @@ def score_choices(
     for metric in metrics:
         result[metric] = _metric(metric, answer, plain, probabilities)
     return result | _beside(answer, plain, probabilities)
+
+
+def of_first_tokens(scores: Sequence[Score], n_outside: int) -> list[Score]:
+    """Return the scores of a sample whose choices were scored by the first generated token.
+
+    Every accuracy's detail has `first_token` and `n_outside`, the number of choices that are only known to be less
+    probable than the best one. Where there is any, scores that need all probabilities are undefined.
+    """
+    found: list[Score] = []
+    for score in scores:
+        if n_outside and score.metric in OF_PROBABILITIES:
+            found.append(replace(score, value=None, parts=None, detail=None))
+        elif isinstance(score.detail, dict):
+            found.append(replace(score, detail={**score.detail, "first_token": True, "n_outside": n_outside}))
+        else:
+            found.append(score)
+    return found
 
 
 def _beside(answer: _Answer, plain: ScoreValue, probabilities: NDArray[np.float64]) -> dict[str, ScoreValue]:

@@ -7,10 +7,20 @@ from typing import Any
 from evalstone.errors import EvalstoneError, MalformedSample, ModelError
 from evalstone.limits.regexes import RegexTooSlow
 from evalstone.prompts.prompter import Layout
-from evalstone.records import LoglikelihoodQuery, Output, Request, Sample, Score, ScoreStatus, rotations_of
+from evalstone.records import (
+    BOUND,
+    FIRST_TOKEN,
+    LoglikelihoodQuery,
+    Output,
+    Request,
+    Sample,
+    Score,
+    ScoreStatus,
+    rotations_of,
+)
 from evalstone.scoring import generation
 from evalstone.scoring.call_scores import score_calls
-from evalstone.scoring.choices import gold_is_absent, score_choices
+from evalstone.scoring.choices import gold_is_absent, of_first_tokens, score_choices
 from evalstone.scoring.circular import score_rotations
 from evalstone.scoring.filters import Pipeline, build_pipeline
 from evalstone.scoring.loglikelihood import score_loglikelihood
@@ -72,12 +82,18 @@ class SampleScorer:
             failure = "there is no answer"
         if failure is not None:
             return self._failed(request, failure)
-        pipelines, _, _ = self._load()
+        pipelines, _, process = self._load()
+        is_first_token = any(output.finish_reason in {FIRST_TOKEN, BOUND} for output in outputs)
+        n_outside = sum(output.finish_reason == BOUND for output in outputs)
+        if n_outside and (process is not None or rotations_of(request)):
+            return self._failed(request, f"{n_outside} choices are not among the server's most probable first tokens, "
+                                "and the task's scores need every choice's probability")  # fmt: skip
         lengths = {output.ask_index: output.n_tokens for output in outputs}
         scores: list[Score] = []
         for pipeline in pipelines:
             try:
-                scores += self._filtered(request, sample, answers, pipeline, lengths)
+                found = self._filtered(request, sample, answers, pipeline, lengths)
+                scores += of_first_tokens(found, n_outside) if is_first_token else found
             except ModelError as error:
                 return self._failed(request, str(error))
             except RegexTooSlow as error:

@@ -1,10 +1,7 @@
 """The Hub's real client against a server on this machine that speaks the Hub's API."""
 
 import hashlib
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -16,13 +13,14 @@ from evalstone.leaderboard.submission.checks import Policy, check_submission
 from evalstone.leaderboard.submission.choices import read_choices
 from evalstone.leaderboard.submission.hub_models import HubModels
 from evalstone.leaderboard.submission.sources import ModelMissing
+from tests.http_servers import JsonHandler, LoopbackServer, serving
 
 MODEL = Path(evalstone.__file__).parent / "library" / "demo_models" / "small"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 BOARDS = {"gpt4all": board_of_suite(library_suites()["gpt4all"])}
 
 
-class Hub(BaseHTTPRequestHandler):
+class Hub(JsonHandler):
     """One repository, `demo/small`, at one commit; notes the headers it was sent."""
 
     headers_seen: list[dict[str, str]] = []  # noqa: RUF012 - reset by the fixture
@@ -38,21 +36,21 @@ class Hub(BaseHTTPRequestHandler):
         if path.startswith("/api/models/demo/small/tree/"):
             tree = [{"type": "file", "path": one.name, "size": one.stat().st_size, "oid": "0" * 40}
                     for one in sorted(MODEL.iterdir())]  # fmt: skip
-            self._send(200, json.dumps(tree).encode(), {"content-type": "application/json"})
+            self.send_json(tree)
         elif path.startswith("/api/models/demo/small"):
             revision = path.partition("/revision/")[2]
             if revision not in {"", "main", COMMIT}:
-                self._send(404, b"{}", {"x-error-code": "RevisionNotFound"})
+                self.send_json({}, 404, {"x-error-code": "RevisionNotFound"})
                 return
-            self._send(200, json.dumps(self._info()).encode(), {"content-type": "application/json"})
+            self.send_json(self._info())
         elif path.startswith(("/api/models/gated/x", "/gated/x")):
-            self._send(403, b"{}", {"x-error-code": "GatedRepo"})
+            self.send_json({}, 403, {"x-error-code": "GatedRepo"})
         elif path.startswith("/demo/small/resolve/") and (MODEL / path.rpartition("/")[2]).is_file():
             content = (MODEL / path.rpartition("/")[2]).read_bytes()
             tag = hashlib.sha256(content).hexdigest()
-            self._send(200, content, {"etag": f'"{tag}"', "x-repo-commit": COMMIT})
+            self.send_content(content, 200, {"etag": f'"{tag}"', "x-repo-commit": COMMIT})
         else:
-            self._send(404, b"{}", {"x-error-code": "RepoNotFound"})
+            self.send_json({}, 404, {"x-error-code": "RepoNotFound"})
 
     def _info(self) -> dict[str, object]:
         files = []
@@ -67,17 +65,6 @@ class Hub(BaseHTTPRequestHandler):
         counted = {"parameters": {"F16": 369_000}, "total": 369_000}
         return {"id": "demo/small", "sha": COMMIT, "siblings": files, "safetensors": counted, **facts}
 
-    def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {**headers, "content-length": str(len(body))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubModels]:
@@ -86,10 +73,8 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubModels]:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setenv("HF_TOKEN", "hf_thehostsowntoken")
     Hub.headers_seen = []
-    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield HubModels(f"http://127.0.0.1:{server.server_port}", tmp_path / "cache")
-        server.shutdown()
+    with serving(LoopbackServer(Hub)) as server:
+        yield HubModels(server.address, tmp_path / "cache")
 
 
 def test_a_model_is_found_and_pinned_to_its_commit(hub: HubModels) -> None:

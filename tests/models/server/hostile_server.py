@@ -1,13 +1,13 @@
 """A server that sends arbitrary bytes, to test what a response may do to the process that reads it."""
 
 import json
-import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.http_servers import JsonHandler, LoopbackServer, serving
 
 Body = bytes | Iterable[bytes]  # an iterable is streamed without a Content-Length
 
@@ -39,33 +39,18 @@ def zeros(n_mib: int, wbits: int) -> Iterator[bytes]:
     yield compressor.flush()
 
 
-class HostileServer(ThreadingHTTPServer):
+class HostileServer(LoopbackServer):
     """Answers each POST with `answer`, and GET with `models`."""
 
-    daemon_threads = True
-    request_queue_size = 128
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.answer: Answer = lambda _, __: completion()
         self.models = Reply(b'{"data": [{"id": "m"}]}')
         self.bodies: list[dict[str, Any]] = []
 
-    @property
-    def url(self) -> str:
-        """The server's address, without the endpoint."""
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing about clients that have disconnected."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(JsonHandler):
     server: HostileServer
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the standard library's name
-        """Print nothing."""
 
     def do_GET(self) -> None:
         """List the models."""
@@ -73,19 +58,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Answer as the test requires."""
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        body = self.read_json()
         self.server.bodies.append(body)
         self._send(self.server.answer(body, {name.lower(): value for name, value in self.headers.items()}))
 
     def _send(self, reply: Reply) -> None:
+        if isinstance(reply.body, bytes):
+            self.send_content(reply.body, reply.status, reply.headers)
+            return
         self.send_response(reply.status)
         for name, value in reply.headers.items():
             self.send_header(name, value)
-        if isinstance(reply.body, bytes):
-            self.send_header("Content-Length", str(len(reply.body)))
-            self.end_headers()
-            self.wfile.write(reply.body)
-            return
         self.send_header("Connection", "close")
         self.close_connection = True
         self.end_headers()
@@ -97,11 +80,5 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def hostile() -> Iterator[HostileServer]:
     """Serve in a thread."""
-    server = HostileServer()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    with serving(HostileServer()) as server:
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()

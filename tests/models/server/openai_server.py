@@ -8,15 +8,17 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tests import http_servers
+from tests.http_servers import JsonHandler, LoopbackServer
 
 Json = dict[str, Any]
 
@@ -108,27 +110,23 @@ class SmallModel:
         return str(self.tokenizer.decode(generated, skip_special_tokens=True))
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(JsonHandler):
     """Answers one request."""
 
-    protocol_version = "HTTP/1.1"
     server: "TestServer"
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the standard library's name
-        """Print nothing."""
 
     def do_GET(self) -> None:
         """List the only model."""
         if self._is_locked_out():
             return
         if self.path != "/v1/models":
-            self._send(404, {"error": {"message": "no such page"}})
+            self.send_json({"error": {"message": "no such page"}}, 404)
             return
-        self._send(200, {"data": [{"id": self.server.model.name}]})
+        self.send_json({"data": [{"id": self.server.model.name}]})
 
     def do_POST(self) -> None:
         """Answer, unless a fault is set."""
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        body = self.read_json()
         with self.server.counting(body) as n_at_once:
             if not self._is_locked_out() and not self._has_fault(n_at_once):
                 self._answer(body)
@@ -138,7 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
         if key is None or self.headers.get("authorization") == f"Bearer {key}":
             return False
         given = self.headers.get("authorization", "nothing")
-        self._send(401, {"error": {"message": f"Incorrect API key provided: {given}"}})
+        self.send_json({"error": {"message": f"Incorrect API key provided: {given}"}}, 401)
         return True
 
     def _has_fault(self, n_at_once: int) -> bool:
@@ -150,11 +148,11 @@ class _Handler(BaseHTTPRequestHandler):
             )  # fmt: skip
         if fault == "limited":
             wait = {} if faults.retry_after is None else {"Retry-After": str(faults.retry_after)}
-            self._send(429, {"error": {"message": "slow down"}}, wait)
+            self.send_json({"error": {"message": "slow down"}}, 429, wait)
         elif fault == "failing":
-            self._send(500, {"error": {"message": "out of memory"}})
+            self.send_json({"error": {"message": "out of memory"}}, 500)
         elif fault == "refused":
-            self._send(400, {"error": {"message": "this prompt is not to my taste"}})
+            self.send_json({"error": {"message": "this prompt is not to my taste"}}, 400)
         elif fault is not None:
             half = b'{"choices": [{"index": 0, "text": "'
             self.send_response(200)
@@ -171,11 +169,11 @@ class _Handler(BaseHTTPRequestHandler):
         if is_slow:
             time.sleep(faults.slow_s)
         if body["model"] != model.name:
-            self._send(404, {"error": {"message": f"The model `{body['model']}` does not exist."}})
+            self.send_json({"error": {"message": f"The model `{body['model']}` does not exist."}}, 404)
             return
         is_chat = self.path.endswith("/chat/completions")
         if faults.texts_only and not is_chat and not isinstance(body["prompt"], str):
-            self._send(faults.texts_only, {"detail": "'prompt' must be a string"})
+            self.send_json({"detail": "'prompt' must be a string"}, faults.texts_only)
             return
         if is_chat:
             text = "\n".join(f"{message['role']}: {message['content']}" for message in body["messages"])
@@ -192,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
             if faults.thinks:
                 choice["message"]["reasoning_content"] = "let me see"
         usage = {"prompt_tokens": len(ids), "completion_tokens": choice.pop("n")}
-        self._send(200, {"choices": [choice], "usage": usage})
+        self.send_json({"choices": [choice], "usage": usage})
 
     def _choice(self, body: Json, ids: list[int]) -> Json:
         model = self.server.model
@@ -201,15 +199,6 @@ class _Handler(BaseHTTPRequestHandler):
         stops, most = body.get("stop") or [], body.get("max_tokens") or body["max_completion_tokens"]
         text, finish, n = model.write(ids, most, stops, body.get("temperature", 1.0), body["seed"])
         return {"text": text, "finish_reason": finish, "n": n}
-
-    def _send(self, status: int, content: Json, headers: Mapping[str, str] | None = None) -> None:
-        data = json.dumps(content).encode()
-        self.send_response(status)
-        all_headers = {"Content-Type": "application/json", "Content-Length": str(len(data)), **(headers or {})}
-        for name, value in all_headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data)
 
 
 @dataclass
@@ -220,28 +209,18 @@ class Seen:
     most_at_once: int = 0
 
 
-class TestServer(ThreadingHTTPServer):
+class TestServer(LoopbackServer):
     """A server on a free port of this machine."""
 
     __test__ = False
-    daemon_threads = True
-    request_queue_size = 128
 
     def __init__(self, model: SmallModel, port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__(_Handler, port)
         self.model = model
         self.faults = Faults()
         self.seen = Seen()
         self.lock = threading.Lock()
         self._n_at_once = 0
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing about clients that have disconnected."""
-
-    @property
-    def url(self) -> str:
-        """The server's address without the endpoint."""
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     def reset(self, **faults: Any) -> None:
         """Clear the recorded requests, and set other faults."""
@@ -265,14 +244,8 @@ class TestServer(ThreadingHTTPServer):
 @contextmanager
 def serving(folder: Path, port: int = 0) -> Iterator[TestServer]:
     """Serve the model of a folder in a thread."""
-    server = TestServer(SmallModel(folder), port)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    with http_servers.serving(TestServer(SmallModel(folder), port)) as server:
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def main(folder: str, port: str = "8123", *faults: str) -> None:

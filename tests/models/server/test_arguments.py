@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from evalstone.errors import UnknownName, UsageError
+from evalstone.models.checkpoint.arguments import parse_arguments
 from evalstone.models.server.arguments import openai_arguments
 
 URL = "http://localhost:8000/v1/completions"
@@ -26,9 +27,9 @@ def test_lm_evals_arguments_are_accepted() -> None:
     assert (plain.max_retries, plain.timeout, plain.max_length) == (3, 300.0, 2048)
 
 
-@pytest.mark.parametrize("backend", ["none", "None", "tiktoken"])
-def test_without_a_tokenizer_texts_are_sent(backend: str) -> None:
-    """If the server tokenises, there is no tokenizer here."""
+@pytest.mark.parametrize("backend", ["none", "None", "tiktoken", parse_arguments("a=none")["a"]])
+def test_without_a_tokenizer_texts_are_sent(backend: str | None) -> None:
+    """If the server tokenises, there is no tokenizer here; on the command line too, which reads `none` as None."""
     found = made(tokenizer_backend=backend)
     assert (found.tokenizer, found.tokenized_requests) == (None, False)
 

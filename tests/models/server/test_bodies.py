@@ -80,6 +80,12 @@ def test_a_missing_value_is_a_failure(answer: Json, part: ScoredPart, message: s
     assert caught.value.shows_all is shows_all
 
 
+def test_a_token_that_is_counted_and_not_listed_moves_nothing() -> None:
+    """llama.cpp's server counts a BOS token that it does not list: the generated token is still not scored."""
+    answer = {**echoed(), "usage": {"prompt_tokens": len(NATS), "completion_tokens": 1}}
+    assert read_score(answer, ScoredPart(" blue")) == read_score(echoed(), ScoredPart(" blue"))
+
+
 def test_the_body_of_a_text_equals_lm_evals() -> None:
     """Stops, limit and seed are lm-eval's; a task's other settings are passed on; a repeat has its own seed."""
     body = text_body(arguments(), "Q", prepared(temperature=0.5, do_sample=True, top_p=0.9, extra=(("best_of", 2),)), 3)

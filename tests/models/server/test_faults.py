@@ -119,7 +119,7 @@ def test_a_run_with_failures_is_incomplete_and_repeats_only_those(server: TestSe
     server.reset()
     again = run_of(server, max_retries=1)
     assert (again.id, again.row.status, again.estimates[0].n_failed) == (run.id, "finished", 0)
-    assert len(server.seen.bodies) == 4
+    assert len(server.seen.bodies) == 3  # the fourth failure was that of a text, tried in case tokens are refused
 
 
 @pytest.mark.parametrize(

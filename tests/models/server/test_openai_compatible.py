@@ -153,3 +153,14 @@ def test_outputs_are_shared_between_runs_only_if_the_weights_are_named(server: T
     n_before = len(server.seen.bodies)
     run_of(server, limit=3, weights="demo@1")
     assert len(server.seen.bodies) - n_before < n_first
+
+
+def test_the_bill_of_choices_is_what_was_sent(server: TestServer) -> None:
+    """Each scored choice costs the tokens of its prompt and one that is generated, as the server received them."""
+    server.reset()
+    run = evaluate("local-completions", TASK, model_args=model_args(server, seed=77), limit=3, price="3,5")
+    sent = [len(body["prompt"][0]) for body in server.seen.bodies]
+    assert run.cost is not None
+    assert (run.cost["n_read"], run.cost["n_generated"]) == (sum(sent), len(sent))
+    assert run.cost["spent"] == pytest.approx((3 * sum(sent) + 5 * len(sent)) / 1e6)
+    assert run.cost["n_estimated"] == 0

@@ -6,10 +6,6 @@ before `tool_calls`.
 """
 
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +18,7 @@ from evalstone.interop.export_samples import wrong_rows
 from evalstone.report.console import as_text
 from evalstone.report.views.samples import sample_to_json, sample_view
 from evalstone.store import Store
+from tests.http_servers import JsonHandler, LoopbackServer, serving
 
 Json = dict[str, Any]
 ADD = {
@@ -63,66 +60,40 @@ ANSWERS: dict[str, tuple[Json, float, str | None]] = {
 SILENT = ("unwanted", "rightly silent")
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(JsonHandler):
     """Answers each question with the message recorded for it."""
 
     server: "ToolServer"
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the standard library's name
-        """Print nothing."""
-
     def do_GET(self) -> None:
         """List the only model."""
-        self._send(200, {"data": [{"id": "m"}]})
+        self.send_json({"data": [{"id": "m"}]})
 
     def do_POST(self) -> None:
         """Answer the last message; without tools every request is refused."""
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        body = self.read_json()
         self.server.bodies.append(body)
         if self.server.refuses or "tools" not in body:
-            self._send(400, {"error": {"message": "this model does not support tools"}})
+            self.send_json({"error": {"message": "this model does not support tools"}}, 400)
             return
         message = ANSWERS[body["messages"][-1]["content"]][0]
         finish = "tool_calls" if message.get("tool_calls") else "stop"
         usage = {"prompt_tokens": 9, "completion_tokens": 4}
-        self._send(200, {"choices": [{"index": 0, "message": message, "finish_reason": finish}], "usage": usage})
-
-    def _send(self, status: int, content: Json) -> None:
-        data = json.dumps(content).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        self.send_json({"choices": [{"index": 0, "message": message, "finish_reason": finish}], "usage": usage})
 
 
-class ToolServer(ThreadingHTTPServer):
+class ToolServer(LoopbackServer):
     """A chat server on a free port of this machine."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.bodies: list[Json] = []
         self.refuses = False
 
     @property
     def url(self) -> str:
         """The address of its chat endpoint."""
-        return f"http://127.0.0.1:{self.server_address[1]}/v1/chat/completions"
-
-
-@contextmanager
-def serving() -> Iterator[ToolServer]:
-    """Serve in a thread."""
-    server = ToolServer()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
+        return f"{self.address}/v1/chat/completions"
 
 
 @pytest.fixture
@@ -150,7 +121,7 @@ def run_of(server: ToolServer, rows: Path, **options: Any) -> Run:
 
 def test_every_shape_of_answer_is_read_and_scored(rows: Path) -> None:
     """Each answer gets its verdict and reason; the calls are stored as they came, and the text beside them."""
-    with serving() as server:
+    with serving(ToolServer()) as server:
         run = run_of(server, rows)
     records = list(run.samples("sums"))
     assert len(records) == len(ANSWERS)
@@ -174,7 +145,7 @@ def test_every_shape_of_answer_is_read_and_scored(rows: Path) -> None:
 
 def test_the_server_gets_openais_tools(rows: Path) -> None:
     """The body has the declarations, with a name that OpenAI accepts, without --apply_chat_template too."""
-    with serving() as server:
+    with serving(ToolServer()) as server:
         run_of(server, rows, limit=1)
     (body,) = server.bodies
     assert body["tools"] == [{"type": "function", "function": {**ADD, "name": "math_add"}}]
@@ -185,7 +156,7 @@ def test_the_server_gets_openais_tools(rows: Path) -> None:
 def test_a_stored_run_is_read_back_and_not_sent_again(rows: Path, tmp_path: Path) -> None:
     """Tools are part of the stored request: the same plan is the same run, rescoring gives the same scores."""
     store = str(tmp_path / "runs.sqlite")
-    with serving() as server:
+    with serving(ToolServer()) as server:
         first = run_of(server, rows, store=store)
         again = run_of(server, rows, store=store)
         assert len(server.bodies) == len(ANSWERS)
@@ -201,7 +172,7 @@ def test_a_stored_run_is_read_back_and_not_sent_again(rows: Path, tmp_path: Path
 
 def test_a_server_that_refuses_tools_fails_and_is_never_wrong(rows: Path) -> None:
     """A refused request is a failure with the server's words, not a wrong answer."""
-    with serving() as server:
+    with serving(ToolServer()) as server:
         server.refuses = True
         run = run_of(server, rows, limit=2)
     estimate = next(iter(run.estimates))
@@ -211,7 +182,7 @@ def test_a_server_that_refuses_tools_fails_and_is_never_wrong(rows: Path) -> Non
 
 def test_exports_have_the_calls(rows: Path, tmp_path: Path) -> None:
     """A file of wrong answers shows what was called, though its format has only a text."""
-    with serving() as server:
+    with serving(ToolServer()) as server:
         run = run_of(server, rows)
     wrong = list(wrong_rows(run.store, run.id))
     answers = {row["prompt"]: row["answer"] for row in wrong}

@@ -12,18 +12,22 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from evalstone.errors import UnknownName, UsageError
 from evalstone.models.checkpoint.arguments import boolean, whole_number
+from evalstone.models.server.providers import PROVIDERS, Provider, provider_of
 from evalstone.records import JsonValue
 from evalstone.registry import nearest
 
-__all__ = ["KINDS", "OpenAIArguments", "is_header_value", "openai_arguments"]
+__all__ = ["KINDS", "REASONING", "TOP_LOGPROBS", "OpenAIArguments", "is_header_value", "openai_arguments"]
 
+TOP_LOGPROBS = "top_logprobs"
+API_VERSION = "api-version"
 COMPLETIONS = "/completions"
 CHAT = "/chat/completions"
 OPENAI = "https://api.openai.com/v1"
+REASONING = re.compile(r"^(o\d|gpt-5)")  # OpenAI's models that accept neither stop texts nor a temperature
 MODELS_WITH_PROMPT_LOGPROBS = ("babbage-002", "davinci-002")  # the only OpenAI models with log-probabilities of prompts
 KINDS: Mapping[str, str] = {  # kind -> the end of its URL
     "local-completions": COMPLETIONS,
@@ -36,7 +40,7 @@ SECRET = re.compile(r"auth|key|token|secret|password|cookie", re.IGNORECASE)
 WITHOUT_EFFECT = frozenset({"batch_size", "device", "max_batch_size", "max_images", "truncate"})
 OF_TOKENIZERS = ("tokenizer", "tokenizer_backend", "tokenized_requests", "add_bos_token", "prefix_token_id")
 INTEGERS = (("num_concurrent", 1), ("max_retries", 1), ("max_gen_toks", 1), ("max_length", 4), ("prefix_token_id", 0),
-         ("seed", 0), ("max_response_mib", 1), ("max_response_depth", 10))  # fmt: skip
+         ("seed", 0), (TOP_LOGPROBS, 1), ("max_response_mib", 1), ("max_response_depth", 10))  # fmt: skip
 DEEPEST = 500  # levels of nested JSON: Python's parser recurses once per level
 BOOLEANS = ("tokenized_requests", "add_bos_token", "verify_certificate", "trust_remote_code", "use_fast_tokenizer")
 
@@ -64,6 +68,7 @@ class OpenAIArguments:
     max_gen_toks: int | None = None
     max_length: int = 2048  # lm-eval's default; tokens of a prompt and the generated text
     seed: int = 1234
+    top_logprobs: int | None = None  # score letters by the first generated token, with this many alternatives
     add_bos_token: bool = False
     prefix_token_id: int | None = None
     eos_string: str | None = None
@@ -76,6 +81,8 @@ class OpenAIArguments:
     trust_remote_code: bool = False
     use_fast_tokenizer: bool = True
     too_long: str = "cut"
+    service: str | None = None  # the name of a provider; None: by the host
+    api_version: str | None = None  # Azure's query parameter
     weights: str | None = None  # the user's own name for the weights; outputs are then cached across runs
 
     @property
@@ -87,6 +94,22 @@ class OpenAIArguments:
     def is_openai(self) -> bool:
         """Whether this is OpenAI's own service, with its limits."""
         return self.kind.startswith("openai-")
+
+    @property
+    def provider(self) -> Provider:
+        """The service whose rules requests follow."""
+        if self.service is not None:
+            return PROVIDERS[self.service]
+        return PROVIDERS["openai"] if self.is_openai else provider_of(urlsplit(self.base_url).hostname or "")
+
+    @property
+    def url(self) -> str:
+        """The URL that requests are posted to, with the version of the interface where one was given."""
+        if self.api_version is None:
+            return self.base_url
+        parts = urlsplit(self.base_url)
+        version = urlencode({API_VERSION: self.api_version})
+        return urlunsplit(parts._replace(query=f"{parts.query}&{version}" if parts.query else version))
 
     @property
     def server(self) -> str:
@@ -105,6 +128,9 @@ class OpenAIArguments:
             "eos_string": self.eos_string,
             "think_end_token": self.think_end_token,
             "chat_template": self.chat_template,
+            TOP_LOGPROBS: self.top_logprobs,
+            "provider": self.service,
+            "api_version": self.api_version,
         }
         if not self.is_chat:
             values |= {
@@ -123,6 +149,8 @@ def openai_arguments(kind: str, given: Mapping[str, Any]) -> OpenAIArguments:
     Raises: UsageError for an invalid value; UnknownName for an unknown argument.
     """
     values = {name: value for name, value in given.items() if value is not None and name not in WITHOUT_EFFECT}
+    if "tokenizer_backend" in given and given["tokenizer_backend"] is None:
+        values["tokenizer_backend"] = "none"  # as the command line's `none` is parsed
     _refuse(values)
     pretrained = values.pop("pretrained", None)
     values["model"] = str(values.get("model") or pretrained or "")
@@ -136,16 +164,33 @@ def openai_arguments(kind: str, given: Mapping[str, Any]) -> OpenAIArguments:
         values = {name: value for name, value in values.items() if name not in OF_TOKENIZERS}
     else:
         _settle_tokenizer(kind, values)
-    known = {each.name for each in fields(OpenAIArguments)} - {"kind"}
+    known = {each.name for each in fields(OpenAIArguments)} - {"kind", "service"} | {"provider"}
     for name in sorted(values.keys() - known):
         raise UnknownName(f"argument of {kind}", name, nearest(name, known | WITHOUT_EFFECT | set(OF_TOKENIZERS)))
-    for name in ("tokenizer", "eos_string", "think_end_token", "chat_template", "weights", "revision", "ca_cert_path"):
+    for name in ("tokenizer", "eos_string", "think_end_token", "chat_template", "weights", "revision", "ca_cert_path",
+                 "api_version"):  # fmt: skip
         if name in values:
             values[name] = str(values[name])
     for name in ("timeout", "retry_budget"):
         if name in values:
             values[name] = float(values[name])
-    return OpenAIArguments(kind, **values)
+    arguments = OpenAIArguments(kind, service=values.pop("provider", None), **values)
+    _check_service(arguments)
+    return arguments
+
+
+def _check_service(arguments: OpenAIArguments) -> None:
+    """Raise UsageError for what the service behind the URL cannot do, or needs and was not given."""
+    provider, url = arguments.provider, urlsplit(arguments.url)
+    if arguments.top_logprobs is not None and not provider.gives_logprobs:
+        raise UsageError(
+            f"top_logprobs: {provider.name} gives no log-probabilities; omit it, and have multiple choice answered by "
+            "generation (--prompt_style cot)"
+        )
+    if arguments.top_logprobs is not None and arguments.provider.takes_new_limit and REASONING.match(arguments.model):
+        raise UsageError(f"top_logprobs: {arguments.model} gives no log-probabilities; omit it")
+    if provider.name == "azure" and "/deployments/" in url.path and API_VERSION not in dict(parse_qsl(url.query)):
+        raise UsageError("a deployment of Azure needs the version of its interface: api_version=2024-10-21")
 
 
 def _refuse(values: dict[str, Any]) -> None:
@@ -196,6 +241,11 @@ def _check(values: Mapping[str, Any]) -> None:
         value = values.get(name, 1)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
             raise UsageError(f"{name}={value!r}; expected seconds, above 0")
+    provider = values.get("provider")
+    if provider is not None and provider not in PROVIDERS:
+        raise UnknownName(
+            "provider", str(provider), nearest(str(provider), PROVIDERS), f"known: {', '.join(PROVIDERS)}"
+        )
     if values.get("too_long", "cut") not in ("cut", "error"):
         raise UsageError(f"too_long={values['too_long']!r}; expected cut or error")
 

@@ -10,23 +10,24 @@ Source: lm-evaluation-harness 0.4.13, models/openai_completions.py (_create_payl
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evalstone.errors import AnswerWithheld, MalformedAnswer, NonFiniteLogits
-from evalstone.models.server.arguments import OpenAIArguments
+from evalstone.models.server.arguments import REASONING, OpenAIArguments
 from evalstone.models.server.failures import HttpFailure
 from evalstone.models.server.key_hiding import NO_KEYS, KeyHider
 from evalstone.models.text.generation_prompts import GenerationInput
 
-__all__ = ["Prompt", "ScoredPart", "ServerScore", "ServerText", "read_score", "read_text", "score_body", "text_body"]
+__all__ = [
+    "Prompt", "ScoredPart", "ServerScore", "ServerText", "choice_of", "count_of", "read_score", "read_text",
+    "score_body", "text_body",
+]  # fmt: skip
 
 Prompt = str | list[list[int]] | list[dict[str, str]]  # a text, tokens, or messages
 MOST_STOPS = 4  # accepted by chat endpoints and OpenAI; the others are applied here
 LARGEST_COUNT = 2**31 - 1  # a larger number of tokens is not a valid count, and no database column can store it
-FIXED = re.compile(r"^(o\d|gpt-5)")  # OpenAI's models that accept neither stop texts nor a temperature
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +88,25 @@ def text_body(
     end an answer, not the reasoning.
     """
     settings = prepared.settings
-    is_own_chat = arguments.is_chat and arguments.is_openai
+    provider = arguments.provider
+    is_own_chat = arguments.is_chat and provider.takes_new_limit
     stops = list(prepared.stops) if arguments.think_end_token is None else []
+    if not provider.takes_blank_stops:
+        stops = [stop for stop in stops if stop.strip()]  # all are applied to the text here as well
     body: dict[str, Any] = {
         **dict(settings.extra),
         "model": arguments.model,
         "messages" if arguments.is_chat else "prompt": prompt,
         "max_completion_tokens" if is_own_chat else "max_tokens": prepared.max_tokens,
         "temperature": settings.temperature,
-        "seed": (settings.seed or arguments.seed) + repeat,
     }
+    if provider.takes_seed:
+        body["seed"] = (settings.seed or arguments.seed) + repeat
     if tools is not None:
         body["tools"] = json.loads(tools)
     if stops:
         body["stop"] = stops[:MOST_STOPS] if arguments.is_chat or arguments.is_openai else stops
-    if is_own_chat and FIXED.match(arguments.model):
+    if is_own_chat and REASONING.match(arguments.model):
         body = {name: value for name, value in body.items() if name not in ("stop", "temperature")}
     drawn = {"top_p": settings.top_p, "top_k": settings.top_k, "min_p": settings.min_p}
     return body | {name: value for name, value in drawn.items() if value is not None}
@@ -112,11 +117,11 @@ def read_score(found: Any, part: ScoredPart) -> ServerScore:
 
     Raises: HttpFailure if the answer does not contain it.
     """
-    logprobs = _choice(found).get("logprobs")
+    logprobs = choice_of(found).get("logprobs")
     if not isinstance(logprobs, Mapping) or not isinstance(logprobs.get("token_logprobs"), list):
         raise _without_logprobs("the answer contains no log-probabilities of the prompt")
     nats = logprobs["token_logprobs"]
-    n_prompt = part.n_prompt if part.are_sent else _count(found, "prompt_tokens") or len(nats) - 1
+    n_prompt = part.n_prompt if part.are_sent else _n_listed(found, len(nats))
     if n_prompt is None or len(nats) < n_prompt or n_prompt < 1:
         raise _without_logprobs(f"the answer has log-probabilities of {len(nats)} tokens, the prompt has {n_prompt}")
     if part.are_sent and len(nats) > n_prompt + 1:
@@ -132,6 +137,16 @@ def read_score(found: Any, part: ScoredPart) -> ServerScore:
         n_context=first,
         n_scored=n_prompt - first,
     )
+
+
+def _n_listed(found: Mapping[str, Any], n_nats: int) -> int:
+    """Return how many of the listed tokens belong to the prompt: those before the generated one.
+
+    llama.cpp's server counts a BOS token in `usage` that it does not list.
+    """
+    n_prompt = count_of(found, "prompt_tokens") or n_nats - 1
+    n_generated = count_of(found, "completion_tokens")
+    return min(n_prompt, n_nats - n_generated) if n_generated else n_prompt
 
 
 def _first_scored(logprobs: Mapping[str, Any], n_prompt: int, part: ScoredPart) -> int:
@@ -192,7 +207,7 @@ def read_text(found: Any, *, is_chat: bool, keys: KeyHider = NO_KEYS) -> ServerT
 
     Raises: HttpFailure if there is none, or the server withheld it.
     """
-    choice = _choice(found)
+    choice = choice_of(found)
     message = choice.get("message") if is_chat else choice
     if not isinstance(message, Mapping):
         raise HttpFailure(MalformedAnswer, "the answer contains no message")
@@ -210,9 +225,15 @@ def read_text(found: Any, *, is_chat: bool, keys: KeyHider = NO_KEYS) -> ServerT
         reasoning=None if reasoning is None else _text(reasoning, keys),
         tool_calls=None if calls is None else json.dumps(calls),
         finish_reason=None if finish is None else str(finish),
-        n_context=_count(found, "prompt_tokens"),
-        n_tokens=_count(found, "completion_tokens"),
+        n_context=count_of(found, "prompt_tokens"),
+        n_tokens=_n_generated(found),
     )
+
+
+def _n_generated(found: Mapping[str, Any]) -> int:
+    """Return the generated tokens; Gemini counts its reasoning, which is billed, in the total only."""
+    n_total, n_context = count_of(found, "total_tokens"), count_of(found, "prompt_tokens")
+    return max(count_of(found, "completion_tokens"), n_total - n_context if n_context else 0)
 
 
 def _older_call(message: Mapping[str, Any]) -> list[Any] | None:
@@ -228,7 +249,7 @@ def _text(content: Any, keys: KeyHider) -> str:
     return "" if content is None else str(content)
 
 
-def _choice(found: Any) -> Mapping[str, Any]:
+def choice_of(found: Any) -> Mapping[str, Any]:
     """Return the single choice of an answer. Raises: HttpFailure."""
     choices = found.get("choices") if isinstance(found, Mapping) else None
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
@@ -238,7 +259,7 @@ def _choice(found: Any) -> Mapping[str, Any]:
     return choices[0]
 
 
-def _count(found: Mapping[str, Any], name: str) -> int:
+def count_of(found: Mapping[str, Any], name: str) -> int:
     """Return a count from the answer's `usage`, 0 if it is missing or invalid."""
     usage = found.get("usage")
     value = usage.get(name) if isinstance(usage, Mapping) else None

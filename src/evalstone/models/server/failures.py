@@ -6,11 +6,12 @@ could a retry succeed (otherwise the request fails, or the whole run ends with o
 | what happened | error | an attempt is spent | retried |
 |---|---|---|---|
 | no connection | Unreachable | no | yes |
-| 429; 503 with Retry-After | RateLimited, ServerFailed | no | yes |
+| 429; 503 with Retry-After; 529 | RateLimited, ServerFailed | no | yes |
 | connection broken; timeout | ConnectionLost, TimedOut | yes | yes |
 | 408, 409, 425, 5xx; malformed answer | ServerFailed, MalformedAnswer | yes | yes |
 | 400, 403, 413, 422 and other 4xx | RequestRefused, PromptTooLong | yes | no |
-| 401, 402, 404, 405, 3xx, quota used up | ModelUnavailable | yes | no: the run ends |
+| 400 by a content filter | AnswerWithheld | yes | no |
+| 401, 402, 404, 405, 3xx, quota used up, key not valid | ModelUnavailable | yes | no: the run ends |
 
 If no request has succeeded yet, a failure may show more: a first 403, or a first answer without the requested values,
 also ends the run (`shows_all`).
@@ -18,6 +19,7 @@ also ends the run (`shows_all`).
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,6 +29,7 @@ from typing import Any
 import httpx
 
 from evalstone.errors import (
+    AnswerWithheld,
     ConnectionLost,
     ModelError,
     ModelUnavailable,
@@ -47,6 +50,11 @@ ENDS_ALL = frozenset({401, 402, 404, 405})
 RETRYABLE_STATUS = frozenset({408, 409, 425})
 TOO_LONG = ("context_length_exceeded", "maximum context length", "maximum input length", "prompt is too long")
 NO_MONEY = ("insufficient_quota", "billing")
+FOR_NOW = "RESOURCE_EXHAUSTED"  # Gemini's limits per minute; its message names billing too
+NO_KEY = ("API_KEY_INVALID", "API key not valid")  # Gemini's, with status 400
+FILTERED = ("content_filter", "content management policy")  # Azure's, with status 400
+OVERLOADED = 529  # Anthropic's
+RETRY_DELAY = re.compile(r'"retryDelay"\s*:\s*"([0-9.]+)s"')  # Gemini's, in the body
 
 
 @dataclass(eq=False)
@@ -86,14 +94,19 @@ def failure_of_answer(status: int, headers: Mapping[str, str], body: str, keys: 
     """Return the failure of a request that got an error response."""
     said = f"{status} {httpx.codes.get_reason_phrase(status)}".strip() + _quoted(body, keys)
     wait = _retry_after(headers)
+    if wait is None and (delay := RETRY_DELAY.search(body)):
+        wait = float(delay[1]) if delay[1].count(".") < 2 else None
     if wait:
         said += f" (Retry-After: {wait:.0f} s)"
-    if status == 429 and not any(word in body for word in NO_MONEY):
+    if status == 429 and (FOR_NOW in body or not any(word in body for word in NO_MONEY)):
         return HttpFailure(RateLimited, said, was_accepted=False, retry_after_s=wait)
-    if status in ENDS_ALL or status < 400 or status == 429:
+    if status in ENDS_ALL or status < 400 or status == 429 or any(word in body for word in NO_KEY):
         return HttpFailure(ModelUnavailable, said)
+    is_full = status == OVERLOADED or (status == 503 and wait is not None)
     if status >= 500 or status in RETRYABLE_STATUS:
-        return HttpFailure(ServerFailed, said, was_accepted=status != 503 or wait is None, retry_after_s=wait)
+        return HttpFailure(ServerFailed, said, was_accepted=not is_full, retry_after_s=wait)
+    if status == 400 and any(word in body for word in FILTERED):
+        return HttpFailure(AnswerWithheld, said)
     is_too_long = any(word in body.lower() for word in TOO_LONG)
     return HttpFailure(PromptTooLong if is_too_long else RequestRefused, said, shows_all=status == 403)
 

@@ -9,27 +9,30 @@ A server does not identify its weights, so outputs are cached for this run only,
 """
 
 import logging
-import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, TypeVar, cast
 
-from evalstone.errors import ModelUnavailable, RequestRefused, UsageError
+from evalstone.errors import ModelUnavailable, RequestRefused, ServerFailed, UsageError
 from evalstone.models.checkpoint import files
 from evalstone.models.checkpoint.identity import template_text
 from evalstone.models.local.generation import failure_of, first_text_query, pieces_of, sort_out
 from evalstone.models.model import OutputCache
 from evalstone.models.progress import AnswerTally, ProgressObserver
-from evalstone.models.server.arguments import MODELS_WITH_PROMPT_LOGPROBS, OpenAIArguments, is_header_value
+from evalstone.models.server.arguments import MODELS_WITH_PROMPT_LOGPROBS, OpenAIArguments
 from evalstone.models.server.bodies import ServerScore, ServerText, read_score, read_text, score_body, text_body
+from evalstone.models.server.connection import server_of
 from evalstone.models.server.failures import HttpFailure
+from evalstone.models.server.first_token import (
+    FirstTokenTally,
+    first_token_call,
+    questions_of,
+)
 from evalstone.models.server.http_calls import Answered, Call, HttpCaller, Server
-from evalstone.models.server.key_hiding import KeyHider
 from evalstone.models.server.pace import RetryRules
 from evalstone.models.server.probe import find_server
 from evalstone.models.server.prompts import PromptMaker
-from evalstone.models.server.reading import ResponseLimits
 from evalstone.models.server.streaming import stream_text
 from evalstone.models.text.generation_prompts import GenerationInput
 from evalstone.models.text.render import ChatRenderer
@@ -49,7 +52,6 @@ from evalstone.records import (
     WorkEstimate,
     content_hash,
 )
-from evalstone.settings import read
 
 __all__ = ["OpenAIModel"]
 
@@ -68,6 +70,7 @@ class OpenAIModel:
         self._is_checked = False
         self._notes: list[str] = []
         self._takes_tokens = False  # known after the first request
+        self._first_tokens = FirstTokenTally()
 
     # ----------------------------------------------------------------------------------- what the model is
 
@@ -97,8 +100,10 @@ class OpenAIModel:
 
     @property
     def answers(self) -> frozenset[QueryKind]:
-        """The kinds of query this model supports: a chat only generates, and whole texts need a tokenizer here."""
+        """The kinds of query supported: whole texts need a tokenizer here, the choices of a chat `top_logprobs`."""
         arguments = self.arguments
+        if arguments.top_logprobs is not None:
+            return frozenset({QueryKind.GENERATE, QueryKind.LOGLIKELIHOOD})
         if arguments.is_chat or (arguments.is_openai and arguments.model not in MODELS_WITH_PROMPT_LOGPROBS):
             return frozenset({QueryKind.GENERATE})
         return frozenset(QueryKind) if arguments.tokenizer else frozenset({QueryKind.GENERATE, QueryKind.LOGLIKELIHOOD})
@@ -160,22 +165,7 @@ class OpenAIModel:
 
     @cached_property
     def _server(self) -> Server:
-        arguments, key = self.arguments, (read("OPENAI_API_KEY") or "").strip() or None
-        if arguments.is_openai and key is None:
-            raise ModelUnavailable(f"{arguments.server} requires a key; set it as OPENAI_API_KEY")
-        if key is not None and not is_header_value(key):
-            raise UsageError(
-                "OPENAI_API_KEY contains a character that HTTP headers do not allow; expected printable ASCII, one line"
-            )
-        headers = {**arguments.header, **({"Authorization": f"Bearer {key}"} if key else {})}
-        verify: ssl.SSLContext | bool = arguments.verify_certificate
-        if arguments.verify_certificate and arguments.ca_cert_path:
-            try:
-                verify = ssl.create_default_context(cafile=arguments.ca_cert_path)
-            except (OSError, ssl.SSLError) as error:
-                raise UsageError(f"ca_cert_path={arguments.ca_cert_path} cannot be read: {error}") from error
-        limits = ResponseLimits(arguments.max_response_mib, arguments.max_response_depth)
-        return Server(arguments.base_url, headers, arguments.timeout, verify, KeyHider((key,) if key else ()), limits)
+        return server_of(self.arguments)
 
     @cached_property
     def _caller(self) -> HttpCaller:
@@ -194,7 +184,7 @@ class OpenAIModel:
 
     def listed(self) -> tuple[str, ...]:
         """Return the models that the server lists; empty if it has no list. Raises: ModelUnavailable."""
-        return find_server(self._server, self.arguments.server)
+        return find_server(self._server, self.arguments.server) if self.arguments.provider.lists_models else ()
 
     # --------------------------------------------------------------------------------------------- answering
 
@@ -208,8 +198,7 @@ class OpenAIModel:
         """Yield one output per query and repeat, each as soon as it is known; see `Model.answer`."""
         if not self._is_checked:
             self.check()
-        total = sum(request.n_outputs for request in requests)
-        tally = AnswerTally(total, observe, self._caller.note)
+        tally = AnswerTally(sum(request.n_outputs for request in requests), observe, self._caller.note)
         try:
             for output in self._outputs(requests, cache, tally):
                 tally.done(output)
@@ -228,6 +217,9 @@ class OpenAIModel:
     def _outputs(self, requests: Sequence[Request], cache: OutputCache | None, tally: AnswerTally) -> Iterator[Output]:
         pending = Pending()
         scored = [r for r in requests if any(not isinstance(query, GenerateQuery) for query in r.queries)]
+        if self.arguments.top_logprobs is not None and scored:
+            yield from self._by_first_token(scored, tally)
+            scored = []
         for piece in chunks_of(scored):
             unknown: list[PreparedQuery] = []
             yield from known_outputs(self._prompts.reader.read(piece), cache, unknown)
@@ -241,6 +233,16 @@ class OpenAIModel:
             wanted = work.wanted.values()
             for generated in self._send(wanted, self._text_call, tally) if wanted else ():
                 yield from self._generated(generated)
+
+    def _by_first_token(self, requests: Sequence[Request], tally: AnswerTally) -> Iterator[Output]:
+        """Yield the outputs of letter choices: one request for all choices of a context."""
+        questions = questions_of(requests, is_chat=self.arguments.is_chat)
+        call_of = partial(first_token_call, self._prompts)
+        for answered in self._caller.send(map(call_of, questions), tally.report):
+            if answered.value is None:
+                yield from answered.about.failures(_failure(answered))
+            else:
+                yield from self._first_tokens.outputs(answered.about, answered.value)
 
     def _send(
         self, work: Iterable[T], call_of: Callable[[T], Call[T, V]], tally: AnswerTally
@@ -256,17 +258,25 @@ class OpenAIModel:
     def _first(self, work: T, call_of: Callable[[T], Call[T, V]], tally: AnswerTally) -> Answered[T, V]:
         """Return the outcome of the first request: as tokens, or as text if the server only accepts that.
 
-        Whether a server accepts tokens is decided by trying, not by its error messages, which differ.
+        Whether a server accepts tokens is decided by trying, not by its error messages, which differ. After a 500,
+        which may have had another cause, tokens are tried again once a text was accepted.
         """
         (answered,) = self._caller.send([call_of(work)], tally.report)
         self._takes_tokens = answered.failure is None
-        if answered.failure is None or answered.failure.error is not RequestRefused:
+        if answered.failure is None or answered.failure.error not in (RequestRefused, ServerFailed):
             return answered
-        by_tokens, self._prompts = self._prompts, replace(self._prompts, sends_texts=True)
+        by_tokens, by_texts = self._prompts, replace(self._prompts, sends_texts=True)
+        self._prompts = by_texts
         (as_text,) = self._caller.send([call_of(work)], tally.report)
+        self._prompts = by_tokens
         if as_text.failure is not None:
-            self._prompts = by_tokens
             return answered
+        if answered.failure.error is ServerFailed:
+            (again,) = self._caller.send([call_of(work)], tally.report)
+            self._takes_tokens = again.failure is None
+            if again.failure is None:
+                return again
+        self._prompts = by_texts
         note = f"the server accepts texts only ({answered.failure.message}); prompts are sent as texts, not as tokens"
         self._notes.append(note)
         logger.warning(note)
@@ -334,8 +344,9 @@ class OpenAIModel:
 
     def estimate(self, requests: Sequence[Request]) -> WorkEstimate:
         """Return the work that answering would take, without the server; tokens are None if only the server knows."""
-        queries = self._prompts.reader.read(requests)
-        texts = self._prompts.texts(requests)
+        if self.arguments.top_logprobs is not None:
+            questions_of(requests, is_chat=self.arguments.is_chat)  # raises
+        queries, texts = self._prompts.reader.read(requests), self._prompts.texts(requests)
         n_queries = len(queries) + sum(text.settings.repeats for text in texts)
         every: list[PreparedQuery | GenerationInput] = [*queries, *texts]
         too_long = dict.fromkeys(a.request_id for a in every if a.n_cut_tokens or a.error_kind == "PromptTooLong")
@@ -368,6 +379,8 @@ class OpenAIModel:
                 "given_up": patience.given_up,
                 "responses_with_key": self._caller.n_with_key,  # which was replaced by (key)
             }
+        if self.arguments.top_logprobs is not None:
+            facts["first_token"] = self._first_tokens.facts(self.arguments.top_logprobs)
         if "_prompts" in self.__dict__ and self._prompts.sends_texts:
             facts["tokenized_requests"] = False
         if self.__dict__.get("_encoder") is not None:

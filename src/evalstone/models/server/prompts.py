@@ -98,14 +98,18 @@ class PromptMaker:
                         request.id, query.index, query.settings, query.settings.max_tokens or limit
                     )
                     prepared.stops = stop_texts(query.settings.stop, eos_text)
-                    prepared.prompt = self._prompt(request)
+                    prepared.prompt = self.context_of(request)
                     prepared.tools = request.tools if arguments.is_chat else None  # a text has them in it
                     content = canonical_json(prepared.prompt) + (prepared.tools or "")
                     name_by_content(prepared, content.encode(), self.fingerprint)
                     found.append(prepared)
         return found
 
-    def _prompt(self, request: Request) -> Prompt:
+    def context_of(self, request: Request) -> Prompt:
+        """Return a request's context as text or messages.
+
+        Raises: UsageError for content that cannot be sent.
+        """
         if not self.arguments.is_chat:
             return "".join(request.segments)
         if any(isinstance(part, ImagePart) for message in request.messages for part in message.parts):

@@ -16,14 +16,15 @@ NULL_DRAWS = 200  # enough for the mean of the null distribution; its tail is no
 
 
 def calibration_details(own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> dict[str, Any]:
-    """Return a task's calibration details; empty where it has no choices.
+    """Return a task's calibration details; empty where it has no choices, or not all of their probabilities are known.
 
     Keys: brier, calibration_error, calibration_error_null (expected of a calibrated model), calibration_p.
     """
     brier = [row.value for row in _scored(own, BRIER) if row.value is not None]
-    if not brier:
-        return {}
-    pairs = [row.parts for row in _scored(own, CONFIDENCE) if row.parts is not None]
+    confidence = _scored(own, CONFIDENCE)
+    if not brier or any(row.value is None and row.parts is None for row in confidence):
+        return {}  # also if some samples have them: those with every letter in a server's list are no random ones
+    pairs = [row.parts for row in confidence if row.parts is not None]
     details: dict[str, Any] = {"brier": sum(brier) / len(brier)}
     if pairs:
         found = calibration_error([float(p[0]) for p in pairs], [float(p[1]) for p in pairs], draws=NULL_DRAWS)

@@ -15,6 +15,7 @@ from evalstone.statistics.estimate import IntervalEstimate
 from evalstone.statistics.groups import estimate_composite
 
 SUMMED = ("n_tied", "n_leaked", "n_cut", "n_mostly_cut", "n_gold_absent")
+SUMMED_IF_ANY = ("n_first_token", "n_outside")
 FIRST = "first_gold_absent"
 Name = tuple[str, str]  # metric and filter
 
@@ -188,6 +189,8 @@ def _heading(group: GroupSummaryInput, path: tuple[str, ...], n_tasks: int) -> d
 def _summed(cells: Sequence[Estimate]) -> dict[str, Any]:
     """Return the sums of the members' counts, their common number of shots, and the first named row and failure."""
     summed: dict[str, Any] = {key: sum(int(cell.details.get(key) or 0) for cell in cells) for key in SUMMED}
+    rare = {key: sum(int(cell.details.get(key) or 0) for cell in cells) for key in SUMMED_IF_ANY}
+    summed |= {key: n for key, n in rare.items() if n}
     shots = {cell.details.get("n_shots") for cell in cells}
     if len(shots) == 1:
         summed["n_shots"] = shots.pop()

@@ -95,6 +95,12 @@ def _shared_details(task: TaskSummaryInput, own: Mapping[tuple[str, str], Sequen
     return details | _absent_golds(task.name, own) | calibration_details(own)
 
 
+def _first_tokens(rows: Sequence[ScoreRow]) -> dict[str, Any]:
+    """Return how many choices were outside a server's most probable first tokens; empty where none was scored so."""
+    own = [row for row in rows if _detail(row, "first_token", default=False)]
+    return {"n_first_token": len(own), "n_outside": sum(_detail(row, "n_outside", 0) for row in own)} if own else {}
+
+
 def _absent_golds(name: str, own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> dict[str, Any]:
     """Return how many rows have a gold answer that is none of their choices, and the first; empty without any."""
     of_choices = next((rows for (_, metric), rows in own.items() if metric == TIES), ())
@@ -120,6 +126,7 @@ def _estimate(
         "primary": task.primary == (metric.name, rows[0].filter),
         "unit": _unit(metric, counted),
         "n_tied": len(tied),
+        **_first_tokens(counted),
         **_first_error(rows),
         "lm_eval_value": _lm_eval_value(metric, items),
         "lm_eval_stderr": _lm_eval_stderr(metric, items, bootstrap_iters),

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
-from evalstone.records import JsonValue, LoglikelihoodQuery, Output, Query, QueryKind, ScoreStatus
+from evalstone.records import BOUND, JsonValue, LoglikelihoodQuery, Output, Query, QueryKind, ScoreStatus
 from evalstone.report.console import Text
 from evalstone.report.evidence.stored_samples import (
     choice_queries,
@@ -120,7 +120,7 @@ def _choices(record: SampleRecord) -> RenderableType:
     """Return the choices, one line each: gold, picked, log-likelihood, text."""
     queries = choice_queries(record)
     by_query = {output.ask_index: output for output in record.outputs}
-    nats = [output.total_nats if (output := by_query.get(query.index)) else None for query in queries]
+    nats = [_nats_shown(by_query.get(query.index)) for query in queries]
     score = deciding_score(record)
     detail = score.detail if score is not None and isinstance(score.detail, dict) else {}
     picked = detail.get("picked")
@@ -130,10 +130,9 @@ def _choices(record: SampleRecord) -> RenderableType:
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")
-    for position, (shown, value) in enumerate(zip(shown_choices(record), nats, strict=True)):
+    for position, (shown, number) in enumerate(zip(shown_choices(record), nats, strict=True)):
         mark = ("picked " if position == picked else "") + ("gold" if position in gold else "")
         style = "green" if position in gold else "red" if position == picked else ""
-        number = "–" if value is None else f"{value:.2f}"
         table.add_row(
             Text(mark.strip(), style=style), Text(number, style="dim"), Text(shown.strip() or "␣", style=style)
         )
@@ -143,6 +142,13 @@ def _choices(record: SampleRecord) -> RenderableType:
         row = find_metric(score.metric)
         legend += f", after division by the choice's length in {row.length}" if row is not None and row.length else ""
     return Padding(Group(Text(legend, style="dim"), table), (0, 1, 0, 2))
+
+
+def _nats_shown(output: Output | None) -> str:
+    """Return a choice's log-likelihood; an upper bound is marked as one."""
+    if output is None or output.total_nats is None:
+        return "–"
+    return ("≤ " if output.finish_reason == BOUND else "") + f"{output.total_nats:.2f}"
 
 
 def _rotations(record: SampleRecord) -> Sequence[str]:

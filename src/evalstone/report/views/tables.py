@@ -194,6 +194,10 @@ def _notes(cell: Estimate) -> list[str]:
         notes.append(f"{cell.n_failed:,} failed, excluded" + (f" (first: {cause})" if cause else ""))
     if cell.n_unparsed:
         notes.append(f"{cell.n_unparsed:,} without an answer that could be parsed, counted wrong")
+    if scored := details.get("n_first_token"):
+        notes.append(f"{scored:,} scored by the first generated token")
+    if outside := details.get("n_outside"):
+        notes.append(f"{counted(outside, 'choice')} not among the server's most probable tokens, below all that are")
     if details.get("n_tied"):
         notes.append(f"{counted(details['n_tied'], 'tie')} for the best choice, credit shared")
     return [*notes, *baseline_notes(cell)]

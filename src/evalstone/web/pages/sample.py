@@ -6,7 +6,7 @@ from typing import Any
 
 from evalstone.leaderboard.site import Site
 from evalstone.leaderboard.stored import StoredRun, model_label
-from evalstone.records import JsonValue, Score
+from evalstone.records import BOUND, JsonValue, Score
 from evalstone.report.evidence.stored_samples import choice_queries, deciding_score, gold_indices, is_wrong
 from evalstone.report.views.samples import answer_text, reasons_of, sample_to_json, shown_choices
 from evalstone.store import RunRow, SampleRecord
@@ -25,6 +25,7 @@ class ChoiceView:
     nats: float | None
     picked: bool
     gold: bool
+    is_bound: bool = False  # nats is an upper bound
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,10 @@ def _choices(record: SampleRecord) -> list[ChoiceView]:
     for place, (query, text) in enumerate(zip(queries, shown_choices(record), strict=True)):
         output = by_query.get(query.index)
         nats = None if output is None else output.total_nats
-        found.append(ChoiceView(_cut(text.strip() or "␣"), nats, detail.get("picked") == place, place in gold))
+        is_bound = output is not None and output.finish_reason == BOUND
+        found.append(
+            ChoiceView(_cut(text.strip() or "␣"), nats, detail.get("picked") == place, place in gold, is_bound)
+        )
     return found
 
 
