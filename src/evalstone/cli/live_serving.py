@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalstone.cli.output import echo
 from evalstone.cli.serve import need_extra
 from evalstone.errors import MissingExtra, UsageError
+
+if TYPE_CHECKING:
+    from evalstone.arena.live_battles import LiveLimits
+    from evalstone.arena.voters import VoteLimits
 
 __all__ = ["serve_live"]
 
@@ -20,10 +24,9 @@ def serve_live(*, answers: tuple[str, ...], task: str | None, store: str | None,
     """
     need_extra("evalstone arena serve")
     from evalstone.arena.ballots import Publishing
-    from evalstone.arena.live_battles import LiveArena, LiveLimits
+    from evalstone.arena.live_battles import LiveArena
     from evalstone.arena.pacing import Cadence
     from evalstone.arena.published import Ratings
-    from evalstone.arena.voters import VoteLimits
     from evalstone.leaderboard.site import Site
     from evalstone.store import Store
     from evalstone.web.app import create_app
@@ -35,16 +38,7 @@ def serve_live(*, answers: tuple[str, ...], task: str | None, store: str | None,
     if answers or task:
         raise UsageError("--answers and --task are for stored answers, --endpoint and --demo for live ones; give one")
     hosts = hosts_for(given["host"], given["allow_host"])
-    if not 1 <= given["cadence"] <= 100_000:
-        raise UsageError(f"--cadence {given['cadence']:g}; expected 1 to 100,000 characters per second")
-    if given["answer_seconds"] <= 0:
-        raise UsageError(f"--answer_seconds {given['answer_seconds']:g}; expected more than 0")
-    turns, tokens = given["turns"], given["max_tokens"]
-    if demo:
-        turns, tokens = min(turns, DEMO_TURNS), min(tokens, DEMO_TOKENS)
-    limits = LiveLimits(turns, 600 if demo else 4_000, tokens, given["answer_seconds"])
-    vote_limits = VoteLimits(given["cooldown"], given["votes_per_day"], given["address_votes_per_day"],
-                             3 * given["address_votes_per_day"])  # fmt: skip
+    limits, vote_limits = _limits(demo=demo, **given)
     moderate = _moderation(given["moderation"])
     with ExitStack() as stack:
         named = list(given["endpoint"])
@@ -65,6 +59,25 @@ def serve_live(*, answers: tuple[str, ...], task: str | None, store: str | None,
         with listen(given["host"], given["port"]) as listening:
             serve(app, listening, lambda url: echo(f"Arena ({len(endpoints)} live models) at {url}arena  "
                                                    "(stop with Ctrl-C)"))  # fmt: skip
+
+
+def _limits(*, demo: bool, **given: Any) -> "tuple[LiveLimits, VoteLimits]":
+    """Return the limits of battles and of voters. Raises: UsageError for a cadence or a time that is none."""
+    from evalstone.arena.live_battles import LiveLimits
+    from evalstone.arena.voters import VoteLimits
+
+    if not 1 <= given["cadence"] <= 100_000:
+        raise UsageError(f"--cadence {given['cadence']:g}; expected 1 to 100,000 characters per second")
+    if given["answer_seconds"] <= 0:
+        raise UsageError(f"--answer_seconds {given['answer_seconds']:g}; expected more than 0")
+    turns, tokens = given["turns"], given["max_tokens"]
+    if demo:
+        turns, tokens = min(turns, DEMO_TURNS), min(tokens, DEMO_TOKENS)
+    per_day = given["address_votes_per_day"]
+    return (
+        LiveLimits(turns, 600 if demo else 4_000, tokens, given["answer_seconds"]),
+        VoteLimits(given["cooldown"], given["votes_per_day"], per_day, 3 * per_day),
+    )
 
 
 def _moderation(name: str | None) -> Any:
