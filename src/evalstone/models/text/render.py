@@ -12,7 +12,7 @@ from typing import Any
 from evalstone.errors import UsageError
 from evalstone.limits.templates import TemplateTooLarge, line_of
 from evalstone.models.text.chat_templates import within_limits
-from evalstone.records import ImagePart, JsonValue, Message
+from evalstone.records import JsonValue, Message
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ class ChatRenderer:
     def _render(self, messages: tuple[Message, ...], continue_final: bool, tools: str | None) -> str:
         from jinja2 import TemplateError, TemplateSyntaxError
 
-        if any(isinstance(part, ImagePart) for message in messages for part in message.parts):
-            raise UsageError("a message contains an image; local models accept text only")
+        if any(message.images for message in messages):
+            raise UsageError("a message contains an image, and this model takes text only; use --model hf-multimodal")
         chat = [{"role": message.role, "content": message.text} for message in messages]
         declared = None if tools is None else json.loads(tools)
         try:
