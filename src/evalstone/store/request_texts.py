@@ -175,11 +175,14 @@ def _message(form: Sequence[Any], pieces: Sequence[str]) -> Message:
 
 
 def _part(form: int | Sequence[Any], pieces: Sequence[str]) -> TextPart | ImagePart:
-    """Return the part of its form. Raises: ValueError for an image that is not the one that its hash names."""
+    """Return the part of its form; `verify` gives empty pieces, whose hashes it checks itself.
+
+    Raises: ValueError for an image that is not the one that its hash names.
+    """
     if isinstance(form, int):
         return TextPart(pieces[form])
     sha256, media_type, *stored = form
     data = b64decode(pieces[stored[0]], validate=True) if stored else b""
-    if stored and f"sha256:{hashlib.sha256(data).hexdigest()}" != sha256:
+    if data and f"sha256:{hashlib.sha256(data).hexdigest()}" != sha256:
         raise ValueError(f"an image is not the one with hash {sha256}")
     return ImagePart(sha256, media_type, data)
