@@ -73,8 +73,9 @@ class ImageReader:
             try:
                 return base64.b64decode(value[url.end() :], validate=True)
             except binascii.Error as error:
-                raise MalformedSample(f"a data URL that is no base64 ({error}); expected data:image/png;base64,...")\
-                    from None
+                raise MalformedSample(
+                    f"a data URL that is no base64 ({error}); expected data:image/png;base64,..."
+                ) from None
         return self._file(value)
 
     def _file(self, path: Any) -> bytes:
@@ -86,14 +87,18 @@ class ImageReader:
                 f"{path!r:.80} is an address, and images are not fetched; download it beside the rows and give its path"
             )
         if self.folder is None:
-            raise MalformedSample(f"{path!r:.80} is a path, and this data set has no folder; expected the image's bytes")
+            raise MalformedSample(
+                f"{path!r:.80} is a path, and this data set has no folder; expected the image's bytes"
+            )
         root = self.folder.resolve()
         file = (root / path).resolve()
         if not file.is_relative_to(root):
             raise MalformedSample(f"{path!r:.80} is outside {root}; expected a path within the folder of the rows")
         try:
             if file.stat().st_size > LARGEST_FILE:
-                raise MalformedSample(f"{path!r:.80} has {file.stat().st_size:,} bytes; expected at most {LARGEST_FILE:,}")
+                raise MalformedSample(
+                    f"{path!r:.80} has {file.stat().st_size:,} bytes; expected at most {LARGEST_FILE:,}"
+                )
             return file.read_bytes()
         except OSError as error:
             raise MalformedSample(f"no image {file}: {error.strerror or error}") from None

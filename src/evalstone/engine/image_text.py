@@ -102,7 +102,7 @@ class ImageTextEngine:
         tokens = np.concatenate([prompt.tokens, more]).astype("int64")
         ids = torch.as_tensor(tokens, device=device)[None]
         inputs = {name: _longer(name, value, int(more.size)) for name, value in self._placed(prompt.inputs).items()}
-        logits = model(input_ids=ids, attention_mask=torch.ones_like(ids), **inputs).logits[0]
+        logits: torch.Tensor = model(input_ids=ids, attention_mask=torch.ones_like(ids), **inputs).logits[0]
         return logits[-1 - int(more.size) :]
 
     def _scored(self, index: int, logits: torch.Tensor, scored: IntArray) -> SpanScore | SpanFailure:
@@ -138,9 +138,7 @@ class ImageTextEngine:
         loaded = self._open()
         refuse(settings, loaded.vocab_size)
         inputs = self._placed(prompt.inputs)
-        return [
-            generate_plain(loaded.outer, settings, 0, repeat, stop, more=inputs) for repeat in settings.repeats
-        ]
+        return [generate_plain(loaded.outer, settings, 0, repeat, stop, more=inputs) for repeat in settings.repeats]
 
 
 def _longer(name: str, value: Any, n_more: int) -> Any:

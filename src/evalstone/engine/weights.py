@@ -96,8 +96,8 @@ _UNLOADABLE = (
 
 def _from_pretrained(name: str, settings: EngineSettings) -> Any:
     """Return the language model of this folder or Hub id, in the requested dtype, on the CPU."""
-    from safetensors import SafetensorError
     import transformers
+    from safetensors import SafetensorError
 
     kinds = {"seq2seq": "AutoModelForSeq2SeqLM", "image-text": "AutoModelForImageTextToText"}
     kind: Any = getattr(transformers, kinds.get(settings.backend, "AutoModelForCausalLM"))

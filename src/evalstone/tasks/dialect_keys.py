@@ -76,4 +76,3 @@ MEANING: Mapping[type, str] = {
     list: "list",
     bool: "true or false",
 }
-

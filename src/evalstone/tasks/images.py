@@ -59,8 +59,9 @@ class RowImage:
 
 
 def with_images(rows: Rows, field: Field, folder: Any) -> Rows:
-    """Return rows in which images are `RowImage`s: in the columns of `field`, those called image or image_1, and all
-    that have the form in which the Hub stores images.
+    """Return rows in which images are `RowImage`s.
+
+    They are in the columns of `field`, in those called image or image_1, and where values have the Hub's form.
     """
     reader = ImageReader(folder)
     listed = field if isinstance(field, list) else [field]
@@ -69,8 +70,10 @@ def with_images(rows: Rows, field: Field, folder: Any) -> Rows:
     def is_image(column: str, value: Any) -> bool:
         if value is None or value == "":
             return False
-        return column in named or bool(_NAMED_IMAGE.fullmatch(column)) or (
-            isinstance(value, Mapping) and is_image_value(value)
+        return (
+            column in named
+            or bool(_NAMED_IMAGE.fullmatch(column))
+            or (isinstance(value, Mapping) and is_image_value(value))
         )
 
     def change(row: Row) -> Row:

@@ -215,8 +215,7 @@ def test_sampling_depends_on_the_image(llava: Path) -> None:
     model = create_model("hf-multimodal", {"pretrained": str(llava)})
     settings = replace(GREEDY, do_sample=True, temperature=1.0, repeats=2, seed=3)
     made = [
-        [o.text for o in model.answer([request_of(model, s, queries=(GenerateQuery(0, settings),))])]
-        for s in (1, 1, 2)
+        [o.text for o in model.answer([request_of(model, s, queries=(GenerateQuery(0, settings),))])] for s in (1, 1, 2)
     ]
     assert made[0] == made[1]
     assert made[0][0] != made[0][1]
@@ -246,7 +245,7 @@ def test_identity_has_the_processor(llava: Path, tmp_path: Path) -> None:
 def test_text_model_is_refused() -> None:
     """A folder without an image processor gets one line that names the kind to use."""
     model = create_model("hf-multimodal", {"pretrained": str(DEMO)})
-    with pytest.raises(ModelUnavailable, match="no image processor.*--model hf|processor in .* cannot be loaded"):
+    with pytest.raises(ModelUnavailable, match=r"no image processor.*--model hf|processor in .* cannot be loaded"):
         model.check()
 
 

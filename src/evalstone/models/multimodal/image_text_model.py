@@ -18,7 +18,15 @@ from evalstone.errors import MissingExtra, ModelError, PromptTooLong, UsageError
 from evalstone.models.checkpoint import files
 from evalstone.models.checkpoint.arguments import LocalArguments, local_arguments, whole_number
 from evalstone.models.checkpoint.identity import ModelFolders, find_folders, identify
-from evalstone.models.local.generation import Generation, GenerationRules, Work, failure_of, first_text_query, sort_out, text_of
+from evalstone.models.local.generation import (
+    Generation,
+    GenerationRules,
+    Work,
+    failure_of,
+    first_text_query,
+    sort_out,
+    text_of,
+)
 from evalstone.models.local.progress_bars import without_bars
 from evalstone.models.model import OutputCache
 from evalstone.models.multimodal.prompts import ImageTextReader, load_processor
@@ -130,7 +138,10 @@ class ImageTextModel:
         return ChatRenderer(tokenizer, arguments.template_variables, arguments.chat_template, as_parts=True)
 
     def check(self) -> None:
-        """Check that there is a processor for images, before a run is stored. Raises: ModelUnavailable; MissingExtra."""
+        """Check, before a run is stored, that there is a processor for images.
+
+        Raises: ModelUnavailable; MissingExtra.
+        """
         _ = self.processor
 
     def render(self, messages: Sequence[Message], *, continue_final: bool = False, tools: str | None = None) -> str:

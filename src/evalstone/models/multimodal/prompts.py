@@ -66,10 +66,14 @@ class ImageTextReader:
         given: dict[str, Any] = {} if self._adds_specials(text) is None else {"add_special_tokens": False}
         pictures = [_picture(image) for image in images]
         try:
-            made = self.processor(text=[self.marked(text, images)], images=pictures or None, return_tensors="pt", **given)
+            made = self.processor(
+                text=[self.marked(text, images)], images=pictures or None, return_tensors="pt", **given
+            )
         except (ValueError, TypeError, IndexError, KeyError, RuntimeError, AttributeError) as error:
             first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            raise Permanent(f"the model's processor refuses the prompt and its {len(images)} images: {first}") from error
+            raise Permanent(
+                f"the model's processor refuses the prompt and its {len(images)} images: {first}"
+            ) from error
         inputs = {name: value for name, value in made.items() if name not in ("input_ids", "attention_mask")}
         return ImageTextPrompt(made["input_ids"][0].numpy().astype(np.int32), inputs)
 

@@ -21,7 +21,17 @@ from evalstone.models.server.failures import HttpFailure
 from evalstone.models.server.key_hiding import NO_KEYS, KeyHider
 from evalstone.models.text.generation_prompts import GenerationInput
 
-__all__ = ["Json", "Prompt", "ScoredPart", "ServerScore", "ServerText", "read_score", "read_text", "score_body", "text_body"]
+__all__ = [
+    "Json",
+    "Prompt",
+    "ScoredPart",
+    "ServerScore",
+    "ServerText",
+    "read_score",
+    "read_text",
+    "score_body",
+    "text_body",
+]
 
 Json = dict[str, Any]
 Prompt = str | list[list[int]] | list[Json]  # a text, tokens, or messages

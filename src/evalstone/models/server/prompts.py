@@ -141,6 +141,9 @@ def _content(message: Message) -> str | list[Json]:
     return [
         {"type": "text", "text": part.text}
         if isinstance(part, TextPart)
-        else {"type": "image_url", "image_url": {"url": f"data:{part.media_type};base64,{b64encode(part.data).decode()}"}}
+        else {
+            "type": "image_url",
+            "image_url": {"url": f"data:{part.media_type};base64,{b64encode(part.data).decode()}"},
+        }
         for part in message.parts
     ]
