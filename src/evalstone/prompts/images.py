@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from evalstone.errors import MalformedSample
+from evalstone.prompts.prompter import Prompt
 from evalstone.records import ImagePart, Message, Render, TextPart
 
-__all__ = ["PLACEHOLDER", "check_places", "place_images", "placing"]
+__all__ = ["PLACEHOLDER", "check_places", "messages_with", "place_images", "placing"]
 
 PLACEHOLDER = "<image>"
 
@@ -47,6 +48,12 @@ def _parts(text: str, images: Iterator[ImagePart]) -> Iterator[TextPart | ImageP
         yield next(images)
         if piece:
             yield TextPart(piece)
+
+
+def messages_with(prompt: Prompt, images: Sequence[ImagePart]) -> tuple[Message, ...]:
+    """Return a prompt's messages with its images; without a chat template, one message of the user."""
+    given = prompt.messages or (Message("user", (TextPart("".join(prompt.segments)),)),)
+    return place_images(given, images)
 
 
 def placing(render: Render | None, images: Sequence[ImagePart]) -> Render | None:

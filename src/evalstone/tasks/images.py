@@ -6,19 +6,20 @@ image is read when its prompt is made; until then a row has a `RowImage`, which 
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from evalstone.datasets import Row, Rows
 from evalstone.datasets.images import ImageReader, image_part, is_image_value, sha256_of
 from evalstone.errors import DataError, MalformedSample
-from evalstone.prompts.images import check_places, place_images, placing
-from evalstone.prompts.prompter import Prompt
-from evalstone.records import ImagePart, Message, Render, TextPart, content_hash
+from evalstone.prompts.images import PLACEHOLDER, check_places
+from evalstone.records import ImagePart, content_hash
+from evalstone.tasks.image_columns import is_image_column, with_option_lists
 from evalstone.tasks.task import Field
 
 __all__ = ["RowImage", "TaskImages", "hash_of_rows", "refuse_unfit_image_keys", "with_images"]
 
-_NAMED_IMAGE = re.compile(r"image(_\d+)?", re.IGNORECASE)
+_NUMBERED = re.compile(r"<image ([1-7])>")
 
 
 class RowImage:
@@ -72,7 +73,7 @@ def with_images(rows: Rows, field: Field, folder: Any) -> Rows:
             return False
         return (
             column in named
-            or bool(_NAMED_IMAGE.fullmatch(column))
+            or is_image_column(column)
             or (isinstance(value, Mapping) and is_image_value(value))
         )
 
@@ -82,7 +83,7 @@ def with_images(rows: Rows, field: Field, folder: Any) -> Rows:
             for column, value in row.items()
         }
 
-    return rows.changed(change)
+    return with_option_lists(rows).changed(change)
 
 
 def _row_image(value: Any, column: str, reader: ImageReader) -> Any:
@@ -92,65 +93,71 @@ def _row_image(value: Any, column: str, reader: ImageReader) -> Any:
 
 
 class TaskImages:
-    """The images of a task's rows, in the order in which their prompts show them."""
+    """The images of a task's rows, in the order in which their prompts show them.
 
-    def __init__(self, field: Any, columns: Collection[str]) -> None:
+    `text` is the question's own function. Where it has numbered places, `<image 2>` is column `image_2` (MMMU's layout).
+    """
+
+    def __init__(self, field: Any, columns: Collection[str], text: Callable[[Row], Any]) -> None:
         self._find = _finder(field, columns)
+        self._text = text
+        self._by_number = None if callable(field) else {name.lower(): name for name in columns}
 
-    def of(self, row: Mapping[str, Any]) -> tuple[ImagePart, ...]:
+    def of(self, row: Row) -> tuple[ImagePart, ...]:
         """Return a row's images.
 
         Raises: MalformedSample for one that cannot be used; MissingExtra without Pillow.
         """
         return tuple(image.part() for image in self._row_images(row))
 
-    def _row_images(self, row: Mapping[str, Any]) -> list[RowImage]:
-        found = self._find(row)
-        flat = [one for each in found for one in (each if isinstance(each, list) else [each])]
-        for each in flat:
+    def text(self, row: Row) -> Any:
+        """Return the question with a place for each image; an index into choices stays one."""
+        own = self._text(row)
+        if not isinstance(own, str):
+            return own
+        plain = _NUMBERED.sub(PLACEHOLDER, own) if self._by_number is not None else own
+        return check_places(plain, len(self._row_images(row)))
+
+    def _row_images(self, row: Row) -> list[RowImage]:
+        found = [one for each in self._found(row) for one in (each if isinstance(each, list) else [each])]
+        for each in found:
             if each is not None and not isinstance(each, RowImage):
                 raise MalformedSample(f"doc_to_image returns {each!r:.60}; expected values of image columns")
-        return [each for each in flat if isinstance(each, RowImage)]
+        return [each for each in found if isinstance(each, RowImage)]
 
-    def in_text(self, text: Callable[[Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Any]:
-        """Return the function for the question with a place for each image; an index into choices stays one."""
+    def _found(self, row: Row) -> Sequence[Any]:
+        own = self._text(row) if self._by_number is not None else None
+        numbers = _NUMBERED.findall(own) if isinstance(own, str) else []
+        return [self._numbered(row, number) for number in numbers] if numbers else self._find(row)
 
-        def placed(row: Mapping[str, Any]) -> Any:
-            own = text(row)
-            return check_places(own, len(self._row_images(row))) if isinstance(own, str) else own
-
-        return placed
-
-    def rendering(self, row: Mapping[str, Any], render: Render | None) -> Render | None:
-        """Return `render` for the prompts of a row, whose images it puts in their places."""
-        return placing(render, self.of(row))
-
-    def messages(self, row: Mapping[str, Any], prompt: Prompt) -> tuple[Message, ...]:
-        """Return a prompt's messages with the row's images; without a chat template, one message of the user."""
-        given = prompt.messages or (Message("user", (TextPart("".join(prompt.segments)),)),)
-        return place_images(given, self.of(row))
+    def _numbered(self, row: Row, number: str) -> Any:
+        known = self._by_number or {}
+        column = known.get(f"image_{number}", known.get("image", "") if number == "1" else "")
+        if row.get(column) is None:
+            raise MalformedSample(f"the question shows <image {number}>, and column 'image_{number}' is empty")
+        return row[column]
 
 
-def _finder(field: Any, columns: Collection[str]) -> Callable[[Mapping[str, Any]], Sequence[Any]]:
+def _finder(field: Any, columns: Collection[str]) -> Callable[[Row], Sequence[Any]]:
     """Return the function for `doc_to_image`: the values of a row that are its images."""
     if isinstance(field, list):
         finders = [_finder(each, columns) for each in field]
         return lambda row: [one for find in finders for one in find(row)]
     if callable(field):
-        name = getattr(field, "__name__", "a function")
-
-        def call(row: Mapping[str, Any]) -> Sequence[Any]:
-            try:
-                found = field(row)
-            except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
-                raise MalformedSample(f"the task's function {name} failed on a row: {error!r:.160}") from error
-            return found if isinstance(found, list) else [found]
-
-        return call
+        return partial(_called, field)
     column = str(field).strip().removeprefix("{{").removesuffix("}}").strip()
     if column not in columns:
-        raise DataError(f"doc_to_image is {field!r:.80}; expected a column: {', '.join(columns)}")
+        raise DataError(f"doc_to_image is {field!r:.80}; expected a column: {', '.join(sorted(columns))}")
     return lambda row: [row.get(column)]
+
+
+def _called(function: Callable[[Row], Any], row: Row) -> Sequence[Any]:
+    name = getattr(function, "__name__", "a function")
+    try:
+        found = function(row)
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+        raise MalformedSample(f"the task's function {name} failed on a row: {error!r:.160}") from error
+    return found if isinstance(found, list) else [found]
 
 
 def hash_of_rows(content_hash_of_files: str, rows: Rows) -> str:

@@ -16,6 +16,7 @@ from evalstone.prompts.fields import (
     resolve_text,
     resolve_turns,
 )
+from evalstone.prompts.images import messages_with, placing
 from evalstone.prompts.prompt_styles import instructed, styled_layout
 from evalstone.prompts.prompter import ChatOptions, Layout, Prompt, Prompter
 from evalstone.prompts.tools import tools_for_template, tools_prompt
@@ -76,7 +77,6 @@ class BoundYamlTask:
         if self.n_shots and task.prompt.image is not None:
             raise PlanError(f"task {task.name} has images and takes no shots; omit --num_fewshot {self.n_shots}")
         columns = frozenset(rows.features)
-        self._images = task_images_of(task, columns)
         self._layout = layout_of(task, columns, shot=False)
         multiple_input = self._layout.choices is not None and isinstance(self._layout.text(rows[0]), int)
         multiple_targets = isinstance(self._layout.target(rows[0]), list)
@@ -149,7 +149,7 @@ class BoundYamlTask:
     @cached_property
     def _dataset_hash(self) -> str:
         own = self._rows.dataset.content_hash
-        return own if self._images is None else hash_of_rows(own, self._rows.evaluated)
+        return own if self._layout.images is None else hash_of_rows(own, self._rows.evaluated)
 
     @property
     def is_conversation(self) -> bool:
@@ -233,7 +233,8 @@ class BoundYamlTask:
     def _request(self, sample: Sample, shots: Shots, render: Render | None) -> Request:
         task, row = self.task, sample.row
         target = self._layout.target(row)
-        render = render if self._images is None else self._images.rendering(row, render)
+        images = self._layout.images(row) if self._layout.images is not None else None
+        render = render if images is None else placing(render, images)
         segments: tuple[str, ...] = ()
         if task.output_type == "loglikelihood_rolling":
             queries: tuple[Query, ...] = (RollingQuery(0, _as_text(target)),)
@@ -254,7 +255,7 @@ class BoundYamlTask:
             sample_sha256=sample.sha256,
             segments=segments,
             queries=queries,
-            messages=contexts[0].messages if self._images is None else self._images.messages(row, contexts[0]),
+            messages=contexts[0].messages if images is None else messages_with(contexts[0], images),
             tools=contexts[0].tools,
             target=reference_of(self._layout, target, 0),
             n_shots=len(shots),
@@ -339,15 +340,12 @@ def layout_of(task: Task, columns: frozenset[str], *, shot: bool) -> Layout:
         fewshot_delimiter=prompt.fewshot_delimiter,
         turns=turns,
     )
-    images = task_images_of(task, columns)
-    if images is not None and not shot:
-        layout = replace(layout, text=images.in_text(layout.text), images=images.of)
-    return layout if task.prompt_style is None else styled_layout(layout, task.prompt_style, shot=shot)
-
-
-def task_images_of(task: Task, columns: frozenset[str]) -> TaskImages | None:
-    """Return the images of a task's rows; None for a task without any."""
-    return None if task.prompt.image is None else TaskImages(loader_of(task)(task.prompt.image), columns)
+    if task.prompt_style is not None:
+        layout = styled_layout(layout, task.prompt_style, shot=shot)
+    if task.prompt.image is None or shot:
+        return layout
+    images = TaskImages(load(task.prompt.image), columns, layout.text)
+    return replace(layout, text=images.text, images=images.of)
 
 
 def _layout_with_tools(prompt: PromptSpec, use: ToolUse, load: Callable[[Any], Any], columns: frozenset[str]) -> Layout:
