@@ -62,7 +62,10 @@ def bmp() -> bytes:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"no image at all", r"15 bytes that are no image, beginning with b'no image'; expected PNG, JPEG, WebP or GIF"),
+        (
+            b"no image at all",
+            r"15 bytes that are no image, beginning with b'no image'; expected PNG, JPEG, WebP or GIF",
+        ),
         (b"", "0 bytes that are no image"),
         (bmp(), "no image, beginning with b'BM"),
         (b"<svg xmlns='http://www.w3.org/2000/svg'><script/></svg>", "no image"),

@@ -46,7 +46,7 @@ def test_numbered_places(tmp_path: Path) -> None:
     """`<image 2>` is column image_2, in a question or an option; without places images come first."""
     for number in range(3):
         (tmp_path / f"{number}.png").write_bytes(digit(number))
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"question": "<image 2> or <image 1>?", "image_1": "0.png", "image_2": "1.png", "options": ["x", "<image 2>"]},
         {"question": "Both?", "image_1": "1.png", "image_2": "2.png", "options": "['x', 'y']"},
         {"question": "One?", "image_1": None, "image_2": "2.png", "options": ["x", "y"]},
@@ -195,7 +195,9 @@ def test_stored_once_shown_and_exported(tmp_path: Path, capsys: pytest.CaptureFi
     first = evaluate("fake", [str(path)], store=place, apply_chat_template=True)
     evaluate("fake", [str(path)], model_args="seed=2", store=place, apply_chat_template=True)
     with closing(sqlite3.connect(place)) as connection:
-        (sizes,) = zip(*connection.execute("select length(content) from texts where length(content) > 20000"), strict=True)
+        (sizes,) = zip(
+            *connection.execute("select length(content) from texts where length(content) > 20000"), strict=True
+        )
     assert len(sizes) == 1, "the second run's images are the first one's"
     assert sizes[0] < 1.02 * len(big.getvalue()), "packed to about the size of the file"
     store = Store.open(place)

@@ -1,9 +1,9 @@
 """A request as the database stores it: its long texts, and a form that combines them.
 
 The long texts (segments, own contexts, message texts, rolling texts) and the images, in base64, are the request's
-*pieces*; shots and images that many samples share are stored once. Everything else is the *form*: JSON in which numbers
-refer to pieces. It has no database ids, so the same request of another run (of another model, say) has the same form and
-shares that text too.
+*pieces*; shots and images that many samples share are stored once. Everything else is the *form*: JSON in which
+numbers refer to pieces. It has no database ids, so the same request of another run (of another model, say) has the same
+form and shares that text too.
 """
 
 import hashlib

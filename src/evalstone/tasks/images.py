@@ -19,6 +19,7 @@ from evalstone.tasks.task import Field
 
 __all__ = ["RowImage", "TaskImages", "hash_of_rows", "refuse_unfit_image_keys", "with_images"]
 
+Given = Mapping[str, Any]  # a row
 _NUMBERED = re.compile(r"<image ([1-7])>")
 
 
@@ -71,11 +72,7 @@ def with_images(rows: Rows, field: Field, folder: Any) -> Rows:
     def is_image(column: str, value: Any) -> bool:
         if value is None or value == "":
             return False
-        return (
-            column in named
-            or is_image_column(column)
-            or (isinstance(value, Mapping) and is_image_value(value))
-        )
+        return column in named or is_image_column(column) or (isinstance(value, Mapping) and is_image_value(value))
 
     def change(row: Row) -> Row:
         return {
@@ -95,22 +92,22 @@ def _row_image(value: Any, column: str, reader: ImageReader) -> Any:
 class TaskImages:
     """The images of a task's rows, in the order in which their prompts show them.
 
-    `text` is the question's own function. Where it has numbered places, `<image 2>` is column `image_2` (MMMU's layout).
+    `text` is the question's own function. Where it has numbered places, `<image 2>` is column `image_2`, as in MMMU.
     """
 
-    def __init__(self, field: Any, columns: Collection[str], text: Callable[[Row], Any]) -> None:
+    def __init__(self, field: Any, columns: Collection[str], text: Callable[[Given], Any]) -> None:
         self._find = _finder(field, columns)
         self._text = text
         self._by_number = None if callable(field) else {name.lower(): name for name in columns}
 
-    def of(self, row: Row) -> tuple[ImagePart, ...]:
+    def of(self, row: Given) -> tuple[ImagePart, ...]:
         """Return a row's images.
 
         Raises: MalformedSample for one that cannot be used; MissingExtra without Pillow.
         """
         return tuple(image.part() for image in self._row_images(row))
 
-    def text(self, row: Row) -> Any:
+    def text(self, row: Given) -> Any:
         """Return the question with a place for each image; an index into choices stays one."""
         own = self._text(row)
         if not isinstance(own, str):
@@ -118,19 +115,19 @@ class TaskImages:
         plain = _NUMBERED.sub(PLACEHOLDER, own) if self._by_number is not None else own
         return check_places(plain, len(self._row_images(row)))
 
-    def _row_images(self, row: Row) -> list[RowImage]:
+    def _row_images(self, row: Given) -> list[RowImage]:
         found = [one for each in self._found(row) for one in (each if isinstance(each, list) else [each])]
         for each in found:
             if each is not None and not isinstance(each, RowImage):
                 raise MalformedSample(f"doc_to_image returns {each!r:.60}; expected values of image columns")
         return [each for each in found if isinstance(each, RowImage)]
 
-    def _found(self, row: Row) -> Sequence[Any]:
+    def _found(self, row: Given) -> Sequence[Any]:
         own = self._text(row) if self._by_number is not None else None
         numbers = _NUMBERED.findall(own) if isinstance(own, str) else []
         return [self._numbered(row, number) for number in numbers] if numbers else self._find(row)
 
-    def _numbered(self, row: Row, number: str) -> Any:
+    def _numbered(self, row: Given, number: str) -> Any:
         known = self._by_number or {}
         column = known.get(f"image_{number}", known.get("image", "") if number == "1" else "")
         if row.get(column) is None:
@@ -138,7 +135,7 @@ class TaskImages:
         return row[column]
 
 
-def _finder(field: Any, columns: Collection[str]) -> Callable[[Row], Sequence[Any]]:
+def _finder(field: Any, columns: Collection[str]) -> Callable[[Given], Sequence[Any]]:
     """Return the function for `doc_to_image`: the values of a row that are its images."""
     if isinstance(field, list):
         finders = [_finder(each, columns) for each in field]
@@ -151,7 +148,7 @@ def _finder(field: Any, columns: Collection[str]) -> Callable[[Row], Sequence[An
     return lambda row: [row.get(column)]
 
 
-def _called(function: Callable[[Row], Any], row: Row) -> Sequence[Any]:
+def _called(function: Callable[[Given], Any], row: Given) -> Sequence[Any]:
     name = getattr(function, "__name__", "a function")
     try:
         found = function(row)

@@ -1,8 +1,8 @@
 """A chat server for tests that really reads images: it says which digit each of the request's images shows.
 
 It decodes every `image_url` part and compares the pixels with the digits that it knows, so a body in another form than
-OpenAI's, or an image that was changed on the way, gives a wrong answer. By hand: python -m tests.models.server.image_server
-[PORT].
+OpenAI's, or an image that was changed on the way, gives a wrong answer. By hand:
+python -m tests.models.server.image_server [PORT].
 """
 
 import base64

@@ -112,5 +112,5 @@ def test_completions_refuse(tmp_path: Path) -> None:
     """An endpoint of plain texts takes no images, and the error names what does."""
     model = create_model("local-completions", {"model": "m", "base_url": "http://127.0.0.1:9/v1/completions",
                                                "tokenizer_backend": "none"})  # fmt: skip
-    with pytest.raises(PlanError, match="takes text only.*local-chat-completions"):
+    with pytest.raises(PlanError, match=r"takes text only.*local-chat-completions"):
         evaluate(model, [open_rows(tmp_path)])
