@@ -142,6 +142,19 @@ def test_audio_and_video_are_refused(tmp_path: Path, column: str, value: Any) ->
     task_from_rows(path)
 
 
+def test_questions_about_other_images_are_other_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`task check` does not take one question about two images for one with two answers."""
+    write_digits(tmp_path, 3)
+    rows = [{"question": "Which digit?", "image": f"digit_{i}.png", "answer": f"{i} is it"} for i in range(3)]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    assert main(["task", "check", str(path)]) == 0
+    assert "more than once" not in capsys.readouterr().out
+    path.write_text("\n".join(json.dumps({**row, "image": "digit_0.png"}) for row in rows))
+    main(["task", "check", str(path)])
+    assert "1 question(s) occur more than once" in capsys.readouterr().out
+
+
 def test_a_model_of_text_refuses(tmp_path: Path) -> None:
     """A model that takes text only is refused before anything is loaded, and told what takes images."""
     path = write_digits(tmp_path, 2)

@@ -29,6 +29,7 @@ from evalstone.store.packing import text_bytes, to_json
 
 _SETTINGS = tuple(field.name for field in fields(GenerationSettings))
 _DEFAULTS = GenerationSettings()
+REMEMBERED = 2**17  # characters; longer texts, such as images, would fill the memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class Digests:
 
     def of(self, text: str) -> bytes:
         """Return the digest of a text."""
+        if len(text) > REMEMBERED:
+            return hashlib.sha256(text_bytes(text)).digest()
         digest = self._known.get(text)
         if digest is None:
             digest = self._known[text] = hashlib.sha256(text_bytes(text)).digest()
