@@ -37,7 +37,8 @@ QUESTIONS = (
 )
 TEMPLATE = (
     "{% for m in messages %}{{ m['role'] }}: {% for c in m['content'] %}{% if c['type'] == 'image' %}<image>"
-    "{% else %}{{ c['text'] }}{% endif %}{% endfor %}\n{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"
+    "{% else %}{{ c['text'] }}{% endif %}{% endfor %}{{ '\\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"
 )
 
 

@@ -15,7 +15,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 TEMPLATE = (
     "{% for m in messages %}{{ m['role'] }}: {% for c in m['content'] %}{% if c['type'] == 'image' %}MARK"
-    "{% else %}{{ c['text'] }}{% endif %}{% endfor %}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"
+    "{% else %}{{ c['text'] }}{% endif %}{% endfor %}{{ '\\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"
 )
 GEMMA_MARKS = {"boi_token": "<start_of_image>", "image_token": "<image_soft_token>", "eoi_token": "<end_of_image>"}
 

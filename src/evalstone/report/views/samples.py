@@ -32,6 +32,8 @@ def sample_view(record: SampleRecord) -> RenderableType:
     """Return the sample for display: the prompt's end, choices with log-likelihoods, picked and gold, scores."""
     request = record.request
     parts: list[RenderableType] = [_title(record), _indented(_prompt_end(request.prompt), "dim")]
+    if request.images and str(request.images[0]) not in request.prompt:  # under a model's own mark for images
+        parts.append(_indented(f"images: {', '.join(map(str, request.images))}", "dim"))
     if any(output.error for output in record.outputs):
         parts += [_indented(f"failed: {output.error}", "red") for output in record.outputs if output.error]
     elif any(isinstance(query, LoglikelihoodQuery) for query in request.queries):
