@@ -171,6 +171,22 @@ def write_subject(root: Path, subject: str, rows: list[dict[str, Any]]) -> None:
     parquet.write_table(pa.table(columns), folder / "validation.parquet")
 
 
+@pytest.mark.oracle
+def test_lm_evals_own_tasks_with_images_run(tmp_path: Path) -> None:
+    """ChartQA, as lm-eval has it, runs on rows with the Hub's images, each in its place before the question."""
+    pytest.importorskip("lm_eval")
+    folder = tmp_path / "HuggingFaceM4" / "ChartQA" / "default"
+    folder.mkdir(parents=True)
+    image = pa.array([png("red"), png("blue")], pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
+    columns = {"image": image, "query": ["How many?", "Which year?"], "label": [["3"], ["2001"]]}
+    parquet.write_table(pa.table(columns), folder / "test.parquet")
+    run = evaluate("fake", ["chartqa"], model_args="mode=gold", data_dir=str(tmp_path))
+    first, second = run.samples("chartqa")
+    assert [part.data for part in second.request.images] == [png("blue")["bytes"]]
+    assert first.request.messages[0].shown.startswith("[image ")
+    assert {e.n for e in run.estimates} == {2}
+
+
 def test_runs_on_the_hubs_layout(tmp_path: Path) -> None:
     """Rows with the Hub's image bytes run to folded scores, and a missing image is named with its row and column."""
     red, blue = png("red"), png("blue")

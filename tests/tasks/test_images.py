@@ -14,7 +14,9 @@ pytest.importorskip("PIL")
 
 from PIL import Image
 
+from evalstone.api.auditing import audit_contamination, audit_prompts
 from evalstone.api.evaluate import evaluate
+from evalstone.api.rescoring import RescoreOptions, rescore_run
 from evalstone.cli.main import main
 from evalstone.errors import DataError, HashMismatch, MalformedSample, PlanError
 from evalstone.interop.export_samples import wrong_rows
@@ -160,6 +162,23 @@ def test_a_model_of_text_refuses(tmp_path: Path) -> None:
     path = write_digits(tmp_path, 2)
     with pytest.raises(PlanError, match=r"takes text only, and rows has images.*--model hf-multimodal.*chat server"):
         evaluate(str(DEMO), [str(path)])
+
+
+def test_audits_refuse(tmp_path: Path) -> None:
+    """An audit's own prompts would ask about images that the model is not shown, so it refuses."""
+    rows = str(write_digits(tmp_path, 2))
+    with pytest.raises(PlanError, match="task rows has images, and an audit's own prompts are of text only"):
+        audit_prompts(["fake"], rows)
+    with pytest.raises(PlanError, match="task rows has images"):
+        audit_contamination("fake", rows)
+
+
+def test_rescoring_needs_no_image(tmp_path: Path) -> None:
+    """Stored answers are scored again from the stored rows, though the image files are gone."""
+    run = evaluate("fake", [str(write_digits(tmp_path, 3))], store=str(tmp_path / "runs.sqlite"))
+    before = {record.request.id: record.scores[0].value for record in run.samples("rows")}
+    rescore_run(run, RescoreOptions(task_files=(str(tmp_path / "rows.jsonl"),)))
+    assert {record.request.id: record.scores[0].value for record in run.samples("rows")} == before
 
 
 def test_shots_and_rotated_images_are_refused(tmp_path: Path) -> None:

@@ -105,22 +105,26 @@ class TaskImages:
 
         Raises: MalformedSample for one that cannot be used; MissingExtra without Pillow.
         """
-        return tuple(image.part() for image in self._row_images(row))
+        found = self._values(row)
+        for each in found:
+            if not isinstance(each, RowImage):
+                raise MalformedSample(f"doc_to_image returns {each!r:.60}; expected values of image columns")
+        return tuple(image.part() for image in found)
 
     def text(self, row: Given) -> Any:
-        """Return the question with a place for each image; an index into choices stays one."""
+        """Return the question with a place for each image; an index into choices stays one.
+
+        A stored row, which has its images by hash only, has the same text.
+        """
         own = self._text(row)
         if not isinstance(own, str):
             return own
         plain = _NUMBERED.sub(PLACEHOLDER, own) if self._by_number is not None else own
-        return check_places(plain, len(self._row_images(row)))
+        return check_places(plain, len(self._values(row)))
 
-    def _row_images(self, row: Given) -> list[RowImage]:
-        found = [one for each in self._found(row) for one in (each if isinstance(each, list) else [each])]
-        for each in found:
-            if each is not None and not isinstance(each, RowImage):
-                raise MalformedSample(f"doc_to_image returns {each!r:.60}; expected values of image columns")
-        return [each for each in found if isinstance(each, RowImage)]
+    def _values(self, row: Given) -> list[Any]:
+        flat = [one for each in self._found(row) for one in (each if isinstance(each, list) else [each])]
+        return [each for each in flat if each is not None]
 
     def _found(self, row: Given) -> Sequence[Any]:
         own = self._text(row) if self._by_number is not None else None

@@ -22,6 +22,7 @@ from evalstone.records import ImagePart
 __all__ = ["ImageTextReader", "load_processor"]
 
 PLACEHOLDER = "<image>"
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF")  # no decoder of another one is run on stored bytes
 
 
 def load_processor(folder: Path, *, trust_remote_code: bool, pixels: Mapping[str, int]) -> Any:
@@ -107,5 +108,5 @@ def _picture(image: ImagePart) -> Any:
     """Return the decoded image, in RGB."""
     from PIL import Image
 
-    with Image.open(io.BytesIO(image.data)) as found:
+    with Image.open(io.BytesIO(image.data), formats=FORMATS) as found:
         return found.convert("RGB")
