@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import random
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -24,6 +25,7 @@ from evalstone.records import Message, Request, TextPart
 from evalstone.report.console import as_text
 from evalstone.report.views.samples import sample_to_json, sample_view
 from evalstone.store import Store
+from evalstone.store.packing import pack_text, unpack_text
 from evalstone.store.request_texts import join_request, split_request
 from evalstone.tasks.bind import bind
 from evalstone.tasks.bound import BindOptions, BoundTask
@@ -276,3 +278,14 @@ def test_a_changed_image_in_the_store_is_found(tmp_path: Path) -> None:
     changed = [base64.b64encode(digit(9)).decode() if piece.startswith("iVBOR") else piece for piece in split.pieces]
     with pytest.raises(HashMismatch, match="is not the one with hash"):
         join_request(key, request.sample_sha256, split.form, changed)
+
+
+def test_images_are_packed_quickly() -> None:
+    """An image in base64 is packed to about its own size, and unpacks to the same text; long texts still shrink."""
+    data = random.Random(1).randbytes(300_000)
+    text = base64.b64encode(data).decode()
+    packed = pack_text(text)
+    assert len(packed) < 1.02 * len(data)
+    assert unpack_text(packed) == text
+    words = "one text with words and spaces " * 1000
+    assert len(pack_text(words)) < len(words) / 50
