@@ -181,6 +181,7 @@ MAY_IMPORT_INSIDE: dict[str, dict[str, set[str]]] = {
         "workers": {"checkpoint", "text"},
         "local": {"checkpoint", "text", "workers"},
         "server": {"checkpoint", "text", "local"},
+        "multimodal": {"checkpoint", "text", "local"},
         "vllm": {"checkpoint", "text", "local"},
         "gguf": {"checkpoint", "text", "local"},
         "cost": {"text", "server"},

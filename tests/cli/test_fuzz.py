@@ -25,7 +25,7 @@ from evalstone.prompts.templates import compile_template
 from evalstone.tasks.bind import bind
 from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.dialect import _FEWSHOT_KEYS, _KEYS
+from evalstone.tasks.dialect_keys import FEWSHOT_KEYS, KEYS
 from evalstone.tasks.prompt_presets import find_preset
 from evalstone.tasks.rescoring import read_item
 from evalstone.tasks.suite_files import read_suite
@@ -124,7 +124,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @fuzzed()
-@given(st.sampled_from([*_KEYS, *(f"fewshot_config.{key}" for key in _FEWSHOT_KEYS)]), VALUES)
+@given(st.sampled_from([*KEYS, *(f"fewshot_config.{key}" for key in FEWSHOT_KEYS)]), VALUES)
 def test_task_files(folder: Path, key: str, value: Any) -> None:
     """A task file with any value under any key gives prompts or an EvalstoneError."""
     outer, _, inner = key.partition(".")

@@ -32,6 +32,7 @@ NOT_RUN = {
     "from_lm_eval.md": 1,
     "model_formats.md": 2,
     "model_hosting.md": 3,
+    "images.md": 2,
     "index.md": 1,
     "leaderboard.md": 6,
     "own_data.md": 3,

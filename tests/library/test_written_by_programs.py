@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from tools import make_bbh, make_gauntlet, make_mmlu, make_nous_bigbench
+from tools import make_bbh, make_gauntlet, make_mmlu, make_mmmu, make_nous_bigbench
 
 from tests.fixtures import make_rows
 from tests.library.test_library import LIBRARY, TASKS, content
@@ -43,3 +43,11 @@ def test_fixtures_are_what_their_program_writes() -> None:
         stored = pq.read_table(make_rows.DATA / path)
         assert stored.num_rows == make_rows.n_rows(*names[:2])
         assert stored.equals(make_rows.table(*names)), f"{path}: run python -m tests.fixtures.make_rows"
+
+
+def test_mmmu_is_what_its_program_makes() -> None:
+    """The 30 subjects' files and the groups are those of tools/make_mmmu.py."""
+    for name, text in make_mmmu.files().items():
+        assert (TASKS / "mmmu" / name).read_text(encoding="utf-8") == text, f"{name}: run tools/make_mmmu.py"
+    made = {name.rpartition("/")[2] for name in make_mmmu.files()}
+    assert {path.name for path in (TASKS / "mmmu").rglob("mmmu_*.yaml")} == made | {"mmmu_val.card.yaml"}

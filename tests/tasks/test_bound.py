@@ -252,8 +252,7 @@ def test_equal_beginnings_of_chats_are_one_object(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"use_prompt": "promptsource:x"}, "promptsource, which is not supported"),
-        ({"doc_to_image": ["image"]}, "images"),
-        ({"doc_to_audio": "sound"}, "contain audio"),
+        ({"doc_to_audio": "sound"}, "contain audio, which no model here takes; prompts are text and images"),
         ({"unsafe_code": True}, "runs generated code.*--confirm_run_unsafe_code"),
         ({"output_type": "generate_until", "metric_list": [{"metric": "exactmatch"}]}, "nearest: exact_match"),
         (

@@ -20,7 +20,7 @@ from evalstone.audit.prompts import PromptAudit, SystemPrompt, eligible_items
 from evalstone.audit.prompts import audit_prompts as prompts_of_task
 from evalstone.audit.stored import StoredAudit, audit_plan, stored_audit
 from evalstone.drafts import write_whole
-from evalstone.errors import StoreError, UnknownName, UsageError
+from evalstone.errors import PlanError, StoreError, UnknownName, UsageError
 from evalstone.models.lending import gives_back
 from evalstone.models.model import Model
 from evalstone.records import JsonValue, RunPlan
@@ -79,10 +79,18 @@ def audit_contamination(
     wanted = settings or ContaminationSettings()
     bare: EvaluateOptions = {**options, "num_fewshot": 0}
     opened_model, prepared = prepare_run(model, tasks, bare)
+    _refuse_images(prepared)
     check_tests(wanted, opened_model)
     prepared_control = None if control is None else prepare_run(control, tasks, {**bare, "model_args": {}})
     other = None if control_task is None else prepare_run(opened_model, control_task, bare)[1].bound[0]
     return _contamination((opened_model, prepared), wanted, prepared_control, other, announce, options)
+
+
+def _refuse_images(prepared: PreparedRun) -> None:
+    """Raise PlanError for tasks with images: an audit words questions anew, and its own prompts are of text."""
+    for task in prepared.selection.tasks:
+        if task.prompt.image is not None:
+            raise PlanError(f"task {task.name} has images, and an audit's own prompts are of text only; omit it")
 
 
 def _contamination(
@@ -150,6 +158,7 @@ def audit_prompts(
     for number, model in enumerate(models):
         own: EvaluateOptions = options if number == 0 else {**options, "model_args": {}}
         opened, prepared = prepare_run(model, tasks, own)
+        _refuse_images(prepared)
         plan = audit_plan(prepared.plan, PROMPTS, {"systems": list(chosen), "forms": variants_hash()})
         with stored_audit(_opener(store, announce, options, plan), opened, options.get("command")) as audit:
             found += _prompts_of(audit, opened, prepared, _Systems(chosen, tasks, own), announce)

@@ -13,6 +13,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "hf": ("torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "sentencepiece", "protobuf"),
     "hub": ("datasets", "huggingface_hub"),
     "metrics": ("sacrebleu", "rouge-score", "math-verify", "langdetect"),
+    "images": ("pillow",),
     "charts": ("altair", "vl-convert-python"),
     "web": ("fastapi", "uvicorn", "nh3", "markdown-it-py"),
     "docs": ("sphinx", "myst-parser", "furo", "sphinx-copybutton"),

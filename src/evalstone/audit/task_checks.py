@@ -77,7 +77,8 @@ def _repeated_rows(task: Checked) -> Iterator[Finding]:
         yield _warning(f"{task.name}: {repeated} row(s) are duplicates of another; they count more than once")
     targets: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
     for request in task.requests:
-        question = (request.segments[-1] if request.segments else request.prompt, *(_texts(request)))
+        own = request.segments[-1] if request.segments else request.prompt
+        question = (own, *(image.sha256 for image in request.images), *_texts(request))
         targets[question].add(request.target)
     disputed = sum(len(answers) > 1 for answers in targets.values())
     if disputed:

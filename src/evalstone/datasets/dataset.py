@@ -36,6 +36,7 @@ class LoadedDataset:
     origin: Literal["local", "hub", "files", "memory"]
     revision: str | None = None
     features: Mapping[str, Any] = field(default_factory=dict)  # ClassLabel if known
+    folder: Path | None = None  # of its files, to which paths of images in its rows are relative; None: not here
 
 
 class Splits(Mapping[str, Rows]):

@@ -286,7 +286,9 @@ def _loaded(spec: DatasetSpec, by_split: Mapping[str, Sequence[Path]], origin: A
     options = {key: value for key, value in spec.kwargs if key != "data_files"}
     readers = {split: _reader(paths, options, spec.skip_bad_rows) for split, paths in by_split.items()}
     parts = [(f"{split}/{i}", file_digest(path)) for split, paths in by_split.items() for i, path in enumerate(paths)]
-    return LoadedDataset(Splits(spec.title, readers), combined_digest(parts), origin)
+    folders = {path.parent for paths in by_split.values() for path in paths}
+    folder = folders.pop() if len(folders) == 1 else None
+    return LoadedDataset(Splits(spec.title, readers), combined_digest(parts), origin, folder=folder)
 
 
 def _reader(paths: Sequence[Path], options: Mapping[str, Any], skip_bad_rows: bool) -> Any:

@@ -169,6 +169,16 @@ class Rows(Sequence[Row]):
         }
         return Rows(len(changed), lambda start, stop: changed[start:stop], features)
 
+    def changed(self, change: Callable[[Row], Row]) -> "Rows":
+        """Return rows that `change` is applied to when they are read, each as often as it is read."""
+        made = Rows(
+            self._n_rows,
+            lambda start, stop: [change(row) for row in self._read(start, stop)],
+            self._features,
+        )
+        made.skipped, made.places = self.skipped, self.places
+        return made
+
     def filter(self, function: Callable[[Row], bool], **_: object) -> "Rows":
         """Return the rows for which `function` is true."""
         return self.select([i for i in range(self._n_rows) if function(self._row(i))])

@@ -5,7 +5,7 @@ change, and for settings that only `generate` supports. Sampling and stopping ar
 compute the same: the sampler runs after `generate`'s own processors and leaves one possible token.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -69,11 +69,13 @@ def generate_plain(
     repeat: int,
     stop: Callable[[Sequence[int]], bool] | None,
     decoder_start: int | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> GeneratedSequence | GenerationFailure:
     """Return one prompt's continuation, generated alone by transformers.
 
     `model` is the object that a caller would call, with its adapter if it has one. decoder_start: the first
     token of an encoder-decoder model's decoder, whose output does not repeat the prompt; None for other models.
+    more: further inputs of the model beside the tokens, such as an image's pixels.
     """
     from transformers import GenerationConfig
 
@@ -93,7 +95,7 @@ def generate_plain(
         **({} if decoder_start is None else {"decoder_start_token_id": decoder_start}),
         **prompt.other,
     )
-    options = {"attention_mask": torch.ones_like(ids), "generation_config": config}
+    options = {"attention_mask": torch.ones_like(ids), "generation_config": config, **(more or {})}
     generated = _without_own_config(
         model, lambda: model.generate(ids, logits_processor=[sampler], stopping_criteria=[stopper], **options)
     )[0, n_prompt:].tolist()

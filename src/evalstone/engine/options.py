@@ -38,7 +38,8 @@ class EngineSettings:
     n_threads: CPU threads; None keeps torch's own choice.
     max_length: positions to use although the configuration has fewer; None uses the configuration's.
     model_kwargs: arguments of `from_pretrained`; any other name replaces a value of the configuration.
-    backend: "causal" for decoder-only models, "seq2seq" for those with an encoder and a decoder.
+    backend: "causal" for decoder-only models, "seq2seq" for those with an encoder and a decoder, "image-text" for those
+        that also read images.
     checkpoint: a trainer's checkpoint to load the weights from; None for a folder that transformers loads itself.
     """
 
@@ -54,7 +55,7 @@ class EngineSettings:
     n_threads: int | None = None
     max_length: int | None = None
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    backend: Literal["causal", "seq2seq"] = "causal"
+    backend: Literal["causal", "seq2seq", "image-text"] = "causal"
     checkpoint: TrainerCheckpoint | None = None
 
     def __post_init__(self) -> None:

@@ -96,10 +96,11 @@ _UNLOADABLE = (
 
 def _from_pretrained(name: str, settings: EngineSettings) -> Any:
     """Return the language model of this folder or Hub id, in the requested dtype, on the CPU."""
+    import transformers
     from safetensors import SafetensorError
-    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
-    kind: Any = AutoModelForSeq2SeqLM if settings.backend == "seq2seq" else AutoModelForCausalLM
+    kinds = {"seq2seq": "AutoModelForSeq2SeqLM", "image-text": "AutoModelForImageTextToText"}
+    kind: Any = getattr(transformers, kinds.get(settings.backend, "AutoModelForCausalLM"))
     dtype: Any = settings.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype)
     source = {"revision": settings.revision or "main", "trust_remote_code": settings.trust_remote_code}
     try:

@@ -21,6 +21,7 @@ MODELS: Registry[Factory] = Registry(
         **dict.fromkeys(
             ("hf", "huggingface", "hf-auto", "hf-causal", "hf-causal-experimental"), "evalstone.models.create:local"
         ),
+        "hf-multimodal": "evalstone.models.create:image_text",
         "vllm": "evalstone.models.create:vllm",
         **dict.fromkeys(("gguf", "ggml"), "evalstone.models.create:gguf"),
         **{kind: f"evalstone.models.create:{kind.replace('-', '_')}" for kind in KINDS},
@@ -48,7 +49,6 @@ ELSEWHERE: Mapping[str, str] = {
             "trtllm",
             "mamba_ssm",
             "steered",
-            "hf-multimodal",
             "hf-mistral3",
             "hf-audiolm-qwen",
         ),
@@ -145,6 +145,16 @@ def local(arguments: Mapping[str, Any]) -> Model:
     if not isinstance(n_workers, int) or n_workers < 1:
         raise UsageError(f"workers={n_workers!r}; expected a whole number from 1")
     return LocalModel(local_arguments(values), n_workers=n_workers, cluster=cluster)
+
+
+def image_text(arguments: Mapping[str, Any]) -> Model:
+    """Return a local model of images and text.
+
+    Raises: UsageError.
+    """
+    from evalstone.models.multimodal.image_text_model import ImageTextModel, image_text_arguments
+
+    return ImageTextModel(image_text_arguments(arguments))
 
 
 def vllm(arguments: Mapping[str, Any]) -> Model:

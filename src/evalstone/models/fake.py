@@ -87,6 +87,7 @@ class FakeModel:
     """Answers any request at once and deterministically."""
 
     answers = frozenset(QueryKind)
+    takes_images = True  # it does not look at them
 
     def __init__(self, arguments: FakeArguments | None = None, **options: Any) -> None:
         self.arguments = arguments or FakeArguments(**options)
@@ -112,7 +113,7 @@ class FakeModel:
     def render(self, messages: Sequence[Message], *, continue_final: bool = False, tools: str | None = None) -> str:
         """Return the chat as `role: text` lines, after a line with the tools."""
         lines = [] if tools is None else [f"tools: {tools}"]
-        text = "\n".join([*lines, *(f"{message.role}: {message.text}" for message in messages)])
+        text = "\n".join([*lines, *(f"{message.role}: {message.shown}" for message in messages)])
         return text if continue_final else f"{text}\nassistant:"
 
     def answer(

@@ -13,7 +13,7 @@ from evalstone.prompts.fields import Resolve
 from evalstone.prompts.questions import words_of
 from evalstone.prompts.templates import Row
 from evalstone.prompts.turns import Piece, chat_messages, join, question_pieces, shot_pieces
-from evalstone.records import Message, Render, TextPart
+from evalstone.records import ImagePart, Message, Render, TextPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class Layout:
     turns: Resolve | None = None  # the user's messages of a conversation
     messages: Callable[[Row], list[tuple[str, str]]] | None = None  # role and text of each; then `text` is the last
     tools: Callable[[Row], str | None] | None = None  # JSON of OpenAI's `tools`, for the model's template
+    images: Callable[[Row], Sequence[ImagePart]] | None = None  # each in place of one `<image>` of the question
     tools_prompt: Callable[[Row], str] | None = None  # a system text that lists tools, in place of the template
 
 

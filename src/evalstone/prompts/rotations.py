@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from evalstone.errors import MalformedSample
+from evalstone.prompts.images import PLACEHOLDER
 from evalstone.prompts.prompter import Layout
 from evalstone.prompts.questions import are_letters, option_spans
 from evalstone.prompts.templates import Row
@@ -46,6 +47,8 @@ def rotated_layout(layout: Layout, shift: int) -> Layout:
     def text(row: Row) -> str:
         own, n_choices = layout.text(row), len(layout.choices(row)) if layout.choices is not None else 0
         spans = option_spans(row, own, n_choices)
+        if spans is not None and any(PLACEHOLDER in own[start:end] for start, end in spans):
+            raise MalformedSample("an option is an image, so the options cannot be rotated; omit --circular")
         if spans is None:
             raise MalformedSample(
                 f"the prompt does not list {n_choices} options one per line after their letters, so they cannot be "

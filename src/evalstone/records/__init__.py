@@ -66,8 +66,13 @@ class TextPart:
 class ImagePart:
     """An image inside a message, by content."""
 
-    sha256: str
+    sha256: str  # of the file's bytes: `sha256:<hex>`
     media_type: str
+    data: bytes = field(default=b"", compare=False, repr=False)  # the file, as it was given
+
+    def __str__(self) -> str:
+        """Return the form in which prompts are shown."""
+        return f"[image {self.sha256.removeprefix('sha256:')[:12]}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,16 @@ class Message:
     def text(self) -> str:
         """The concatenated text parts."""
         return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def images(self) -> tuple[ImagePart, ...]:
+        """The images, in order."""
+        return tuple(part for part in self.parts if isinstance(part, ImagePart))
+
+    @property
+    def shown(self) -> str:
+        """The message for people: its text, with each image by its hash."""
+        return "".join(part.text if isinstance(part, TextPart) else str(part) for part in self.parts)
 
 
 class Render(Protocol):
@@ -205,6 +220,11 @@ class Request:
         return sum(n_outputs_of(query) for query in self.queries)
 
     @property
+    def images(self) -> tuple[ImagePart, ...]:
+        """The images of its messages, in order."""
+        return tuple(image for message in self.messages for image in message.images)
+
+    @property
     def prompt(self) -> str:
         """The context of the first query (lm-eval's `prompt_hash` is its hash); without text, that of its messages."""
         first = self.queries[0] if self.queries else None
@@ -212,7 +232,7 @@ class Request:
             return "".join(first.segments)
         if isinstance(first, RollingQuery):
             return first.text
-        return "".join(self.segments) or "\n".join(message.text for message in self.messages)
+        return "".join(self.segments) or "\n".join(message.shown for message in self.messages)
 
 
 def rotations_of(request: Request) -> list[list[LoglikelihoodQuery]]:

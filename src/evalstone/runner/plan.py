@@ -49,6 +49,7 @@ def prepare(selection: Selection, model: Model, options: RunOptions) -> Prepared
         raise PlanError("no task is selected; name at least one with --tasks (see `evalstone ls tasks`)")
     unanswerable = _unanswerable_members(selection, model)
     refuse_unanswerable(selection, model, leave=unanswerable)
+    _refuse_images(selection, model, leave=unanswerable)
     _refuse_plain_text(selection, model, options)
     _refuse_strange_samples(selection, options)
     selection, bound = bind_tasks(selection, unanswerable, Wanted(options.bind, dict(options.samples), options.partial))
@@ -99,10 +100,13 @@ def _unanswerable_members(selection: Selection, model: Model) -> Mapping[str, st
     """Return the tasks of suites that need a kind of query the model cannot answer, each with the reason."""
     of_suites = {leaf for chosen in selection.suites for leaves in chosen.leaves for leaf in leaves}
     identity, able = model.identity, model.answers
-    return {
-        task.name: f"model '{identity.name}' ({identity.kind}) cannot answer {task.output_type}"
-        for task in selection.tasks
-        if task.name in of_suites and KIND_OF_OUTPUT_TYPE.get(task.output_type) not in able
+    members = [task for task in selection.tasks if task.name in of_suites]
+    who = f"model '{identity.name}' ({identity.kind})"
+    blind = {} if takes_images(model) else {t.name: f"{who} takes no images" for t in members if t.prompt.image}
+    return blind | {
+        task.name: f"{who} cannot answer {task.output_type}"
+        for task in members
+        if KIND_OF_OUTPUT_TYPE.get(task.output_type) not in able
     }
 
 
@@ -130,6 +134,22 @@ def refuse_unanswerable(selection: Selection, model: Model, leave: Container[str
         f"model '{model.identity.name}' ({model.identity.kind}) cannot answer {', '.join(kinds)}, "
         f"which these tasks need: {shown}; it can answer {', '.join(sorted(able))}; {remedy}"
     )
+
+
+def takes_images(model: Model) -> bool:
+    """Return whether a model is sent images; models of users that were written before images are not."""
+    return bool(getattr(model, "takes_images", False))
+
+
+def _refuse_images(selection: Selection, model: Model, leave: Container[str] = ()) -> None:
+    """Raise PlanError where a model that takes text only would be sent images. Those in `leave` are not checked."""
+    with_images = [task.name for task in selection.tasks if task.prompt.image is not None and task.name not in leave]
+    if with_images and not takes_images(model):
+        raise PlanError(
+            f"model '{model.identity.name}' ({model.identity.kind}) takes text only, and {with_images[0]} has images; "
+            "expected a model of images and text (--model hf-multimodal) or a chat server (--model "
+            "local-chat-completions)"
+        )
 
 
 def _refuse_plain_text(selection: Selection, model: Model, options: RunOptions) -> None:

@@ -17,6 +17,7 @@ from evalstone.records import JsonValue
 PLAIN, ZLIB = b"\x00", b"\x01"
 OTHER_KEY, SHA256 = b"\x00", b"\x01"
 WORTH_COMPRESSING = 96  # bytes; for shorter texts zlib's header exceeds the gain
+LOOKED_AT = 4096  # bytes of a text without a space, from which it is taken for an image in base64
 LONGEST_TEXT = 128 * 2**20  # bytes of one text; a file from elsewhere may have texts that unpack to gigabytes
 _PREFIX = "sha256:"
 _NO_TEXT = re.compile(r"[\x00\ud800-\udfff]")  # characters that PostgreSQL or UTF-8 do not accept
@@ -50,10 +51,18 @@ def pack_text(text: str) -> bytes:
     if len(raw) > LONGEST_TEXT:
         raise StoreError(f"a text to store has {len(raw):,} bytes; expected at most {LONGEST_TEXT:,}: shorten it")
     if len(raw) >= WORTH_COMPRESSING:
-        small = zlib.compress(raw, 6)
+        small = _compressed(raw)
         if len(small) < len(raw):
             return ZLIB + small
     return PLAIN + raw
+
+
+def _compressed(raw: bytes) -> bytes:
+    """Compress a text; an image in base64 has no repetitions to look for, which would take ten times as long."""
+    if len(raw) < LOOKED_AT or b" " in raw or b"\n" in raw:
+        return zlib.compress(raw, 6)
+    stream = zlib.compressobj(6, strategy=zlib.Z_HUFFMAN_ONLY)
+    return stream.compress(raw) + stream.flush()
 
 
 def unpack_text(packed: bytes) -> str:

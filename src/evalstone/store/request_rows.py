@@ -18,6 +18,7 @@ from evalstone.store.schema import insert_rows, outputs, requests, run_tasks, sc
 from evalstone.store.text_table import chunks, load_texts, store_texts
 
 WRITTEN_AT_ONCE = 2000  # requests in one transaction: well under a second, so that other writers need not wait
+WITH_IMAGES_AT_ONCE = 50  # the same with images, which are packed and held in memory
 
 
 PERMANENT_ERRORS = sorted(names_under(Permanent))  # the same request would fail in the same way
@@ -68,7 +69,8 @@ def add_requests(
     """
     rows = {(sample.task, sample.index): sample for sample in samples}
     digests = Digests()
-    for some in chunks(list({request.id: request for request in given}.values()), WRITTEN_AT_ONCE):
+    at_once = WITH_IMAGES_AT_ONCE if any(request.images for request in given) else WRITTEN_AT_ONCE
+    for some in chunks(list({request.id: request for request in given}.values()), at_once):
         hashed = [_HashedRequest(split, hash_of(split, digests)) for split in map(split_request, some)]
         with database.reading() as connection:  # a resumed run usually has nothing to write, so it needs no lock
             new, changed = _new_and_changed(connection, run_number(connection, run_id), hashed)

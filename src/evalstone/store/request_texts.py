@@ -1,12 +1,14 @@
 """A request as the database stores it: its long texts, and a form that combines them.
 
-The long texts (segments, own contexts, message texts, rolling texts) are the request's *pieces*; shots that many
-samples share are stored once. Everything else is the *form*: JSON in which numbers refer to pieces. It has no database
-ids, so the same request of another run (of another model, say) has the same form and shares that text too.
+The long texts (segments, own contexts, message texts, rolling texts) and the images, in base64, are the request's
+*pieces*; shots and images that many samples share are stored once. Everything else is the *form*: JSON in which
+numbers refer to pieces. It has no database ids, so the same request of another run (of another model, say) has the same
+form and shares that text too.
 """
 
 import hashlib
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -27,6 +29,7 @@ from evalstone.store.packing import text_bytes, to_json
 
 _SETTINGS = tuple(field.name for field in fields(GenerationSettings))
 _DEFAULTS = GenerationSettings()
+REMEMBERED = 2**17  # characters; longer texts, such as images, would fill the memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class Digests:
 
     def of(self, text: str) -> bytes:
         """Return the digest of a text."""
+        if len(text) > REMEMBERED:
+            return hashlib.sha256(text_bytes(text)).digest()
         digest = self._known.get(text)
         if digest is None:
             digest = self._known[text] = hashlib.sha256(text_bytes(text)).digest()
@@ -158,15 +163,30 @@ def generation_settings(content: Mapping[str, Any]) -> GenerationSettings:
 
 
 def _message_form(message: Message, number: Any) -> list[Any]:
-    parts = [
-        number(part.text) if isinstance(part, TextPart) else [part.sha256, part.media_type] for part in message.parts
-    ]
-    return [message.role, parts]
+    return [message.role, [_part_form(part, number) for part in message.parts]]
+
+
+def _part_form(part: TextPart | ImagePart, number: Any) -> int | list[Any]:
+    """Return the form of a part; an image's file is a piece of its own, in base64, so that it is stored once too."""
+    if isinstance(part, TextPart):
+        return int(number(part.text))
+    return [part.sha256, part.media_type, *([number(b64encode(part.data).decode())] if part.data else [])]
 
 
 def _message(form: Sequence[Any], pieces: Sequence[str]) -> Message:
     role, parts = form
-    return Message(
-        role,
-        tuple(TextPart(pieces[part]) if isinstance(part, int) else ImagePart(part[0], part[1]) for part in parts),
-    )
+    return Message(role, tuple(_part(part, pieces) for part in parts))
+
+
+def _part(form: int | Sequence[Any], pieces: Sequence[str]) -> TextPart | ImagePart:
+    """Return the part of its form; `verify` gives empty pieces, whose hashes it checks itself.
+
+    Raises: ValueError for an image that is not the one that its hash names.
+    """
+    if isinstance(form, int):
+        return TextPart(pieces[form])
+    sha256, media_type, *stored = form
+    data = b64decode(pieces[stored[0]], validate=True) if stored else b""
+    if data and f"sha256:{hashlib.sha256(data).hexdigest()}" != sha256:
+        raise ValueError(f"an image is not the one with hash {sha256}")
+    return ImagePart(sha256, media_type, data)

@@ -55,6 +55,8 @@ def _check_of(shape: Shape) -> Callable[[Row], str | None] | None:
 def _fault_of_prompt(task: Task, layout: Layout, row: Row) -> str | None:
     try:
         text, target = layout.text(row), layout.target(row)
+        if layout.images is not None:
+            layout.images(row)
         if task.output_type != "multiple_choice" or layout.choices is None:
             return None
         choices = [str(choice) for choice in layout.choices(row)]

@@ -16,6 +16,7 @@ from evalstone.datasets.files import split_files
 from evalstone.errors import DataError, UnknownName, UsageError
 from evalstone.registry import nearest
 from evalstone.tasks.dialect import task_from_spec
+from evalstone.tasks.image_columns import refuse_other_media, with_option_lists
 from evalstone.tasks.own_rows import OwnData, ignored_columns
 from evalstone.tasks.row_columns import refuse_faulty_rows
 from evalstone.tasks.row_shapes import Shape, shape_of
@@ -113,6 +114,8 @@ def find_dataset(name: DatasetName, own: OwnData) -> OwnDataset:
     where = f"{name.path}, split '{split}'"
     if not rows:
         raise DataError(f"{where} has no rows")
+    refuse_other_media(where, rows)
+    rows = with_option_lists(rows)
     shape = shape_of(rows)
     if shape is None:
         raise DataError(

@@ -13,6 +13,8 @@ from evalstone.errors import DataError
 from evalstone.limits.regexes import compiled
 from evalstone.registry import nearest
 from evalstone.scoring.metrics import CALL_MATCH, aggregation_of, defaults_for, is_higher_better
+from evalstone.tasks.dialect_keys import FEWSHOT_KEYS, KEYS, MEANING, METRIC_KEYS
+from evalstone.tasks.images import refuse_unfit_image_keys
 from evalstone.tasks.spec_hash import hash_spec
 from evalstone.tasks.task import (
     FewshotSpec,
@@ -28,77 +30,7 @@ from evalstone.tasks.task import (
 )
 from evalstone.tasks.tool_use import refuse_unfit_keys
 
-_TEXT = (str, type(None))
-_FUNCTION = (FunctionRef, type(None))
-_PART = (str, int, FunctionRef, type(None))
-_KEYS: dict[str, tuple[type, ...]] = {
-    "task": (str,),
-    "task_alias": _TEXT,
-    "tag": (str, list, type(None)),
-    "group": (str, list, type(None)),
-    "task_list": (list, type(None)),
-    "custom_dataset": _FUNCTION,
-    "dataset_path": _TEXT,
-    "dataset_name": _TEXT,
-    "dataset_kwargs": (dict, type(None)),
-    "training_split": _TEXT,
-    "validation_split": _TEXT,
-    "test_split": _TEXT,
-    "fewshot_split": _TEXT,
-    "process_docs": _FUNCTION,
-    "doc_to_text": _PART,
-    "doc_to_target": (*_PART, list),
-    "doc_to_choice": (str, list, dict, FunctionRef, type(None)),
-    "doc_to_image": (str, list, FunctionRef, type(None)),
-    "doc_to_audio": (str, list, FunctionRef, type(None)),
-    "unsafe_code": (bool,),
-    "process_results": _FUNCTION,
-    "use_prompt": _TEXT,
-    "description": _TEXT,
-    "target_delimiter": (str,),
-    "fewshot_delimiter": (str,),
-    "fewshot_config": (dict, type(None)),
-    "num_fewshot": (int, type(None)),
-    "metric_list": (list, type(None)),
-    "output_type": (str,),
-    "generation_kwargs": (dict, type(None)),
-    "repeats": (int,),
-    "filter_list": (list, type(None)),
-    "should_decontaminate": (bool,),
-    "doc_to_decontamination_query": (str, FunctionRef, type(None)),
-    "gen_prefix": _TEXT,
-    "doc_to_turns": (str, list, FunctionRef, type(None)),  # our own, for conversations
-    "doc_to_tools": (str, list, FunctionRef, type(None)),  # our own, with the next two: functions that may be called
-    "tools_in": _TEXT,
-    "doc_to_messages": (str, FunctionRef, type(None)),
-    "generation_by": (dict, type(None)),  # our own, for questions of several kinds
-    "skip_bad_rows": (bool,),  # our own: rows that cannot be read are left out and counted
-    "also_loglikelihood": _TEXT,  # our own, for tasks that are Python classes in lm-eval
-    "metadata": (dict, list, type(None)),
-}
-_FEWSHOT_KEYS: dict[str, tuple[type, ...]] = {
-    "sampler": (str, FunctionRef),
-    "split": _TEXT,
-    "process_docs": _FUNCTION,
-    "fewshot_indices": (list, type(None)),
-    "samples": (list, FunctionRef, type(None)),
-    "doc_to_text": _PART,
-    "doc_to_choice": (str, list, dict, FunctionRef, type(None)),
-    "doc_to_target": (*_PART, list),
-    "gen_prefix": _TEXT,
-    "fewshot_delimiter": (str,),
-    "target_delimiter": (str,),
-}
-_METRIC_KEYS = ("metric", "aggregation", "higher_is_better", "hf_evaluate")
 CODE_METRIC = "evalstone.tasks.code_metrics.pass_at_k"
-_MEANING = {
-    FunctionRef: "!function",
-    str: "text",
-    int: "number",
-    dict: "keys and values",
-    list: "list",
-    bool: "true or false",
-}
 
 
 class _Reader:
@@ -119,7 +51,7 @@ class _Reader:
                 raise DataError(f"{self.source}: unknown key '{within}{key}' with value {value!r:.80}; {hint}")
             allowed = known[key]
             if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed and int in allowed):
-                meanings = [_MEANING[kind] for kind in allowed if kind in _MEANING]
+                meanings = [MEANING[kind] for kind in allowed if kind in MEANING]
                 raise self.fail(f"{within}{key}", value, " or ".join(meanings))
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -136,7 +68,7 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
         raise reader.fail("task", spec.get("task"), "the task's name")
     if "class" in spec:
         return _python_task(reader, origin, trusted)
-    reader.check(spec, _KEYS)
+    reader.check(spec, KEYS)
     output_type, splits = _checked(reader)
     prompt, filters, metadata = _prompt(reader), _filters(reader), _metadata(reader)
     return Task(
@@ -184,6 +116,7 @@ def _checked(reader: _Reader) -> tuple[OutputType, Splits]:
     if reader.get("doc_to_turns") is not None:
         _check_turns(reader, output_type)
     refuse_unfit_keys(reader.spec, reader.source)
+    refuse_unfit_image_keys(reader.spec, reader.source)
     if reader.get("custom_dataset") is None and not reader.get("dataset_path"):
         raise reader.fail("dataset_path", reader.get("dataset_path"), "a Hub name, or json, csv or parquet")
     splits = Splits(reader.get("training_split"), reader.get("validation_split"), reader.get("test_split"))
@@ -254,6 +187,7 @@ def _prompt(reader: _Reader) -> PromptSpec:
         messages=reader.get("doc_to_messages"),
         target=reader.get("doc_to_target"),
         choice=reader.get("doc_to_choice"),
+        image=reader.get("doc_to_image"),
         gen_prefix=reader.get("gen_prefix"),
         target_delimiter=reader.get("target_delimiter", " "),
         fewshot_delimiter=reader.get("fewshot_delimiter", "\n\n"),
@@ -262,7 +196,7 @@ def _prompt(reader: _Reader) -> PromptSpec:
 
 def _fewshot(reader: _Reader, prompt: PromptSpec) -> FewshotSpec:
     config = reader.get("fewshot_config") or {}
-    reader.check(config, _FEWSHOT_KEYS, "fewshot_config.")
+    reader.check(config, FEWSHOT_KEYS, "fewshot_config.")
     sampler = config.get("sampler", "default")
     if isinstance(sampler, str) and sampler not in {"default", "first_n"}:
         raise reader.fail("fewshot_config.sampler", sampler, "default, first_n or !function <module>.<Sampler>")
@@ -329,7 +263,7 @@ def _metrics(reader: _Reader, output_type: str, filters: tuple[str, ...]) -> tup
             raise reader.fail("metric_list", item, "items such as `metric: acc`")
         metric = item["metric"]
         own_name = metric.name if isinstance(metric, FunctionRef) else str(metric)
-        given = {key: value for key, value in item.items() if key not in _METRIC_KEYS}
+        given = {key: value for key, value in item.items() if key not in METRIC_KEYS}
         if metric == "exact_match":
             _check_regexes(reader, "metric_list.exact_match", item)
         for name, kwargs in _scores_named(metric, own_name, given):

@@ -15,6 +15,7 @@ from evalstone.datasets.csv_files import sniff_delimiter
 from evalstone.datasets.files import READABLE, at_most, read_files
 from evalstone.errors import DataError
 from evalstone.tasks.dialect import task_from_spec
+from evalstone.tasks.image_columns import refuse_other_media, with_option_lists
 from evalstone.tasks.row_columns import refuse_faulty_lines, refuse_faulty_rows
 from evalstone.tasks.row_shapes import Shape, shape_of
 from evalstone.tasks.task import Task
@@ -91,6 +92,8 @@ def rows_of_file(path: Path, *, skip_bad_rows: bool = False) -> OwnRows:
     rows = read_files([path], options, skip_bad_rows=skip_bad_rows)
     if not rows:
         raise DataError(f"{path} has no rows" + (f"; {rows.skipped}" if rows.skipped.n else ""))
+    refuse_other_media(path, rows)
+    rows = with_option_lists(rows)
     shape = shape_of(rows)
     if shape is None:
         raise DataError(

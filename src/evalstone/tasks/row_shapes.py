@@ -5,11 +5,12 @@ a question with an answer to generate; a question with tools; a text.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evalstone.datasets import Rows
 from evalstone.scoring.metrics import metric_item
+from evalstone.tasks.image_columns import image_columns
 from evalstone.tasks.row_columns import (
     LETTERS,
     AnswerCounts,
@@ -42,6 +43,16 @@ class Shape:
 
 def shape_of(rows: Rows) -> Shape | None:
     """Return the shape of rows; None for columns that are not known. All rows are read once, and none is kept."""
+    images = image_columns(rows.column_names)
+    shape = _shape_of(rows)
+    if shape is None or not images or shape.tools is not None or shape.columns is None:
+        return shape
+    spec = {**shape.spec, "doc_to_image": images if len(images) > 1 else images[0]}
+    guess = f"{shape.guess}, with the images in {', '.join(images)}"
+    return replace(shape, spec=spec, guess=guess, used=(*shape.used, *images))
+
+
+def _shape_of(rows: Rows) -> Shape | None:
     names = [name for name in rows.column_names if name.strip().isidentifier()]
     columns = {name.strip().lower(): name for name in names}
     if (tools := find_tool_columns(columns)) is not None:

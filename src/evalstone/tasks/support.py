@@ -17,10 +17,8 @@ def why_not_runnable(spec: Mapping[str, Any]) -> str | None:
     """Return the reason why a task file's mapping is not supported, or None."""
     if spec.get("use_prompt") is not None:
         return f"use_prompt '{spec['use_prompt']}' needs the library promptsource, which is not supported"
-    if spec.get("doc_to_image") is not None:
-        return "doc_to_image: its prompts contain images, which local text models cannot read"
     if spec.get("doc_to_audio") is not None:
-        return "doc_to_audio: its prompts contain audio, which is not supported"
+        return "doc_to_audio: its prompts contain audio, which no model here takes; prompts are text and images"
     return None if "class" in spec else _unknown_metric(spec)
 
 

@@ -84,6 +84,7 @@ class PromptSpec:
     messages: Field = None  # role and text of each message; then there is no text
     target: Field = None
     choice: Field = None
+    image: Field = None  # the images that the question shows
     gen_prefix: Field = None
     target_delimiter: str = " "
     fewshot_delimiter: str = "\n\n"

@@ -18,6 +18,7 @@ from evalstone.datasets.hub import of_splits
 from evalstone.errors import DataError, EvalstoneError, PlanError
 from evalstone.records import Skipped
 from evalstone.tasks.functions import load_function, published_seeds
+from evalstone.tasks.images import with_images
 from evalstone.tasks.task import FunctionRef, Task
 
 
@@ -77,6 +78,8 @@ class TaskRows:
         if key not in self._made:
             rows = self.dataset.splits[name]
             made = rows if process is None else self._processed(rows, process)
+            if self.task.prompt.image is not None:
+                made = with_images(made, self.task.prompt.image, self.dataset.folder)
             self._made[key] = made if self._fault is None else without_faults(made, rows.skipped, self._fault)
         return self._made[key]
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from evalstone.errors import DataError, MalformedSample
+from evalstone.errors import DataError, MalformedSample, PlanError
 from evalstone.prompts.few_shot import DrawRules, LeakGuard, Shots, draw_shots
 from evalstone.prompts.fields import (
     first_turn,
@@ -16,6 +16,7 @@ from evalstone.prompts.fields import (
     resolve_text,
     resolve_turns,
 )
+from evalstone.prompts.images import messages_with, placing
 from evalstone.prompts.prompt_styles import instructed, styled_layout
 from evalstone.prompts.prompter import ChatOptions, Layout, Prompt, Prompter
 from evalstone.prompts.tools import tools_for_template, tools_prompt
@@ -41,6 +42,7 @@ from evalstone.tasks.conversation import next_turn, reference_of
 from evalstone.tasks.functions import loader_of
 from evalstone.tasks.generated_code import sandbox_of, score_in
 from evalstone.tasks.generation import AnswerSettings, answer_settings
+from evalstone.tasks.images import TaskImages, hash_of_rows
 from evalstone.tasks.sample_scores import SampleScorer
 from evalstone.tasks.samplers import draw_with_class
 from evalstone.tasks.task import FunctionRef, MetricSpec, PromptSpec, Task
@@ -72,6 +74,8 @@ class BoundYamlTask:
         self.n_original = len(rows)
         self.metrics: tuple[MetricSpec, ...] = task.metrics
         self.n_shots = n_shots_of(task, options)
+        if self.n_shots and task.prompt.image is not None:
+            raise PlanError(f"task {task.name} has images and takes no shots; omit --num_fewshot {self.n_shots}")
         columns = frozenset(rows.features)
         self._layout = layout_of(task, columns, shot=False)
         multiple_input = self._layout.choices is not None and isinstance(self._layout.text(rows[0]), int)
@@ -135,12 +139,17 @@ class BoundYamlTask:
             name=self.task.name,
             version=self.task.version,
             spec_hash=self.task.spec_hash,
-            dataset_hash=self._rows.dataset.content_hash,
+            dataset_hash=self._dataset_hash,
             num_fewshot=self.n_shots,
             n_samples=len(self._indices),
             sample_indices=self.options.sample_indices,
             generation=self._settings.facts if self._settings else None,
         )
+
+    @cached_property
+    def _dataset_hash(self) -> str:
+        own = self._rows.dataset.content_hash
+        return own if self._layout.images is None else hash_of_rows(own, self._rows.evaluated)
 
     @property
     def is_conversation(self) -> bool:
@@ -224,6 +233,8 @@ class BoundYamlTask:
     def _request(self, sample: Sample, shots: Shots, render: Render | None) -> Request:
         task, row = self.task, sample.row
         target = self._layout.target(row)
+        images = self._layout.images(row) if self._layout.images is not None else None
+        render = render if images is None else placing(render, images)
         segments: tuple[str, ...] = ()
         if task.output_type == "loglikelihood_rolling":
             queries: tuple[Query, ...] = (RollingQuery(0, _as_text(target)),)
@@ -244,7 +255,7 @@ class BoundYamlTask:
             sample_sha256=sample.sha256,
             segments=segments,
             queries=queries,
-            messages=contexts[0].messages,
+            messages=contexts[0].messages if images is None else messages_with(contexts[0], images),
             tools=contexts[0].tools,
             target=reference_of(self._layout, target, 0),
             n_shots=len(shots),
@@ -329,7 +340,12 @@ def layout_of(task: Task, columns: frozenset[str], *, shot: bool) -> Layout:
         fewshot_delimiter=prompt.fewshot_delimiter,
         turns=turns,
     )
-    return layout if task.prompt_style is None else styled_layout(layout, task.prompt_style, shot=shot)
+    if task.prompt_style is not None:
+        layout = styled_layout(layout, task.prompt_style, shot=shot)
+    if task.prompt.image is None or shot:
+        return layout
+    images = TaskImages(load(task.prompt.image), columns, layout.text)
+    return replace(layout, text=images.text, images=images.of)
 
 
 def _layout_with_tools(prompt: PromptSpec, use: ToolUse, load: Callable[[Any], Any], columns: frozenset[str]) -> Layout:

@@ -29,7 +29,7 @@ from evalstone.web.pages.guide import guide_page
 from evalstone.web.pages.model import model_page
 from evalstone.web.pages.recommend import recommend_page
 from evalstone.web.pages.run import group_page, run_page, samples_page
-from evalstone.web.pages.sample import sample_page
+from evalstone.web.pages.sample import sample_image, sample_page
 from evalstone.web.pages.series import series_page
 from evalstone.web.pages.task import task_page
 from evalstone.web.posts import Posts
@@ -37,7 +37,7 @@ from evalstone.web.render import model_path, respond
 from evalstone.web.secret import server_secret
 from evalstone.web.security import LOOPBACK, Guard, safe_path
 from evalstone.web.shown_paths import without_folders
-from evalstone.web.static_files import logo_response, static_response
+from evalstone.web.static_files import image_response, logo_response, static_response
 
 __all__ = ["Part", "create_app"]
 
@@ -197,6 +197,10 @@ def _add_runs(app: FastAPI, site: Site) -> None:
         if index > LARGEST_INDEX:
             raise HTTPException(404, "there is no such sample")
         return respond(request, "sample.html", sample_page(site, name, task, index), as_json=_wants_json(request))
+
+    @app.get("/run/{name}/samples/{task:path}/{index:int}/images/{sha256}")
+    def image(name: str, task: str, index: int, sha256: str) -> Response:
+        return image_response(sample_image(site, name, task, index, sha256) if index <= LARGEST_INDEX else None)
 
     @app.get("/run/{name}/samples/{task:path}")
     def samples(request: Request, name: str, task: str) -> Response:

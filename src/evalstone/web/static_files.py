@@ -6,9 +6,10 @@ from pathlib import Path
 from fastapi import Response
 from starlette.exceptions import HTTPException
 
+from evalstone.records import ImagePart
 from evalstone.web.render import STATIC
 
-__all__ = ["logo_response", "static_response"]
+__all__ = ["image_response", "logo_response", "static_response"]
 
 TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -22,6 +23,7 @@ TYPES = {
 }
 FOR_EVER = {"cache-control": "public, max-age=31536000, immutable"}
 # a drawing that is opened by itself may hold a script: nothing in it runs
+RASTER = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
 LOCKED = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
 
 
@@ -36,6 +38,16 @@ def static_response(name: str) -> Response:
         raise HTTPException(404, "there is no such file")
     path = STATIC / name
     return Response(path.read_bytes(), media_type=TYPES[path.suffix], headers=FOR_EVER)
+
+
+def image_response(image: ImagePart | None) -> Response:
+    """Return an image of a sample; a stored run may come from elsewhere, so only raster types have their own name.
+
+    Raises: HTTPException for None, and for a type that browsers might run.
+    """
+    if image is None or image.media_type not in RASTER:
+        raise HTTPException(404, "there is no such image")
+    return Response(image.data, media_type=image.media_type, headers=LOCKED)
 
 
 def logo_response(path: Path | None) -> Response:

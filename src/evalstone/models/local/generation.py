@@ -139,7 +139,7 @@ def pieces_of(requests: Sequence[Request], size: int = CHUNK) -> Iterator[list[R
     for request in requests:
         if any(isinstance(query, GenerateQuery) for query in request.queries):
             piece.append(request)
-            n_characters += sum(map(len, request.segments))
+            n_characters += sum(map(len, request.segments)) + sum(len(image.data) for image in request.images)
         if n_characters >= size:
             yield piece
             piece, n_characters = [], 0

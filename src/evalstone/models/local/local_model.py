@@ -6,7 +6,7 @@ piece of the requests is scored, the next is tokenised in a thread (both the tok
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -28,6 +28,7 @@ from evalstone.models.local.generation import (
     sort_out,
     stream_pieces,
 )
+from evalstone.models.local.progress_bars import without_bars
 from evalstone.models.local.span_scoring import SpanScoring
 from evalstone.models.model import OutputCache
 from evalstone.models.progress import ProgressObserver, ProgressTally
@@ -311,7 +312,7 @@ class LocalModel:
         from evalstone.models.local.own_engine import OwnEngine
 
         source = self._loaded.model if self._loaded else str(self._folders.model)
-        with loading(), _without_bars():  # progress bars are a setting of the whole process
+        with loading(), without_bars():  # progress bars are a setting of the whole process
             return OwnEngine(load_engine(source, self._settings()), self.tokenizer)
 
     def _token_costs(self) -> TokenCosts:
@@ -377,17 +378,3 @@ class LocalModel:
         if self._engine is not None:
             self._engine.close()
         self._engine = None
-
-
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    """Disable transformers' progress bar for loading weights: it would break ours."""
-    from transformers.utils import logging
-
-    is_shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if is_shown:
-            logging.enable_progress_bar()

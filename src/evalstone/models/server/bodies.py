@@ -21,11 +21,12 @@ from evalstone.models.server.key_hiding import NO_KEYS, KeyHider
 from evalstone.models.text.generation_prompts import GenerationInput
 
 __all__ = [
-    "Prompt", "ScoredPart", "ServerScore", "ServerText", "choice_of", "count_of", "read_score", "read_text",
+    "Json", "Prompt", "ScoredPart", "ServerScore", "ServerText", "choice_of", "count_of", "read_score", "read_text",
     "score_body", "text_body",
 ]  # fmt: skip
 
-Prompt = str | list[list[int]] | list[dict[str, str]]  # a text, tokens, or messages
+Json = dict[str, Any]
+Prompt = str | list[list[int]] | list[Json]  # a text, tokens, or messages
 MOST_STOPS = 4  # accepted by chat endpoints and OpenAI; the others are applied here
 LARGEST_COUNT = 2**31 - 1  # a larger number of tokens is not a valid count, and no database column can store it
 

@@ -113,6 +113,11 @@ class OpenAIModel:
         """Whether chats are sent as messages."""
         return self.arguments.is_chat
 
+    @property
+    def takes_images(self) -> bool:
+        """Whether images are sent, as parts of messages."""
+        return self.arguments.is_chat
+
     @cached_property
     def _tokenizer_folder(self) -> Any:
         arguments = self.arguments

@@ -7,13 +7,14 @@ Source: lm-evaluation-harness 0.4.13, models/api_models.py (batch_loglikelihood_
     generate_until).
 """
 
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evalstone.errors import UsageError
 from evalstone.models.server.arguments import OpenAIArguments
-from evalstone.models.server.bodies import Prompt, ScoredPart
+from evalstone.models.server.bodies import Json, Prompt, ScoredPart
 from evalstone.models.text.characters import Characters
 from evalstone.models.text.generation_prompts import (
     DEFAULT_MAX_TOKENS,
@@ -25,7 +26,7 @@ from evalstone.models.text.generation_prompts import (
 from evalstone.models.text.spans import QueryReader, Span
 from evalstone.models.text.stops import stop_texts
 from evalstone.models.text.tokens import Encoder
-from evalstone.records import GenerateQuery, ImagePart, Request, canonical_json
+from evalstone.records import GenerateQuery, Message, Request, TextPart, canonical_json
 
 __all__ = ["PromptMaker"]
 
@@ -112,13 +113,11 @@ class PromptMaker:
         """
         if not self.arguments.is_chat:
             return "".join(request.segments)
-        if any(isinstance(part, ImagePart) for message in request.messages for part in message.parts):
-            raise UsageError(f"{request.id} contains an image; images are not sent to servers yet")
         if not request.messages:
             raise UsageError(
                 f"{request.id} is plain text, but a chat endpoint needs messages; add --apply_chat_template"
             )
-        return [{"role": message.role, "content": message.text} for message in request.messages]
+        return [{"role": message.role, "content": _content(message)} for message in request.messages]
 
     def prompt_of(self, prepared: GenerationInput) -> Prompt:
         """Return the prompt of a generate query."""
@@ -134,3 +133,21 @@ class PromptMaker:
     def n_tokens(self, prepared: Any) -> int | None:
         """Return the number of tokens in a query's prompt; None if only the server knows."""
         return None if self.encoder is None or isinstance(prepared, _PreparedPrompt) else int(prepared.tokens.size)
+
+
+def _content(message: Message) -> str | list[Json]:
+    """Return a message's content: a text, or, with images, its parts in order.
+
+    Source: OpenAI's API reference, chat completions: content parts `text` and `image_url`, here with a data URL.
+    """
+    if not message.images:
+        return message.text
+    return [
+        {"type": "text", "text": part.text}
+        if isinstance(part, TextPart)
+        else {
+            "type": "image_url",
+            "image_url": {"url": f"data:{part.media_type};base64,{b64encode(part.data).decode()}"},
+        }
+        for part in message.parts
+    ]

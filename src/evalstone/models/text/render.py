@@ -12,7 +12,7 @@ from typing import Any
 from evalstone.errors import UsageError
 from evalstone.limits.templates import TemplateTooLarge, line_of
 from evalstone.models.text.chat_templates import within_limits
-from evalstone.records import ImagePart, JsonValue, Message
+from evalstone.records import JsonValue, Message, TextPart
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +20,15 @@ logger = logging.getLogger(__name__)
 class ChatRenderer:
     """A tokenizer's chat template with its variables; each distinct chat is rendered once."""
 
-    def __init__(self, tokenizer: Any, variables: Mapping[str, JsonValue], template: str | None = None) -> None:
+    def __init__(
+        self,
+        tokenizer: Any,
+        variables: Mapping[str, JsonValue],
+        template: str | None = None,
+        *,
+        as_parts: bool = False,
+    ) -> None:
+        self._as_parts = as_parts  # as templates of models of images and text expect messages
         self._tokenizer = tokenizer
         self._variables = dict(variables)
         self._template = template
@@ -40,9 +48,9 @@ class ChatRenderer:
     def _render(self, messages: tuple[Message, ...], continue_final: bool, tools: str | None) -> str:
         from jinja2 import TemplateError, TemplateSyntaxError
 
-        if any(isinstance(part, ImagePart) for message in messages for part in message.parts):
-            raise UsageError("a message contains an image; local models accept text only")
-        chat = [{"role": message.role, "content": message.text} for message in messages]
+        if not self._as_parts and any(message.images for message in messages):
+            raise UsageError("a message contains an image, and this model takes text only; use --model hf-multimodal")
+        chat = [{"role": each.role, "content": _parts(each) if self._as_parts else each.text} for each in messages]
         declared = None if tools is None else json.loads(tools)
         try:
             if declared is not None:
@@ -66,7 +74,7 @@ class ChatRenderer:
         origin = f"the chat template of {self._tokenizer.name_or_path or 'this model'}"
         return UsageError(f"{origin}{'' if line is None else f', line {line},'} {what}: {error}")
 
-    def _check_tools(self, chat: list[dict[str, str]], tools: list[Any]) -> None:
+    def _check_tools(self, chat: list[dict[str, Any]], tools: list[Any]) -> None:
         """Raise UsageError if the template ignores tools, which the first chat with tools shows."""
         if self._shows_tools:
             return
@@ -77,7 +85,7 @@ class ChatRenderer:
             )
         self._shows_tools = True
 
-    def _apply(self, chat: list[dict[str, str]], continue_final: bool, tools: list[Any] | None = None) -> str:
+    def _apply(self, chat: list[dict[str, Any]], continue_final: bool, tools: list[Any] | None = None) -> str:
         """Return a chat as one text.
 
         Raises: UsageError; jinja2.TemplateError if the template refuses the chat.
@@ -126,3 +134,11 @@ class ChatRenderer:
         if note not in self.notes:
             self.notes.append(note)
             logger.warning(note)
+
+
+def _parts(message: Message) -> list[dict[str, str]]:
+    """Return a message's content as transformers' processors define it: texts and images in order."""
+    return [
+        {"type": "text", "text": part.text} if isinstance(part, TextPart) else {"type": "image"}
+        for part in message.parts
+    ]

@@ -29,7 +29,7 @@ def dialogue_view(turns: Sequence[SampleRecord]) -> RenderableType:
     n_shown = 0
     for record in turns:
         new = record.request.messages[n_shown:]  # answers are shown from the outputs, with their finish reason
-        parts += [_line(message.role, message.text, "dim") for message in new if message.role != "assistant"]
+        parts += [_line(message.role, message.shown, "dim") for message in new if message.role != "assistant"]
         n_shown = len(record.request.messages)
         for output in record.outputs:
             if output.error is not None:

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
-from evalstone.records import BOUND, JsonValue, LoglikelihoodQuery, Output, Query, QueryKind, ScoreStatus
+from evalstone.records import BOUND, ImagePart, JsonValue, LoglikelihoodQuery, Output, Query, QueryKind, ScoreStatus
 from evalstone.report.console import Text
 from evalstone.report.evidence.stored_samples import (
     choice_queries,
@@ -32,6 +32,8 @@ def sample_view(record: SampleRecord) -> RenderableType:
     """Return the sample for display: the prompt's end, choices with log-likelihoods, picked and gold, scores."""
     request = record.request
     parts: list[RenderableType] = [_title(record), _indented(prompt_end(request.prompt), "dim")]
+    if request.images and str(request.images[0]) not in request.prompt:  # under a model's own mark for images
+        parts.append(_indented(f"images: {', '.join(map(str, request.images))}", "dim"))
     if any(output.error for output in record.outputs):
         parts += [_indented(f"failed: {output.error}", "red") for output in record.outputs if output.error]
     elif any(isinstance(query, LoglikelihoodQuery) for query in request.queries):
@@ -57,6 +59,7 @@ def sample_to_json(record: SampleRecord) -> dict[str, JsonValue]:
         "prompt": request.prompt,
         "target": request.target,
         **({"tools": request.tools} if request.tools is not None else {}),
+        **({"images": [_image_json(image) for image in request.images]} if request.images else {}),
         "n_shots": request.n_shots,
         "n_leaked_shots": request.n_leaked_shots,
         "wrong": is_wrong(record),
@@ -74,6 +77,10 @@ def sample_to_json(record: SampleRecord) -> dict[str, JsonValue]:
             for score in record.scores
         ],
     }
+
+
+def _image_json(image: ImagePart) -> dict[str, JsonValue]:
+    return {"sha256": image.sha256, "media_type": image.media_type, "n_bytes": len(image.data)}
 
 
 def _query_json(query: Query) -> dict[str, JsonValue]:

@@ -6,13 +6,13 @@ from typing import Any
 
 from evalstone.leaderboard.site import Site
 from evalstone.leaderboard.stored import StoredRun, model_label
-from evalstone.records import BOUND, JsonValue, Score
+from evalstone.records import BOUND, ImagePart, JsonValue, Score
 from evalstone.report.evidence.stored_samples import choice_queries, deciding_score, gold_indices, is_wrong
 from evalstone.report.views.samples import answer_text, reasons_of, sample_to_json, shown_choices
 from evalstone.store import RunRow, SampleRecord
 from evalstone.web.pages.run import runs_of
 
-__all__ = ["SampleView", "TurnView", "sample_page"]
+__all__ = ["SampleView", "TurnView", "sample_image", "sample_page"]
 
 LONGEST_SHOWN = 200_000  # characters of one text; the rest is in the JSON twin
 
@@ -47,6 +47,7 @@ class TurnView:
     turn: int
     shots: str  # what stands before the sample's own part of the prompt
     prompt: str
+    images: tuple[str, ...]  # their hashes, in the order in which the prompt shows them
     choices: tuple[ChoiceView, ...]
     answers: tuple[AnswerView, ...]
     extracted: tuple[tuple[str, str], ...]  # by filter
@@ -116,6 +117,17 @@ def sample_page(site: Site, name: str, task: str, index: int) -> SampleView:
     )
 
 
+def sample_image(site: Site, name: str, task: str, index: int, sha256: str) -> ImagePart | None:
+    """Return an image of a sample by its hash, from a run that may be shown; None where it has no such image.
+
+    Raises: UnknownName.
+    """
+    runs = runs_of(site)
+    records = runs.sample(runs.run(name).run_id, task, index)
+    found = (image for record in records for image in record.request.images if image.data)
+    return next((image for image in found if image.sha256 == f"sha256:{sha256}"), None)
+
+
 def _neighbours(run: StoredRun, task: str, index: int) -> tuple[int | None, int | None]:
     """Return the positions of the samples before and after one in a run."""
     plan = next((one for one in run.plan.tasks if one.name == task), None)
@@ -137,6 +149,7 @@ def _turn(record: SampleRecord) -> TurnView:
         turn=request.turn,
         shots=_cut(prompt[: len(prompt) - len(own)]),
         prompt=_cut(own),
+        images=tuple(dict.fromkeys(image.sha256.removeprefix("sha256:") for image in request.images if image.data)),
         choices=tuple(_choices(record)),
         answers=tuple(
             AnswerView(_cut(answer_text(one)), _cut(one.reasoning or ""), one.finish_reason or "", one.error or "",

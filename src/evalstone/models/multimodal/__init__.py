@@ -1,0 +1,1 @@
+"""Local models of images and text."""
