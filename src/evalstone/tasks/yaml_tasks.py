@@ -58,20 +58,9 @@ class BoundYamlTask:
     def __init__(self, task: Task, options: BindOptions) -> None:
         self.task = task
         self.options = options
-        skip_bad_rows = options.skip_bad_rows or task.dataset.skip_bad_rows
-        self._rows = TaskRows(task, options.data_dir, options.metadata, skip_bad_rows=skip_bad_rows)
+        self._rows = _readable_rows(task, options)
         rows = self._rows.evaluated
-        if skip_bad_rows:
-            layout = layout_of(task, frozenset(rows.features), shot=False)
-            self._rows.leave_out(fault_finder(task, layout, rows))
-            rows = self._rows.evaluated
-        self.skipped = rows.skipped
-        if not rows:
-            why = f" that can be read; {self.skipped}" if self.skipped.n else ""
-            raise DataError(
-                f"task {task.name}: split '{task.splits.evaluated}' of {task.dataset.title} has no rows{why}"
-            )
-        self.n_original = len(rows)
+        self.skipped, self.n_original = rows.skipped, len(rows)
         self.metrics: tuple[MetricSpec, ...] = task.metrics
         self.n_shots = n_shots_of(task, options)
         if self.n_shots and task.prompt.image is not None:
@@ -373,3 +362,17 @@ def _as_text(value: Any) -> str:
     if not isinstance(value, str):
         raise MalformedSample(f"the target is {value!r:.80}, of type {type(value).__name__}; expected a text")
     return value
+
+
+def _readable_rows(task: Task, options: BindOptions) -> TaskRows:
+    """Return a task's rows without those that are skipped. Raises: DataError if none is left."""
+    skips = options.skip_bad_rows or task.dataset.skip_bad_rows
+    found = TaskRows(task, options.data_dir, options.metadata, skip_bad_rows=skips)
+    if skips:
+        layout = layout_of(task, frozenset(found.evaluated.features), shot=False)
+        found.leave_out(fault_finder(task, layout, found.evaluated))
+    if not found.evaluated:
+        skipped = found.evaluated.skipped
+        why = f" that can be read; {skipped}" if skipped.n else ""
+        raise DataError(f"task {task.name}: split '{task.splits.evaluated}' of {task.dataset.title} has no rows{why}")
+    return found

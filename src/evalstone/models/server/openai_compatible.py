@@ -30,6 +30,7 @@ from evalstone.models.server.first_token import (
     questions_of,
 )
 from evalstone.models.server.http_calls import Answered, Call, HttpCaller, Server
+from evalstone.models.server.outputs import Generated, failure_in, generated_outputs
 from evalstone.models.server.pace import RetryRules
 from evalstone.models.server.probe import find_server
 from evalstone.models.server.prompts import PromptMaker
@@ -37,7 +38,7 @@ from evalstone.models.server.streaming import stream_text
 from evalstone.models.text.generation_prompts import GenerationInput
 from evalstone.models.text.render import ChatRenderer
 from evalstone.models.text.spans import Pending, PreparedQuery, Span, chunks_of, fingerprint_of, known_outputs
-from evalstone.models.text.stops import final_of_text, until_stop
+from evalstone.models.text.stops import until_stop
 from evalstone.models.text.tokenizer import TokenizerSource, load_tokenizer
 from evalstone.models.text.tokenizer_facts import tokenizer_facts
 from evalstone.models.text.tokens import Encoder
@@ -58,7 +59,6 @@ __all__ = ["OpenAIModel"]
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 V = TypeVar("V")
-Generated = list[tuple[GenerationInput, int]]  # queries and repeats that wait for one text
 
 
 class OpenAIModel:
@@ -245,7 +245,7 @@ class OpenAIModel:
         call_of = partial(first_token_call, self._prompts)
         for answered in self._caller.send(map(call_of, questions), tally.report):
             if answered.value is None:
-                yield from answered.about.failures(_failure(answered))
+                yield from answered.about.failures(failure_in(answered))
             else:
                 yield from self._first_tokens.outputs(answered.about, answered.value)
 
@@ -294,7 +294,7 @@ class OpenAIModel:
     def _scored(self, answered: Answered[Span, ServerScore], pending: Pending) -> Iterator[Output]:
         """Yield the outputs that an answer completes, or that fail with it."""
         if answered.value is None:
-            failure = _failure(answered)
+            failure = failure_in(answered)
             yield from (a.failure(failure.message, failure.error.__name__) for a in pending.failed(answered.about))
             return
         score = answered.value
@@ -311,22 +311,7 @@ class OpenAIModel:
 
     def _generated(self, answered: Answered[Generated, ServerText]) -> Iterator[Output]:
         """Yield the outputs of all queries that waited for one text."""
-        if answered.value is None:
-            failure = _failure(answered)
-            yield from (a.failure(repeat, failure.message, failure.error.__name__) for a, repeat in answered.about)
-            return
-        found = answered.value
-        for prepared, repeat in answered.about:
-            final = final_of_text(found.text, prepared.stops, self.arguments.think_end_token)
-            output = prepared.output(repeat, final, found.n_tokens, found.finish_reason or "")
-            thoughts = [each for each in (found.reasoning, final.reasoning) if each]
-            yield replace(
-                output,
-                reasoning="\n".join(thoughts) or None,
-                tool_calls=found.tool_calls,
-                finish_reason=found.finish_reason,
-                n_context_tokens=found.n_context or output.n_context_tokens,
-            )
+        return generated_outputs(answered, self.arguments.think_end_token)
 
     def stream(self, request: Request) -> Iterator[str]:
         """Yield pieces of the text generated for the request's first generate query, as the server sends them.
@@ -398,8 +383,3 @@ class OpenAIModel:
 
 def _length(span: Span) -> int:
     return int(span.context.size + span.scored.size)
-
-
-def _failure(answered: Answered[Any, Any]) -> HttpFailure:
-    """Return the failure of a call without a value."""
-    return answered.failure or HttpFailure(ModelUnavailable, "no answer")
