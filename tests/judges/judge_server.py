@@ -14,10 +14,10 @@ _BLOCK = re.compile(r"\[(answer|conversation)[^\]\n]*\]\n(.*?)\n\[end of (?:answ
 class JudgeServer(LoopbackServer):
     """Replies to chats on a free port of this machine, and records what it was sent."""
 
-    def __init__(self, reply: Reply, *, tells_usage: bool = True) -> None:
+    def __init__(self, reply: Reply, *, tells_usage: bool = True, usage_times: int = 1) -> None:
         super().__init__(_Handler)
         self.reply = reply
-        self.tells_usage = tells_usage
+        self.tells_usage, self.usage_times = tells_usage, usage_times
         self.seen: list[str] = []
         self.lock = threading.Lock()
 
@@ -41,14 +41,16 @@ class _Handler(JsonHandler):
         with self.server.lock:
             self.server.seen.append(text)
         message = {"role": "assistant", "content": self.server.reply(text)}
-        usage = {"prompt_tokens": len(text) // 4, "completion_tokens": 20} if self.server.tells_usage else {}
+        times = self.server.usage_times
+        usage = {"prompt_tokens": times * len(text) // 4, "completion_tokens": times * 20}
+        usage = usage if self.server.tells_usage else {}
         self.send_json({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage})
 
 
 @contextmanager
-def judging_server(reply: Reply, *, tells_usage: bool = True) -> Iterator[JudgeServer]:
-    """Serve a reply function in a thread."""
-    with serving(JudgeServer(reply, tells_usage=tells_usage)) as server:
+def judging_server(reply: Reply, *, tells_usage: bool = True, usage_times: int = 1) -> Iterator[JudgeServer]:
+    """Serve a reply function in a thread. usage_times: how many times the tokens it reports."""
+    with serving(JudgeServer(reply, tells_usage=tells_usage, usage_times=usage_times)) as server:
         yield server
 
 

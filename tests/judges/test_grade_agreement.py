@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from evalstone.api.evaluate import evaluate
 from evalstone.api.judge_agreement import VoteFileOptions, judge_agreement
 from evalstone.api.judge_grades import judge_grade_agreement
 from evalstone.api.judging import JudgeOptions, judge_runs
@@ -104,10 +105,43 @@ def test_a_stored_judging_beside_a_file_of_grades(tmp_path: Path, capsys: pytest
     assert shown["judge"]["mean_absolute_difference"]["value"] == pytest.approx(gaps.mean())
     assert {part: one["n"] for part, one in shown["parts"].items()} == {"1": 29, "2": 29}
     assert shown["people"] is None
+    by_task = write(tmp_path / "by_task.csv", people, turn=["1", "2"] * 30, task=[found.row.tasks[0]] * 60)
+    assert (
+        main(["judge", "agreement", found.row.short_id, "--human", str(by_task), "--store", str(path), "--json"]) == 0
+    )
+    assert json.loads(capsys.readouterr().out)["judge"] == shown["judge"]
     assert main(words) == 0
     printed = capsys.readouterr().out
     assert "quadratic weighted kappa" in printed
     assert "Grades of the judge from 1 to 10, of people from 1 to 10" in " ".join(printed.split())
+
+
+def test_questions_of_two_tasks_are_told_apart(tmp_path: Path) -> None:
+    """Questions with one number in two tasks need a column `task`; with it each grade meets its own answer."""
+    path = tmp_path / "s.sqlite"
+    row = {"question": "q", "answer": "a"}
+    files = [tmp_path / f"{name}.jsonl" for name in ("one", "two")]
+    for file in files:
+        file.write_text("".join(json.dumps({**row, "question": f"{file.stem} {n}"}) + "\n" for n in range(3)))
+    run = evaluate("fake", ",".join(map(str, files)), store=str(path))
+    with judging_server(lambda text: "[[2]]" if "one " in text else "[[9]]") as server:
+        found = judge_runs(
+            "local-chat-completions", [run.id], JudgeOptions(model_args=server.arguments), store=str(path)
+        )
+    people = [GivenGrade(str(n), "", "", grade, "ada") for grade in (2.0, 9.0) for n in range(3)]
+    plain = write(tmp_path / "plain.csv", people)
+    with pytest.raises(DataError, match=r"question 0 is in one and in two of .*; add a column 'task'"):
+        judge_grade_agreement(found.row.run_id, plain, store=str(path))
+    named = write(tmp_path / "named.csv", people, task=["one"] * 3 + ["two"] * 3)
+    report = judge_grade_agreement(found.row.run_id, named, store=str(path))
+    assert (report.n_judged, report.n_grades, report.judge.n) == (6, 6, 6)
+    assert report.judge.mean_absolute_difference.value == 0.0
+
+
+def test_two_grades_of_one_person_are_no_two_people() -> None:
+    """They are not compared with each other."""
+    ada, judge = given(60, 1.0, "ada", 1), JudgeGrades("j", given(60, 1.0, "j", 3))
+    assert grade_report(judge, [*ada, ada[0]]).people is None
 
 
 def test_files_of_grades_on_both_sides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,7 +165,8 @@ def test_bad_files_are_one_line(tmp_path: Path) -> None:
     write(judge, given(60, 1.0, "gpt", 3))
     human.write_text("question_id,grade\n0,good\n")
     with pytest.raises(
-        DataError, match=r"people\.csv, row 1: the grade is 'good'; expected a number; .* --missing 'good'"
+        DataError,
+        match=r"people\.csv, row 1: the grade is 'good'; expected a number up to 1,000,000; .* --missing 'good'",
     ):
         judge_grade_agreement(str(judge), human)
     with pytest.raises(DataError, match="none holds a grade"):

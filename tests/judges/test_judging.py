@@ -241,3 +241,11 @@ def test_the_demo_model_as_a_judge_knows_nothing(tmp_path: Path) -> None:
     with Store.open(str(store)) as opened:
         judged = read_results(opened, found.row)
     assert [one.value for one in judged if isinstance(one, Grade)] == [None, None]
+
+
+@pytest.mark.parametrize("given", ["nan", "inf", "-1"])
+def test_a_limit_that_is_no_amount_is_refused(given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A limit that no cost can pass would be none."""
+    words = ["judge", "run", "last", "--judge", "fake", "--price", "2,8", f"--max_cost={given}"]
+    assert main([*words, "--store", str(tmp_path / "none.sqlite")]) == 2
+    assert f"max_cost is {given}; expected an amount of money from 0" in capsys.readouterr().err

@@ -127,3 +127,15 @@ def test_failed_requests_that_no_provider_bills_cost_nothing(questions: Path) ->
         assert found.result is not None
         assert found.result.n_failed == 1
         assert (found.cost["n_outputs"], found.cost["n_estimated"]) == (N, 1)  # charged with the most it can have
+
+
+@pytest.mark.parametrize(("limit", "said"), [(50.0, "max_cost=50 would be passed"), (1.0, "max_cost=1 is passed")])
+def test_a_server_that_bills_more_than_requests_can_have_is_found_out(questions: Path, limit: float, said: str) -> None:
+    """The first request goes alone; the others count as many times more, and nothing is sent beyond the limit."""
+    with judging_server(lambda _: "4", usage_times=1000) as server:
+        found = run(server, questions, max_cost=limit)
+        assert len(server.seen) == 1
+        assert found.stop_reason is not None
+        assert said in found.stop_reason
+        assert any("(more than --max_cost 1)" in line for line in found.remarks()) == (limit == 1.0)
+        assert found.row.status == "incomplete"

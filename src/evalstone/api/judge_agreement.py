@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from evalstone.api.judge_votes import judging_named, votes_in_file, votes_of_judging
+from evalstone.api.judge_votes import has_task_column, judging_named, votes_in_file, votes_of_judging
 from evalstone.api.stored import existing_store
 from evalstone.errors import DataError, UsageError
 from evalstone.judges.agreement import PairVote
@@ -13,6 +13,7 @@ from evalstone.judges.pairwise import PairSummary
 from evalstone.judges.report import JudgeReport, JudgeVotes, report_on
 from evalstone.judges.results import read_results, summarise
 from evalstone.report.numbers import short_model_name
+from evalstone.store import RunRow, Store
 
 __all__ = ["VoteFileOptions", "judge_agreement"]
 
@@ -55,14 +56,16 @@ def judge_agreement(
     path = Path(human)
     if not path.is_file():
         raise UsageError(f"there is no file {human}; --human is a file of votes, see `evalstone arena rate --help`")
+    row = judging_named(store, judge)
     people = [
         vote
-        for vote in votes_in_file(path, chosen.human_columns, chosen.missing).votes
+        for vote in votes_in_file(path, chosen.human_columns, chosen.missing, for_judging=row is not None).votes
         if not any(fnmatchcase(vote.rater, pattern) for pattern in chosen.without)
     ]
     if not people:
         raise DataError(f"{path.name} has no vote left without {', '.join(chosen.without)}")
-    return report_on(*_aligned(_judge_votes(judge, chosen, store), people), judge_model)
+    votes = _votes_in(judge, chosen) if row is None else _votes_of(row, existing_store(store), path)
+    return report_on(*_aligned(votes, people), judge_model)
 
 
 def _aligned(judge: JudgeVotes, people: Sequence[PairVote]) -> tuple[JudgeVotes, Sequence[PairVote]]:
@@ -74,16 +77,16 @@ def _aligned(judge: JudgeVotes, people: Sequence[PairVote]) -> tuple[JudgeVotes,
     return replace(judge, votes=plain[0]), plain[1]
 
 
-def _judge_votes(judge: str, options: VoteFileOptions, store: str | None) -> JudgeVotes:
-    row = judging_named(store, judge)
-    if row is None:
-        found = votes_in_file(Path(judge), options.columns, options.missing)
-        raters = {vote.rater for vote in found.votes if vote.rater}
-        column = (options.columns or {}).get("winner")
-        name = column or (raters.pop() if len(raters) == 1 else Path(judge).stem)
-        return JudgeVotes(name, found.votes, found.n_without_verdict)
-    opened = existing_store(store)
-    found = votes_of_judging(opened, row)
+def _votes_in(judge: str, options: VoteFileOptions) -> JudgeVotes:
+    found = votes_in_file(Path(judge), options.columns, options.missing)
+    raters = {vote.rater for vote in found.votes if vote.rater}
+    column = (options.columns or {}).get("winner")
+    name = column or (raters.pop() if len(raters) == 1 else Path(judge).stem)
+    return JudgeVotes(name, found.votes, found.n_without_verdict)
+
+
+def _votes_of(row: RunRow, opened: Store, human: Path) -> JudgeVotes:
+    found = votes_of_judging(opened, row, by_task=has_task_column(human))
     if not found.votes:
         raise DataError(
             f"judging {row.short_id} holds no verdict ({found.n_without_verdict:,} texts of {row.model} have none), so "

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evalstone.api.judge_agreement import VoteFileOptions
-from evalstone.api.judge_votes import question_names
+from evalstone.api.judge_votes import TASK, has_task_column, in_task, question_names
 from evalstone.api.stored import existing_store
 from evalstone.arena.vote_columns import JUDGES, PROMPTS, SIDES
 from evalstone.datasets.csv_files import sniff_delimiter
@@ -32,6 +32,7 @@ COLUMNS: Mapping[str, Sequence[str]] = {
     "model": ("model", "model_id", "model_name", "generator", "system"),
 }
 TURN = "turn"
+LARGEST = 1e6  # of grades; squares of larger ones lose digits
 
 
 def are_grades(judge: str, options: VoteFileOptions | None = None, *, store: str | None = None) -> bool:
@@ -67,34 +68,34 @@ def judge_grade_agreement(
     path = Path(human)
     if not path.is_file():
         raise UsageError(f"there is no file {human}; --human is a file of grades: question_id, grade and rater of each")
+    is_file = Path(judge).is_file()
     people, _ = _grades_in_file(path, chosen.human_columns, chosen.missing)
     people = [one for one in people if not any(fnmatchcase(one.rater, pattern) for pattern in chosen.without)]
     if not people:
         raise DataError(f"{path.name} has no grade left without {', '.join(chosen.without)}")
-    if Path(judge).is_file():
+    if is_file:
         grades, n_without = _grades_in_file(Path(judge), chosen.columns, chosen.missing)
         raters = {grade.rater for grade in grades if grade.rater}
         found = JudgeGrades(raters.pop() if len(raters) == 1 else Path(judge).stem, grades, n_without)
     else:
-        found = _grades_of_judging(judge, store)
+        found = _grades_of_judging(judge, store, by_task=has_task_column(path))
     return grade_report(*_aligned(found, people))
 
 
-def _grades_of_judging(name: str, store: str | None) -> JudgeGrades:
+def _grades_of_judging(name: str, store: str | None, *, by_task: bool) -> JudgeGrades:
     opened = existing_store(store)
     row: RunRow = opened.run(name)
     settings = row.plan.audit_settings
     if row.plan.audit != JUDGING or settings is None:
         raise UsageError(f"{row.short_id} is not a judging; name one (see `evalstone ls runs`), or a file of grades")
     model = short_model_name(str(settings.settings["models"][0]))
-    questions = question_names(opened, row)
+    questions = question_names(opened, row, by_task=by_task)
     grades, n_without = [], 0
     for one in read_results(opened, row):
         if not isinstance(one, Grade) or one.value is None:
             n_without += 1
             continue
-        question = questions.get((one.task, one.sample_index), str(one.sample_index))
-        grades.append(GivenGrade(question, str(one.turn + 1), model, one.value, row.model))
+        grades.append(GivenGrade(questions[one.task, one.sample_index], str(one.turn + 1), model, one.value, row.model))
     if not grades:
         raise DataError(
             f"judging {row.short_id} holds no grade ({n_without:,} texts of {row.model} have none), so nothing can "
@@ -123,7 +124,8 @@ def _grades_in_file(
         part = "" if TURN not in row else str(row[TURN])
         texts = {what: str(row[found[what]]).strip() if what in found else "" for what in ("prompt", "model", "judge")}
         value = _number(given, path, number)
-        grades.append(GivenGrade(texts["prompt"], part, texts["model"], value, texts["judge"]))
+        question = in_task(row[TASK], texts["prompt"]) if TASK in row else texts["prompt"]
+        grades.append(GivenGrade(question, part, texts["model"], value, texts["judge"]))
     if not grades:
         raise DataError(f"{path.name} has {len(rows):,} rows, and none holds a grade")
     return grades, n_without
@@ -151,10 +153,10 @@ def _number(given: Any, path: Path, number: int) -> float:
         value = float(given)
     except (TypeError, ValueError):
         value = math.nan
-    if not math.isfinite(value):
+    if not abs(value) <= LARGEST:
         raise DataError(
-            f"{path.name}, row {number}: the grade is '{given}'; expected a number; if it stands for none, add "
-            f"--missing '{given}'"
+            f"{path.name}, row {number}: the grade is '{given}'; expected a number up to {LARGEST:,.0f}; if it stands "
+            f"for none, add --missing '{given}'"
         )
     return value
 

@@ -20,9 +20,13 @@ from evalstone.judges.results import read_results
 from evalstone.report.numbers import short_model_name
 from evalstone.store import RunRow, Store
 
-__all__ = ["FoundVotes", "judging_named", "question_names", "votes_in_file", "votes_of_judging"]
+__all__ = [
+    "TASK", "FoundVotes", "has_task_column", "in_task", "judging_named", "question_names", "votes_in_file",
+    "votes_of_judging",
+]  # fmt: skip
 
-PARTS = ("turn", "task")  # columns that separate the votes on one question
+TASK = "task"
+PARTS = ("turn", TASK)  # columns that separate the votes on one question
 LENGTHS = (("length_{}", "ab"), ("len_{}", "ab"), ("tokens_{}", "ab"), ("len{}", "12"), ("len_{}", "12"),
            ("response_{}", "ab"), ("response{}", "12"), ("output_{}", "12"))  # fmt: skip
 
@@ -35,10 +39,17 @@ class FoundVotes:
     n_without_verdict: int
 
 
-def votes_in_file(path: Path, columns: Mapping[str, str] | None = None, missing: Sequence[str] = ()) -> FoundVotes:
+def votes_in_file(
+    path: Path,
+    columns: Mapping[str, str] | None = None,
+    missing: Sequence[str] = (),
+    *,
+    for_judging: bool = False,
+) -> FoundVotes:
     """Return the votes of a file that `evalstone arena rate` reads; rows without a verdict are counted.
 
-    `missing` are verdicts that stand for none, such as PandaLM's `garbage`.
+    `missing` are verdicts that stand for none, such as PandaLM's `garbage`. `for_judging`: a task is part of the
+    question's name, as `question_names` has it.
 
     Votes are matched by question, turn and models, so the file must name the question of each.
 
@@ -54,6 +65,8 @@ def votes_in_file(path: Path, columns: Mapping[str, str] | None = None, missing:
             "be matched; name it with --columns prompt=COLUMN"
         )
     parts = [name for name in PARTS if name in rows.column_names and name != found.prompt]
+    is_named_by_task = for_judging and TASK in parts
+    parts = [name for name in parts if not (is_named_by_task and name == TASK)]
     votes, n_without = [], 0
     for number, (row, verdict) in enumerate(zip(rows, verdicts_in(rows, found), strict=True), start=1):
         first, second = str(row[found.first]).strip(), str(row[found.second]).strip()
@@ -72,7 +85,8 @@ def votes_in_file(path: Path, columns: Mapping[str, str] | None = None, missing:
             continue
         rater = str(row[found.judge]) if found.judge else ""
         part = "/".join(str(row[name]) for name in parts)
-        votes.append(PairVote(str(row[found.prompt]), part, first, second, value, rater, _lengths(rows, row)))
+        question = in_task(row[TASK], row[found.prompt]) if is_named_by_task else str(row[found.prompt])
+        votes.append(PairVote(question, part, first, second, value, rater, _lengths(rows, row)))
     if not votes:
         raise DataError(f"{path.name} has {len(rows):,} rows, and none is a vote")
     return FoundVotes(votes, n_without)
@@ -113,31 +127,54 @@ def judging_named(store: str | None, name: str) -> RunRow | None:
     return row
 
 
-def votes_of_judging(store: Store, row: RunRow) -> FoundVotes:
-    """Return a vote for each judged pair; its question is the data set's own id, or else the sample's index."""
+def votes_of_judging(store: Store, row: RunRow, *, by_task: bool) -> FoundVotes:
+    """Return a vote for each judged pair, its question named as `question_names` does."""
     settings = row.plan.audit_settings
     names: Sequence[str] = settings.settings["models"] if settings is not None else ()
     first, second = (short_model_name(str(name)) for name in names)
-    questions = question_names(store, row)
+    questions = question_names(store, row, by_task=by_task)
     votes, n_without = [], 0
     for pair in read_results(store, row):
         if not isinstance(pair, Pair) or pair.value is None:
             n_without += 1
         else:
-            question = questions.get((pair.task, pair.sample_index), str(pair.sample_index))
+            question = questions[pair.task, pair.sample_index]
             side = 1.0 if pair.value > 0.5 else 0.0 if pair.value < 0.5 else 0.5
             part = str(pair.turn + 1)
             votes.append(PairVote(question, part, first, second, side, row.model, pair.lengths))
     return FoundVotes(votes, n_without)
 
 
-def question_names(store: Store, row: RunRow) -> dict[tuple[str, int], str]:
-    """Return the data set's own id of each question, where its rows have one."""
+def question_names(store: Store, row: RunRow, *, by_task: bool) -> dict[tuple[str, int], str]:
+    """Return the name of each question by task and sample: the data set's own id, or else the sample's index.
+
+    by_task: whether the other side has a column `task`; each name then begins with the question's task.
+
+    Raises: DataError if questions of two tasks have one name, and only a column `task` could tell them apart.
+    """
     found: dict[tuple[str, int], str] = {}
+    tasks_of: dict[str, str] = {}
     for task in row.tasks:
         for record in store.samples(row.run_id, task):
-            if record.sample is not None:
-                name = next((key for key in ("question_id", "prompt_id", "id") if key in record.sample.row), None)
-                if name is not None:
-                    found[task, record.sample.index] = str(record.sample.row[name])
+            if record.sample is None:
+                continue
+            key = next((key for key in ("question_id", "prompt_id", "id") if key in record.sample.row), None)
+            name = str(record.sample.index if key is None else record.sample.row[key])
+            found[task, record.sample.index] = in_task(task, name) if by_task else name
+            if tasks_of.setdefault(name, task) != task and not by_task:
+                raise DataError(
+                    f"question {name} is in {tasks_of[name]} and in {task} of {row.short_id}; add a column 'task' to "
+                    "the file of people's verdicts"
+                )
     return found
+
+
+def in_task(task: object, question: object) -> str:
+    """Return a question's name within its task."""
+    return f"{task}/{question}"
+
+
+def has_task_column(path: Path) -> bool:
+    """Return whether a file of votes or grades names the task of each."""
+    is_csv = path.suffix in {".csv", ".tsv"} and path.stat().st_size > 0
+    return TASK in read_files([path], {"delimiter": sniff_delimiter(path)} if is_csv else None).column_names

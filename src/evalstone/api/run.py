@@ -176,7 +176,8 @@ class Run:
             lines.append(
                 f"{row.n_outputs:,} outputs are stored; the same command continues the run and shows the scores"
             )
-        lines += generated_lines(self.answers, frozenset(estimate.task for estimate in self.estimates))
+        scored = frozenset(estimate.task for estimate in self.estimates)
+        lines += generated_lines(self.answers, scored, is_finished=row.status == "finished")
         if self.result is not None and self.result.n_failed:
             lines.append(
                 f"{self.result.n_failed} output(s) failed and count as missing, not as wrong; "

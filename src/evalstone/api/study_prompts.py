@@ -6,7 +6,7 @@ from typing import Any
 
 from evalstone.arena.answer_files import answers_of_files
 from evalstone.arena.plain_prompts import PromptWriter
-from evalstone.arena.studies.asking import answer_prompts, answered_prompts, append_answers
+from evalstone.arena.studies.asking import answer_prompts, answered_prompts, answers_file
 from evalstone.arena.studies.drafts import Draft, draft_prompts, read_drafts, write_drafts
 from evalstone.arena.studies.study_file import CATEGORIES, StudyFile, read_study
 from evalstone.errors import DataError, UsageError
@@ -122,7 +122,8 @@ def ask_study(
         max_tokens: of an answer.
         is_base: whether the model is asked without its chat template.
 
-    Raises: DataError if no prompt is accepted; UsageError for a base model behind a chat endpoint; ModelUnavailable.
+    Raises: DataError if no prompt is accepted; UsageError for a base model behind a chat endpoint, or while another
+        process adds answers to the file; ModelUnavailable.
     """
     drafted = read_drafts(Path(file))
     accepted = [one for one in drafted if one.accepted]
@@ -133,12 +134,20 @@ def ask_study(
         )
     opened = _open(model, model_args)
     label = name or short_model_name(opened.identity.name)
-    known = answered_prompts(Path(output), label)
     writer = PromptWriter(opened, is_base)
-    found = answer_prompts(writer, label, [one for one in accepted if one.prompt not in known], max_tokens)
-    append_answers(Path(output), found.rows)
-    n_stored = sum(one.prompt in known for one in accepted)
-    return AskedStudy(label, writer.form, len(found.rows), n_stored, len(drafted) - len(accepted), found.failures)
+    n, failures = 0, []
+    answered_prompts(Path(output), label)  # a file of another kind is refused before it is opened to be written
+    with answers_file(Path(output)) as add:
+        known = answered_prompts(Path(output), label)
+        wanted = [one for one in accepted if one.prompt not in known]
+        for found in answer_prompts(writer, label, wanted, max_tokens):
+            if isinstance(found, str):
+                failures.append(found)
+                continue
+            add(found)
+            n += 1
+    n_not_accepted = len(drafted) - len(accepted)
+    return AskedStudy(label, writer.form, n, len(accepted) - len(wanted), n_not_accepted, tuple(failures))
 
 
 def _open(model: Any, model_args: Any) -> Model:

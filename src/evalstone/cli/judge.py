@@ -7,6 +7,7 @@ import click
 from evalstone.cli.output import echo, json_option, print_json, print_rich, store_option
 from evalstone.cli.run_options import declared_option
 from evalstone.cli.typed import typed_command
+from evalstone.errors import ModelError
 
 
 class JudgeGroup(click.Group):
@@ -66,16 +67,19 @@ def judge() -> None:
 @click.option("--wait/--no-wait", default=True, help="Exit with code 4 if another process is judging the same.")
 @store_option
 @json_option
-def run_command(runs: tuple[str, ...], judge_model: str, *, is_plan: bool, as_json: bool, **given: Any) -> None:
+def run_command(runs: tuple[str, ...], judge_model: str, *, is_plan: bool, as_json: bool, **given: Any) -> int:
     """Judge the stored answers of RUN, or of RUN against OTHER, and store the result as a judging.
 
     Two answers are compared in both orders. The same command continues an interrupted judging: no stored judgement is
-    requested again.
+    requested again. Exit code 5 if the judging is incomplete: requests failed, or --max_cost stopped it.
     """
     from evalstone.api.judging import JudgeOptions, judge_runs, plan_judging
     from evalstone.models.cost.prices import parse_price
+    from evalstone.options.checks import check_cost
 
     price = parse_price(given["price"]) if given["price"] else None
+    if given["max_cost"] is not None:
+        check_cost(given["max_cost"])
     shared = {
         name: given[name]
         for name in ("reference", "limit", "max_tokens", "seed", "wait", "model_args", "workers", "prices")
@@ -84,7 +88,7 @@ def run_command(runs: tuple[str, ...], judge_model: str, *, is_plan: bool, as_js
     options = JudgeOptions(prompt, price=price, most_cost=given["max_cost"], **shared)
     if is_plan:
         _print_forecast(plan_judging(judge_model, runs, options, store=given["store"]), options, as_json=as_json)
-        return
+        return 0
     is_quiet = given["quiet"] or as_json
     observe = None if is_quiet else _Lines()
     found = judge_runs(
@@ -97,6 +101,7 @@ def run_command(runs: tuple[str, ...], judge_model: str, *, is_plan: bool, as_js
         command=typed_command(),
     )
     print_json(found.content) if as_json else print_rich(found.view)
+    return 0 if found.row.status == "finished" else ModelError.exit_code
 
 
 class _Lines:

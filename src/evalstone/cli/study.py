@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from evalstone.cli.output import echo, json_option, print_json, store_option
+from evalstone.errors import ModelError
 
 
 @click.group()
@@ -68,10 +69,11 @@ def draft(file: str, *, model: str, base: bool, output: str | None, as_json: boo
 @click.option("--max_tokens", type=click.IntRange(1), default=512, show_default=True, help="Longest answer, in tokens.")
 @click.option("-o", "--output", required=True, metavar="FILE", help="File of answers (JSONL), to which they are added.")
 @json_option
-def ask(file: str, *, model: str, base: bool, output: str, as_json: bool, **given: Any) -> None:
+def ask(file: str, *, model: str, base: bool, output: str, as_json: bool, **given: Any) -> int:
     """Let a model answer the accepted prompts, and add its answers to a file, with the text that was sent.
 
-    What the file has of this model is not asked again. A model without chat template is asked plainly.
+    What the file has of this model is not asked again. A model without chat template is asked plainly. Exit code 5 if
+    every request failed.
     """
     from evalstone.api.study_prompts import ask_study
 
@@ -80,10 +82,11 @@ def ask(file: str, *, model: str, base: bool, output: str, as_json: bool, **give
     if as_json:
         print_json({"file": output, "model": found.name, "form": found.form, "n": found.n, "n_stored": found.n_stored,
                     "n_not_accepted": found.n_not_accepted, "failures": found.failures})  # fmt: skip
-        return
-    echo(found.line(output))
-    for failure in found.failures[:3]:
-        echo(f"failed, not an answer: {failure}", err=True)
+    else:
+        echo(found.line(output))
+        for failure in found.failures[:3]:
+            echo(f"failed, not an answer: {failure}", err=True)
+    return ModelError.exit_code if found.failures and not found.n else 0
 
 
 @study.command()

@@ -81,7 +81,7 @@ def grade_report(judge: JudgeGrades, people: Sequence[GivenGrade]) -> GradeRepor
         )
     pairs = [(one, other) for key in shared for one in given[key] for other in labels[key]]
     means = [(one, _mean(labels[key])) for key in shared for one in given[key]]
-    among = [pair for grades in labels.values() for pair in combinations(grades, 2)]
+    among = [pair for grades in labels.values() for pair in combinations(grades, 2) if _are_two_people(*pair)]
     parts = dict.fromkeys(one.part for one, _ in pairs)
     with_each = _agreement(pairs)
     beside = _agreement(among, symmetric=True) if among else None
@@ -104,6 +104,10 @@ def grade_report(judge: JudgeGrades, people: Sequence[GivenGrade]) -> GradeRepor
         _range(other.value for _, other in pairs),
         grade_trust(with_each, beside, len(shared)),
     )
+
+
+def _are_two_people(one: GivenGrade, other: GivenGrade) -> bool:
+    return not one.rater or one.rater != other.rater
 
 
 def grade_report_json(report: GradeReport) -> dict[str, JsonValue]:

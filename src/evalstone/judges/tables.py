@@ -127,8 +127,15 @@ def _counts(row: RunRow, judged: Sequence[JudgedItem]) -> list[str]:
     if not judged:
         lines.append("no judgement is stored yet")
     if judged and not any(one.value is not None for one in judged):
-        lines.append("no text of this judge holds a verdict: it does not follow the prompt, and nothing is concluded")
+        lines.append(_why_nothing(judged))
     return lines
+
+
+def _why_nothing(judged: Sequence[JudgedItem]) -> str:
+    n_failed = sum(one.kind == "failed" if isinstance(one, Pair) else one.is_failed for one in judged)
+    if n_failed == len(judged):
+        return "no request to this judge was answered, and nothing is concluded; the same command asks again"
+    return "no text of this judge holds a verdict: it does not follow the prompt, and nothing is concluded"
 
 
 def judging_json(row: RunRow, judged: Sequence[JudgedItem], *, items: bool = True) -> dict[str, JsonValue]:

@@ -5,7 +5,7 @@ Runs and audits both work this way, so both are resumed by the same command and 
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -74,14 +74,23 @@ class Attempt:
         n_all, left = sum(request.n_outputs for request in pending), pending
         while left and not self._is_spent and (n := self.bill.affordable(left)):
             n_done = n_all - sum(request.n_outputs for request in left)
-            for output in self._answer(left[:n], _after(n_done, n_all, observe)):
+            answering = self._answer(left[:n], _after(n_done, n_all, observe))
+            for output in answering:
                 self.bill.charge(requests[output.request_id], [output])
                 yield output
-            left = left[n:]
+                if self.bill.is_passed:  # the server reports more tokens than a request can have: send nothing more
+                    answering.close()
+                    break
+            left = self._left_of(left) if self.bill.is_passed else left[n:]
         if left:
             self._is_spent = True
             self.n_to_retry += len(left)
             self.stop_reason = self.stop_reason or self.bill.why_stopped(left)
+
+    def _left_of(self, requests: Sequence[Request]) -> list[Request]:
+        """Return the requests without a stored output; those in progress when the limit was passed are among them."""
+        self.store.flush()
+        return self.store.unanswered(self.run_id, requests)
 
     def charge_stored(self, tasks: Sequence[str]) -> None:
         """Charge what earlier attempts stored of these tasks."""
@@ -90,7 +99,9 @@ class Attempt:
                 for record in self.store.samples(self.run_id, task):
                     self.bill.charge(record.request, record.outputs)
 
-    def _answer(self, pending: Sequence[Request], observe: Callable[[Progress], None] | None) -> Iterator[Output]:
+    def _answer(
+        self, pending: Sequence[Request], observe: Callable[[Progress], None] | None
+    ) -> Generator[Output, None, None]:
         if not pending:
             return
         before = time.monotonic()

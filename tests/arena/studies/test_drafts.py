@@ -155,6 +155,28 @@ def test_a_failed_request_is_no_answer_and_asked_again(tmp_path: Path) -> None:
     assert [json.loads(line)["output"] for line in answers.read_text().splitlines()] == ["Light.", "Far."]
 
 
+def test_each_answer_is_stored_as_it_arrives_and_one_process_adds_at_a_time(tmp_path: Path) -> None:
+    """What a killed process had is there, a half-written line is not; a second process is refused meanwhile."""
+    prompts, answers = tmp_path / "p.yaml", tmp_path / "a.jsonl"
+    write_drafts(prompts, draft_prompts(PromptWriter(Drafter(["Why is it so?", "How far is it?"])), {"generic": 2}))
+    accept(prompts, 0, 1)
+
+    class Dying(Drafter):
+        def answer(self, requests: Sequence[Request], **_: Any) -> Iterator[Output]:
+            yield next(iter(super().answer(requests[:1])))
+            with pytest.raises(UsageError, match="another process adds answers"):
+                ask_study(prompts, Drafter([]), answers, name="m")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ask_study(prompts, Dying(["Because."]), answers, name="m")
+    with answers.open("a") as file:
+        file.write('{"instruction": "half')
+    asked = ask_study(prompts, Drafter(["Far."]), answers, name="m")
+    assert (asked.n, asked.n_stored) == (1, 1)
+    assert [json.loads(line)["output"] for line in answers.read_text().splitlines()] == ["Because.", "Far."]
+
+
 def test_a_base_model_behind_a_chat_endpoint_is_refused() -> None:
     """The endpoint would apply a template of its own."""
 

@@ -1,32 +1,32 @@
-"""Models' answers to the prompts of a study that a person has accepted, as rows of a file of answers."""
+"""Models' answers to the prompts of a study that a person has accepted, as rows of a file of answers.
+
+A row is added as soon as its answer is there, under a lock, so that nothing is lost with a killed process and two
+processes do not ask one file's prompts at once.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from evalstone.arena.plain_prompts import STOP, PromptWriter
 from evalstone.arena.studies.drafts import Candidate
-from evalstone.drafts import write_whole
 from evalstone.errors import DataError, UsageError
 from evalstone.limits.nesting import parse_json
-from evalstone.records import GenerationSettings, JsonValue, Output
+from evalstone.records import GenerationSettings, JsonValue
 
-__all__ = ["Answered", "answer_prompts", "answered_prompts", "append_answers"]
+__all__ = ["answer_prompts", "answered_prompts", "answers_file"]
 
 Row = Mapping[str, JsonValue]
+BEGINNING = '{"instruction"'
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """The rows of one model, and its failed requests, which have none."""
-
-    rows: tuple[Row, ...]
-    failures: tuple[str, ...]
-
-
-def answer_prompts(writer: PromptWriter, name: str, prompts: Sequence[Candidate], max_tokens: int) -> Answered:
-    """Return a model's answers, at temperature 0.
+def answer_prompts(
+    writer: PromptWriter, name: str, prompts: Sequence[Candidate], max_tokens: int
+) -> Iterator[Row | str]:
+    """Yield a model's answers, at temperature 0, each as soon as it is there: a row, or why a request failed.
 
     Each row has instruction, category, generator and output, and with them what was sent: `form` (messages, template
     or plain) and `sent`, the whole text; for messages it is the prompt.
@@ -35,19 +35,18 @@ def answer_prompts(writer: PromptWriter, name: str, prompts: Sequence[Candidate]
     """
     settings = GenerationSettings(max_tokens, STOP if writer.form == "plain" else ())
     requests = [writer.request("study", index, one.prompt, settings) for index, one in enumerate(prompts)]
-    outputs: dict[str, Output] = {output.request_id: output for output in writer.model.answer(requests)}
-    rows: list[Row] = []
-    failures: list[str] = []
-    for one, request in zip(prompts, requests, strict=True):
-        output = outputs.get(request.id)
-        if output is None or output.text is None:
-            failures.append("no answer" if output is None else str(output.error))
+    asked = {request.id: (one, request) for one, request in zip(prompts, requests, strict=True)}
+    for output in writer.model.answer(requests):
+        one, request = asked.pop(output.request_id)
+        if output.text is None:
+            yield str(output.error)
             continue
-        rows.append({
+        yield {
             "instruction": one.prompt, "category": one.category, "generator": name, "output": output.text.strip(),
             "form": writer.form, "sent": request.prompt, "finish_reason": output.finish_reason,
-        })  # fmt: skip
-    return Answered(tuple(rows), tuple(failures))
+        }  # fmt: skip
+    for _ in asked:
+        yield "no answer"
 
 
 def answered_prompts(path: Path, name: str) -> set[str]:
@@ -58,13 +57,58 @@ def answered_prompts(path: Path, name: str) -> set[str]:
     return {str(row.get("instruction")) for row in _rows(path) if row.get("generator") == name}
 
 
-def append_answers(path: Path, rows: Sequence[Row]) -> None:
-    """Add rows to a file of JSON lines, completely or not at all. Raises: UsageError if it cannot be written."""
-    lines = [json.dumps(row, ensure_ascii=False) for row in (*_rows(path), *rows)]
+@contextmanager
+def answers_file(path: Path) -> Iterator[Callable[[Row], None]]:
+    """Lock a file of answers, made if there is none, and yield what adds a row, at once and whole.
+
+    Raises: UsageError if it cannot be written, or another process is adding answers to it.
+    """
     try:
-        write_whole(path, "".join(f"{line}\n" for line in lines), "backslashreplace")
+        with path.open("ab+") as file:
+            if not _is_locked(file):
+                raise UsageError(f"another process adds answers to {path}; wait for it, or name another file with -o")
+            _end_last_line(file)
+
+            def add(row: Row) -> None:
+                line = json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+                end = file.seek(0, os.SEEK_END)
+                try:
+                    file.write(line)
+                    file.flush()
+                except OSError:
+                    with suppress(OSError):
+                        file.truncate(end)
+                    raise
+
+            yield add
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error}; name another file with -o") from error
+        raise UsageError(f"{path} cannot be written: {error}; what it has is not asked again") from error
+
+
+def _is_locked(file: IO[bytes]) -> bool:
+    """Lock an open file for this process, and return whether that was possible; True where there are no locks."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _end_last_line(file: IO[bytes]) -> None:
+    """End the last line where its end is missing; remove it if it is no JSON, as a killed process may leave it."""
+    file.seek(0)
+    before, _, last = file.read().rpartition(b"\n")
+    if not last:
+        return
+    try:
+        parse_json(last.decode("utf-8"))
+        file.write(b"\n")
+    except ValueError:
+        file.truncate(len(before) + 1 if before else 0)
 
 
 def _rows(path: Path) -> list[Row]:
@@ -81,6 +125,8 @@ def _rows(path: Path) -> list[Row]:
         try:
             row = parse_json(line)
         except ValueError:
+            if number == len(lines) and line.startswith(BEGINNING):  # left by a killed process
+                break
             row = None
         if not isinstance(row, dict):
             raise DataError(f"{path}, line {number} is no JSON object; name a file of answers (JSONL) with -o")

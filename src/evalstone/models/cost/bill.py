@@ -80,6 +80,7 @@ class Bill:
         self.spent = 0.0
         self.n_read = self.n_generated = 0
         self.n_outputs = self.n_estimated = 0  # charged, and charged with the most they can have
+        self._times = 1.0  # the most by which a server's count exceeded what a request can have
 
     def charge(self, request: Request, outputs: Sequence[Output]) -> None:
         """Add the cost of outputs of a request."""
@@ -98,7 +99,15 @@ class Bill:
             n_generated = n_generated or self.rules.most_generated(query)
             self.n_read, self.n_generated = self.n_read + n_read, self.n_generated + n_generated
             self.n_outputs += 1
-            self.spent += self.price.of(n_read, n_generated)
+            cost = self.price.of(n_read, n_generated)
+            self.spent += cost
+            most = self.price.of(self.rules.most_read(request, query), self.rules.most_generated(query))
+            self._times = max(self._times, cost / most if most else 1.0)
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether more than the limit is spent: a server may report more tokens than a request can have."""
+        return self.most is not None and self.spent > self.most
 
     def most_cost(self, request: Request) -> float:
         """Return the most that the queries of a request can cost."""
@@ -109,21 +118,33 @@ class Bill:
         )
 
     def affordable(self, pending: Sequence[Request]) -> int:
-        """Return how many of the pending requests may be sent, in order, without the limit being passed."""
+        """Return how many of the pending requests may be sent, in order, without the limit being passed.
+
+        The first request goes alone: a server may report more tokens than a request can have, because of a prompt of
+        its own or reasoning that it bills. The others then count as many times more.
+        """
         if self.most is None:
             return len(pending)
+        if self.n_outputs == 0:
+            return int(bool(pending) and self.most_cost(pending[0]) <= self.most)
         left = self.most - self.spent
         for number, request in enumerate(pending):
-            left -= self.most_cost(request)
+            left -= self._times * self.most_cost(request)
             if left < 0:
                 return number
         return len(pending)
 
     def why_stopped(self, pending: Sequence[Request]) -> str:
         """Return why the pending requests are not sent, and how to continue."""
+        if self.is_passed:
+            return (
+                f"max_cost={self.most:g} is passed: {self.spent:,.4f} is spent, since the server reports more tokens "
+                "than prompts and max_tokens allow; run the same command with a higher --max_cost to continue"
+            )
+        following = self._times * self.most_cost(pending[0])
         return (
             f"max_cost={self.most:g} would be passed: {self.spent:,.4f} is spent, and the next request can cost up to "
-            f"{self.most_cost(pending[0]):,.4f}; run the same command with a higher --max_cost to continue"
+            f"{following:,.4f}; run the same command with a higher --max_cost to continue"
         )
 
     def record(self) -> dict[str, JsonValue]:
@@ -142,12 +163,14 @@ class Bill:
 def cost_line(record: Mapping[str, Any]) -> str:
     """Return a stored bill as one line of text."""
     price = Price(**record["price"])
+    most = record.get("max_cost")
+    passed = f" (more than --max_cost {most:g})" if most is not None and record["spent"] > most else ""
     tokens = f"{record['n_read']:,} tokens read and {record['n_generated']:,} generated"
     if not record["n_estimated"]:
-        return f"cost: {record['spent']:,.4f} for {tokens}, at {price}"
+        return f"cost: {record['spent']:,.4f}{passed} for {tokens}, at {price}"
     return (
-        f"cost: at most {record['spent']:,.4f} for {tokens}, at {price}; the tokens of {record['n_estimated']:,} of "
-        f"{record['n_outputs']:,} outputs were not reported, and are the most they can be"
+        f"cost: at most {record['spent']:,.4f}{passed} for {tokens}, at {price}; the tokens of "
+        f"{record['n_estimated']:,} of {record['n_outputs']:,} outputs were not reported, and are the most they can be"
     )
 
 

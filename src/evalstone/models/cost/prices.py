@@ -93,7 +93,10 @@ def _own_table() -> Mapping[str, Price]:
 
 def _user_table(path: Path) -> Mapping[str, Price]:
     try:
-        content = path.expanduser().read_bytes()
+        found = path.expanduser()
+        if found.exists() and not found.is_file():
+            raise UsageError(f"--prices {path} is no file; expected a YAML file of prices")
+        content = found.read_bytes()
     except OSError as error:
         raise UsageError(f"--prices {path} cannot be read ({error.strerror}); expected a YAML file of prices") from None
     return _table(content, f"--prices {path}")
@@ -120,7 +123,9 @@ def _table(content: bytes, where: str) -> Mapping[str, Price]:
                     f"{where}, {provider}, {name}: {value!r:.80} is no price; expected [IN, OUT]: US dollars per "
                     "million tokens"
                 )
-            prices[str(name)] = Price(*pair, date, source)
+            price = Price(*pair, date, source)
+            if (before := prices.setdefault(str(name), price)).of(1, 1) != price.of(1, 1):
+                raise DataError(f"{where}, {provider}, {name}: another provider has {before} for it; keep one of them")
     return prices
 
 

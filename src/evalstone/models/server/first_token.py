@@ -27,6 +27,9 @@ from evalstone.records import BOUND, FIRST_TOKEN, JsonValue, LoglikelihoodQuery,
 __all__ = ["FirstToken", "FirstTokenTally", "Question", "first_token_call", "questions_of", "read_first_token"]
 
 
+ROUNDING = 1e-3  # nats by which a log-probability may exceed 0
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """The choices of one request after one context. letters: of the queries, in their order."""
@@ -132,6 +135,8 @@ def read_first_token(found: Any, *, is_chat: bool) -> FirstToken:
             raise HttpFailure(MalformedAnswer, f"top_logprobs contains {text!r:.40}: {nats!r:.40}")
         if not math.isfinite(nats):
             raise HttpFailure(NonFiniteLogits, f"the log-probabilities contain {nats}")
+        if nats > ROUNDING:
+            raise HttpFailure(MalformedAnswer, f"top_logprobs contains {text!r:.40}: {nats}; expected at most 0")
         top[text] = max(float(nats), top.get(text, -math.inf))  # parts of characters may share one text
     return FirstToken(top, count_of(found, "prompt_tokens"))
 

@@ -60,13 +60,17 @@ def answers_to_json(answers: Sequence[TurnAnswers]) -> list[dict[str, JsonValue]
     return [{**asdict(each), "mean_tokens": each.mean_tokens} for each in answers]
 
 
-def generated_lines(answers: Sequence[TurnAnswers], scored: frozenset[str]) -> list[str]:
-    """Return lines about tasks with answers cut off, and about each turn of tasks without scores."""
+def generated_lines(answers: Sequence[TurnAnswers], scored: frozenset[str], *, is_finished: bool) -> list[str]:
+    """Return lines about tasks with answers cut off, and about each turn of tasks without scores.
+
+    Answers of a run that has not ended are not scored yet; those of one that has need a judge.
+    """
+    why = "scoring them needs a judge" if is_finished else "the same command continues and scores them"
     lines, cut = [], []
     for task in dict.fromkeys(each.task for each in answers):
         turns = [each for each in answers if each.task == task]
         if task not in scored:
-            lines.append(f"{task}: answers are stored and not scored; scoring them needs a judge")
+            lines.append(f"{task}: answers are stored and not scored; {why}")
             lines += [f"  turn {each.turn + 1}: {_described(each)}" for each in turns]
         elif n_cut := sum(each.ends.get("length", 0) for each in turns):
             cut.append((task, n_cut, sum(each.n for each in turns)))
