@@ -31,7 +31,11 @@ def run_list_table(rows: Sequence[RunRow]) -> RenderableType:
         longest = {"model": model, "tasks": max(SHORTEST, free - model)}
         table = plain_table()
         for header in headers:
-            table.add_column(header, justify="right" if header in COUNTS else "left", no_wrap=True)
+            folds = header == "status" and free < 2 * SHORTEST  # an id that is cut cannot be used
+            least = SHORTEST if folds else longest.get(header, widest[header])
+            table.add_column(
+                header, justify="right" if header in COUNTS else "left", no_wrap=not folds, min_width=least
+            )
         for row, cell in zip(rows, cells, strict=True):
             is_fine = row.status == "finished" and not row.n_failed
             shown = [_shortened(cell[name], longest[name]) if name in longest else cell[name] for name in headers]
