@@ -26,6 +26,7 @@ from tests.engine.test_architectures import (  # noqa: E402
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("kind", ["llama", "mistral", "gemma2", "gpt_oss", "llama4_text", "deepseek_v3"])
 @pytest.mark.parametrize("window", [32, 256])
+@pytest.mark.slow
 def test_block_masks_give_the_references_scores(kind: str, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ancestry, sliding and chunked windows, grouped heads, soft cap and sinks also work through FlexAttention."""
     monkeypatch.setattr(forward, "attention_for", lambda _device: FlexWindowAttention)

@@ -79,6 +79,7 @@ def both(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.mark.parametrize("name", names())
+@pytest.mark.slow
 def test_every_request_and_setting_is_theirs(both: tuple[TaskManager, TaskManager], name: str) -> None:
     """The first 100 rows, prompts, continuations and right answers equal lm-eval's, at 0 shots and at 5.
 

@@ -109,7 +109,7 @@ class Run:
         return None if self.result is None else self.result.stop_reason
 
     @property
-    def cost(self) -> Mapping[str, Any] | None:
+    def cost(self) -> Mapping[str, JsonValue] | None:
         """What the run has cost, all attempts together, and at which price; None where no price was known."""
         for attempt in reversed(self.store.attempts(self.id)):
             if isinstance(found := attempt.summary.get("cost"), Mapping):
