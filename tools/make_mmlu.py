@@ -91,13 +91,13 @@ def subject_file(subject: str, group: str) -> str:
     )
 
 
-def group_file(name: str, alias: str | None, members: list[str]) -> str:
+def group_file(name: str, alias: str | None, members: list[str], version: str = "2") -> str:
     """Return a group's file: accuracy over all questions, so that large subjects weigh more."""
     lines = [f"group: {name}"]
     lines += [f"group_alias: {alias}"] if alias else []
     lines += ["task:", *(f"  - {member}" for member in members)]
     lines += ["aggregate_metric_list:", "  - {metric: acc, aggregation: mean, weight_by_size: true}"]
-    lines += ["metadata: {version: 2}"]
+    lines += [f"metadata: {{version: {version}}}"]
     return "\n".join(lines) + "\n"
 
 

@@ -2,10 +2,15 @@
 
 The subjects differ only in name, so their files are made; what they share is in `_subject.yaml`, written by hand.
 Run it after a change here and commit what it wrote: `tests/library/test_written_by_programs.py` fails when the two
-differ.
+differ. Groups weigh questions equally, as its authors fold subjects and disciplines.
 """
 
+import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tools.make_mmlu import group_file
 
 FOLDER = Path(__file__).resolve().parents[1] / "src" / "evalstone" / "library" / "tasks" / "mmmu"
 
@@ -49,22 +54,12 @@ def subject_file(subject: str) -> str:
     )
 
 
-def group_file(name: str, alias: str | None, members: list[str]) -> str:
-    """Return a group's file: accuracy over all questions, as the authors fold subjects and disciplines."""
-    lines = [f"group: {name}"]
-    lines += [f"group_alias: {alias}"] if alias else []
-    lines += ["task:", *(f"  - {member}" for member in members)]
-    lines += ["aggregate_metric_list:", "  - {metric: acc, aggregation: mean, weight_by_size: true}"]
-    lines += ["metadata: {version: 1.0}"]
-    return "\n".join(lines) + "\n"
-
-
 def files() -> dict[str, str]:
     """Return every file of the folder that is made, by name."""
-    made = {"mmmu_val.yaml": group_file("mmmu_val", None, [name_of(discipline) for discipline in SUBJECTS])}
+    made = {"mmmu_val.yaml": group_file("mmmu_val", None, [name_of(discipline) for discipline in SUBJECTS], "1.0")}
     for discipline, subjects in SUBJECTS.items():
         members = [name_of(subject) for subject in subjects]
-        made[f"{name_of(discipline)}.yaml"] = group_file(name_of(discipline), discipline, members)
+        made[f"{name_of(discipline)}.yaml"] = group_file(name_of(discipline), discipline, members, "1.0")
         made |= {f"subjects/{name_of(subject)}.yaml": subject_file(subject) for subject in subjects}
     return made
 

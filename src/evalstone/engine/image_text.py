@@ -14,13 +14,14 @@ import torch
 
 from evalstone.engine.engine import use_threads
 from evalstone.engine.generate_plain import generate_plain
-from evalstone.engine.generation import GeneratedSequence, GenerationDefaults, GenerationFailure, GenerationPrompt
-from evalstone.engine.generator import defaults_of, refuse
-from evalstone.engine.options import EngineInfo, EngineSettings
+from evalstone.engine.generation import GeneratedSequence, GenerationFailure, GenerationPrompt
+from evalstone.engine.generator import refuse
+from evalstone.engine.options import EngineSettings
+from evalstone.engine.plain_engine import PlainEngine
 from evalstone.engine.spans import IntArray, SpanFailure, SpanScore
 from evalstone.engine.steps import forward_pass, loading
-from evalstone.engine.weights import LoadedModel, library_versions, load_model
-from evalstone.errors import ModelUnavailable, NonFiniteLogits
+from evalstone.engine.weights import LoadedModel, load_model
+from evalstone.errors import NonFiniteLogits
 
 __all__ = ["ImageTextEngine", "ImageTextPrompt"]
 
@@ -35,28 +36,13 @@ class ImageTextPrompt:
     inputs: Mapping[str, Any]
 
 
-class ImageTextEngine:
+class ImageTextEngine(PlainEngine):
     """One model of images and text."""
 
     def __init__(self, loaded: LoadedModel, settings: EngineSettings) -> None:
-        self._loaded: LoadedModel | None = loaded
-        self._settings = settings
-        parameter = next(loaded.inner.parameters())
-        self._dtype = parameter.dtype
-        self.info = EngineInfo(
-            device=str(parameter.device),
-            dtype=str(parameter.dtype).removeprefix("torch."),
-            numerics=settings.numerics,
-            n_parameters=loaded.n_parameters,
-            max_length=settings.max_length or loaded.limits.max_length,
-            vocab_size=loaded.vocab_size,
-            attention="plain",
-            why="prompts with images are computed one at a time and share nothing",
-            window_tokens=0,
-            n_threads=torch.get_num_threads(),
-            versions=library_versions(),
-            note=loaded.limits.note,
-        )
+        why = "prompts with images are computed one at a time and share nothing"
+        super().__init__(loaded, settings, attention="plain", why=why)
+        self._dtype = next(loaded.inner.parameters()).dtype
 
     @classmethod
     def load(cls, folder: str, settings: EngineSettings) -> "ImageTextEngine":
@@ -67,20 +53,6 @@ class ImageTextEngine:
         with loading():
             use_threads(settings)
             return cls(load_model(folder, settings), settings)
-
-    @property
-    def generation_defaults(self) -> GenerationDefaults:
-        """The defaults in the model's own generation_config."""
-        return defaults_of(self._open().outer)
-
-    def _open(self) -> LoadedModel:
-        if self._loaded is None:
-            raise ModelUnavailable("the engine is closed; load it again")
-        return self._loaded
-
-    def close(self) -> None:
-        """Free the weights."""
-        self._loaded = None
 
     @torch.inference_mode()
     def score(self, prompt: ImageTextPrompt, continuations: Sequence[IntArray]) -> list[SpanScore | SpanFailure]:

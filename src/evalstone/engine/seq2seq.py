@@ -18,19 +18,19 @@ from evalstone.engine.engine import use_threads
 from evalstone.engine.generate_plain import generate_plain
 from evalstone.engine.generation import (
     GeneratedSequence,
-    GenerationDefaults,
     GenerationFailure,
     GenerationPrompt,
     GenerationReport,
     StepObserver,
     StopCheck,
 )
-from evalstone.engine.generator import defaults_of, refuse
+from evalstone.engine.generator import refuse
 from evalstone.engine.memory import is_out_of_memory
-from evalstone.engine.options import EngineInfo, EngineSettings
+from evalstone.engine.options import EngineSettings
+from evalstone.engine.plain_engine import PlainEngine
 from evalstone.engine.spans import IntArray, SpanBatch, SpanFailure, SpanScore, WindowObserver, WindowReport
 from evalstone.engine.steps import forward_pass, loading
-from evalstone.engine.weights import LoadedModel, library_versions, load_model
+from evalstone.engine.weights import LoadedModel, load_model
 from evalstone.errors import ModelUnavailable, NonFiniteLogits, PlanError, UsageError
 
 __all__ = ["Seq2SeqEngine"]
@@ -41,27 +41,13 @@ MOST_CONTINUATIONS = 64  # decoded after one pass of the encoder at once
 Result = SpanScore | SpanFailure
 
 
-class Seq2SeqEngine:
+class Seq2SeqEngine(PlainEngine):
     """One encoder-decoder model; offers what `Engine` does, except batches that prompts join while it runs."""
 
     def __init__(self, loaded: LoadedModel, settings: EngineSettings) -> None:
-        self._loaded: LoadedModel | None = loaded
-        self._settings = settings
         self._batch_tokens = settings.window_tokens or BATCH_TOKENS
-        parameter = next(loaded.inner.parameters())
-        self.info = EngineInfo(
-            device=str(parameter.device),
-            dtype=str(parameter.dtype).removeprefix("torch."),
-            numerics=settings.numerics,
-            n_parameters=loaded.n_parameters,
-            max_length=settings.max_length or loaded.limits.max_length,
-            vocab_size=loaded.vocab_size,
-            attention="seq2seq",
-            why="encoder and decoder",
-            window_tokens=self._batch_tokens,
-            n_threads=torch.get_num_threads(),
-            versions=library_versions(),
-            note=loaded.limits.note,
+        super().__init__(
+            loaded, settings, attention="seq2seq", why="encoder and decoder", window_tokens=self._batch_tokens
         )
 
     @classmethod
@@ -75,20 +61,6 @@ class Seq2SeqEngine:
         with loading():
             use_threads(settings)
             return cls(load_model(path_or_model, settings), settings)
-
-    @property
-    def generation_defaults(self) -> GenerationDefaults:
-        """The defaults in the model's own generation_config."""
-        return defaults_of(self._open().outer)
-
-    def _open(self) -> LoadedModel:
-        if self._loaded is None:
-            raise ModelUnavailable("the engine is closed; load it again")
-        return self._loaded
-
-    def close(self) -> None:
-        """Free the weights."""
-        self._loaded = None
 
     # ------------------------------------------------------------------------------------------------ scoring
 

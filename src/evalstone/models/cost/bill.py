@@ -101,8 +101,9 @@ class Bill:
             self.n_outputs += 1
             cost = self.price.of(n_read, n_generated)
             self.spent += cost
-            most = self.price.of(self.rules.most_read(request, query), self.rules.most_generated(query))
-            self._times = max(self._times, cost / most if most else 1.0)
+            if self.most is not None:
+                most = self.price.of(self.rules.most_read(request, query), self.rules.most_generated(query))
+                self._times = max(self._times, cost / most if most else 1.0)
 
     @property
     def is_passed(self) -> bool:
