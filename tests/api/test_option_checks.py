@@ -14,6 +14,7 @@ from evalstone.models.fake import FakeModel
     ("options", "message"),
     [
         ({"limt": 5}, "unknown option of evaluate 'limt'; nearest: limit"),
+        ({"store": 5}, "store is 5, of type int; expected a file, a database's URL, or an open store"),
         ({"limit": "5"}, "limit is '5', of type str; expected a number"),
         ({"limit": True}, "limit is True, of type bool; expected a number"),
         ({"num_fewshot": 2.5}, "num_fewshot is 2.5, of type float; expected a whole number"),

@@ -11,8 +11,9 @@ import pytest
 from evalstone.arena.answers import Prompt, StoredAnswers
 from evalstone.arena.battles import Arena, Publishing
 from evalstone.arena.export import export_votes
-from evalstone.arena.prompt_clusters import RUN, SIMILARITY, _parts, cluster_prompts
-from evalstone.arena.published import PROMPT_CAP, Ratings
+from evalstone.arena.prompt_clusters import RUN, SIMILARITY, cluster_prompts
+from evalstone.arena.published import PROMPT_CAP
+from evalstone.arena.rating_boards import Ratings
 from evalstone.arena.ratings import RatingSettings, rate
 from evalstone.arena.vote_files import read_votes, votes_in
 from evalstone.datasets.rows import Rows
@@ -23,9 +24,17 @@ from tests.arena.stored_votes import NO_LIMITS, STRENGTHS, cast
 LONG = "Explain to a child of seven years how the moon moves around the earth and why it changes its shape"
 
 
+def sequences(text: str) -> frozenset[tuple[str, ...]]:
+    """Return a text's sequences of three words; of a shorter one the whole."""
+    words = text.casefold().split()
+    return (
+        frozenset(tuple(words[at : at + RUN]) for at in range(max(1, len(words) - RUN + 1))) if words else frozenset()
+    )
+
+
 def compared(texts: list[str]) -> list[int]:
     """Return the groups by comparing every pair."""
-    parts = [_parts(text) for text in texts]
+    parts = [sequences(text) for text in texts]
     group = list(range(len(texts)))
     for one in range(len(texts)):
         for other in range(one):

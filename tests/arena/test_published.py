@@ -1,16 +1,19 @@
 """Published boards, the export, and the test for votes that do not depend on the answers."""
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from evalstone.arena.anomalies import flagged_voters
 from evalstone.arena.battles import Publishing, Voter
 from evalstone.arena.export import export_votes, head_file, verify_export
-from evalstone.arena.published import Ratings, publish_ratings, tier_ends
+from evalstone.arena.published import publish_ratings, tier_ends
 from evalstone.arena.quality import quality_of
+from evalstone.arena.rating_boards import Ratings
 from evalstone.arena.ratings import RatingSettings, rate
 from evalstone.arena.vote_files import read_votes
 from evalstone.errors import DataError
@@ -50,6 +53,35 @@ def test_a_board_is_a_function_of_the_votes_up_to_its_batch(tmp_path: Path) -> N
     assert replace(board, batch=None) == again
     assert sum(map(sum, board.matrix.n_battles)) == 200
     assert sum(one.n_votes for one in board.models) == 200
+
+
+def test_a_page_shows_the_batch_before_while_the_new_one_is_computed(tmp_path: Path) -> None:
+    """Without patience: the earlier board at first, and the new one once it is there."""
+    arena = arena_in(tmp_path / "s.sqlite", publishing=Publishing(100, 1e9, 10))
+    ratings = Ratings(arena.store, patience=0.0)
+    cast(arena, 100)
+    seen = [ratings.board().n_votes]
+    cast(arena, 100)
+    for _ in range(600):
+        seen.append(ratings.board().n_votes)
+        if seen[-1] == 200:
+            break
+        time.sleep(0.05)
+    assert sorted(set(seen)) == [100, 200]
+    assert seen == sorted(seen)
+    assert seen[1] == 100
+
+
+def test_an_error_of_a_board_is_raised_and_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a store raises reaches the caller; the next request computes again."""
+    arena = arena_in(tmp_path / "s.sqlite", publishing=Publishing(100, 1e9, 10))
+    cast(arena, 100)
+    ratings = Ratings(arena.store)
+    with monkeypatch.context() as patched:
+        patched.setattr(ratings, "_computed", Mock(side_effect=TimeoutError("the disk")))
+        with pytest.raises(TimeoutError, match="the disk"):
+            ratings.board()
+    assert ratings.board().n_votes == 100
 
 
 def test_the_export_has_the_ratings_of_the_page(tmp_path: Path) -> None:

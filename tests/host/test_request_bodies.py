@@ -7,7 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from evalstone.host.request_bodies import BadRequest, parse_body, read_ask
+from evalstone.host.bad_request import BadRequest
+from evalstone.host.request_bodies import parse_body, read_ask
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2, "temperature": 0}
 COMPLETION = {"prompt": "Hi", "max_tokens": 2, "temperature": 0}
@@ -25,7 +26,8 @@ MESSAGES: tuple[Any, ...] = (
     [{}], [{"role": "user"}], [{"role": "king", "content": "x"}], [{"role": "user", "content": None}], ["Hi"],
     [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x/y.png"}}]}],
     [{"role": "user", "content": [{"type": "text"}]}], [{"role": ["user"], "content": "x"}],
-    [{"role": "assistant", "content": "x", "tool_calls": []}], "Hi", {"role": "user"}, [[]],
+    [{"role": "assistant", "content": "x", "tool_calls": [{}]}], [{"role": "tool", "content": "x"}], "Hi",
+    {"role": "user"}, [[]],
 )  # fmt: skip
 
 

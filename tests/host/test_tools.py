@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from evalstone.host.app import HostSettings
+from evalstone.host.request_messages import read_messages
 from evalstone.host.tool_answers import spoken, tools_in
 from evalstone.models.create import create_model
 from evalstone.models.local.local_model import LocalModel
@@ -51,6 +52,51 @@ def test_a_call_is_returned_as_tool_calls(calling: str) -> None:
     assert choice["finish_reason"] == "tool_calls"
     plain = post(calling, "/chat/completions", **ASKED).json()
     assert body["usage"]["prompt_tokens"] > plain["usage"]["prompt_tokens"]  # the template shows the tools
+
+
+def test_a_result_is_answered(tmp_path: Path) -> None:
+    """A client sends the message back as it came, with the result: the template shows the call and its result."""
+    template = (
+        "{% for tool in tools or [] %}{{ tool.function.name }} {% endfor %}{% for message in messages %}"
+        "{{ message.role }}{% if message.name %} {{ message.name }}{% endif %}: {{ message.content }}"
+        "{% for call in message.tool_calls %}{{ call.function.name }} {{ call.function.arguments.city }}{% endfor %} | "
+        "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    )
+    model = model_of(calling_model(tmp_path, CALL, template))
+    with hosting(model, HostSettings()) as address:
+        said = post(address, "/chat/completions", **ASKED, tools=[WEATHER]).json()["choices"][0]["message"]
+        (call,) = said["tool_calls"]
+        result = {"role": "tool", "tool_call_id": call["id"], "content": "rain"}
+        messages = [*ASKED["messages"], said, result]
+        answer = post(address, "/chat/completions", messages=messages, tools=[WEATHER], temperature=0)
+    assert answer.status_code == 200, answer.text
+    shown = model.render(read_messages(messages), tools=json.dumps([WEATHER]))
+    assert shown == (
+        "weather user: Weather in Oslo? | assistant: I look.weather Oslo | tool weather: rain | <|assistant|>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ({"tool_calls": 5}, "messages[1].tool_calls is 5; expected a list"),
+        ({"tool_calls": [{"id": "1"}]}, "messages[1].tool_calls[0] is"),
+        ({"tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}, "messages[1].tool_calls[0].id is null"),
+        ({"tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "[]"}}]}, "the JSON text of an object"),
+        ({"tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{"}}]}, "the JSON text of an object"),
+        ({"tool_calls": [{"id": "1", "function": {"name": "f"}}]}, "the JSON text of an object"),
+        ({"role": "tool", "content": "x", "tool_call_id": "2"}, 'tool_call_id is "2"; expected the id of a call'),
+        ({"role": "tool", "content": "x", "tool_call_id": ["2"]}, 'tool_call_id is ["2"]; expected the id of a call'),
+        ({"role": "user", "content": "x", "tool_calls": []}, "messages[1] has tool_calls"),
+        ({"tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}, "ignores `tool_calls`"),
+    ],
+)
+def test_wrong_messages_are_refused_with_one_line(calling: str, message: dict[str, Any], expected: str) -> None:
+    """400, the message, and what is wrong; a template that does not show a call refuses it."""
+    messages = [*ASKED["messages"], {"role": "assistant", **message}]
+    response = post(calling, "/chat/completions", messages=messages)
+    assert response.status_code == 400
+    assert expected in response.json()["error"]["message"]
 
 
 def test_without_tools_it_is_a_text(calling: str) -> None:

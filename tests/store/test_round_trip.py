@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from evalstone.errors import StoreError
 from evalstone.records import (
+    CallPart,
     Estimate,
     GenerateQuery,
     GenerationSettings,
@@ -22,6 +23,7 @@ from evalstone.records import (
     Output,
     Query,
     Request,
+    ResultPart,
     RollingQuery,
     RunPlan,
     Sample,
@@ -63,7 +65,11 @@ SETTINGS = st.builds(
     extra=PAIRS,
 )
 PARTS = st.lists(
-    st.builds(TextPart, TEXT) | st.builds(ImagePart, st.just("ab" * 32), st.just("image/png")), max_size=3
+    st.builds(TextPart, TEXT)
+    | st.builds(ImagePart, st.just("ab" * 32), st.just("image/png"))
+    | st.builds(CallPart, NAME, NAME, TEXT)
+    | st.builds(ResultPart, NAME, NAME, TEXT),
+    max_size=3,
 ).map(tuple)
 MESSAGES = st.lists(
     st.builds(Message, st.sampled_from(["system", "user", "assistant", "tool"]), PARTS), max_size=3

@@ -68,6 +68,16 @@ def test_a_run_is_named_in_four_ways(store: Store) -> None:
     assert store.run("last~1").run_id == first
 
 
+def test_a_run_is_named_by_its_model(store: Store) -> None:
+    """A model with one run is a name of that run; with two, both are offered."""
+    run_id = examples.fill(store, examples.plan())
+    assert store.run("models/small").run_id == store.run("small").run_id == store.run("models/small/").run_id == run_id
+    other = examples.fill(store, examples.plan(("words",)))
+    with pytest.raises(UnknownName, match="2 runs are of this model; name one by its id") as caught:
+        store.run("small")
+    assert set(caught.value.nearest) == {run_id[:8], other[:8]}
+
+
 def test_the_last_run_is_the_latest_with_an_output(store: Store) -> None:
     """A run that failed before its first output is not `last`, unless no run has an output."""
     refused = store.open_run(examples.plan(("refused",)), facts={})

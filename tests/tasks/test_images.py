@@ -21,7 +21,7 @@ from evalstone.api.rescoring import RescoreOptions, rescore_run
 from evalstone.cli.main import main
 from evalstone.errors import DataError, HashMismatch, MalformedSample, PlanError
 from evalstone.interop.export_samples import wrong_rows
-from evalstone.records import Message, Request, TextPart
+from evalstone.records import ImagePart, Message, Request
 from evalstone.report.console import as_text
 from evalstone.report.views.samples import sample_to_json, sample_view
 from evalstone.store import Store
@@ -43,7 +43,7 @@ def bound(path: Path, **options: Any) -> BoundTask:
 
 def parts(message: Message) -> list[str | bytes]:
     """Return texts and image files of a message."""
-    return [part.text if isinstance(part, TextPart) else part.data for part in message.parts]
+    return [part.data if isinstance(part, ImagePart) else str(getattr(part, "text", part)) for part in message.parts]
 
 
 def test_numbered_places(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from evalstone.arena.answer_files import answers_of_files
 from evalstone.arena.battles import Arena, Publishing
-from evalstone.arena.published import Ratings
+from evalstone.arena.rating_boards import Ratings
 from evalstone.leaderboard.site import Site
 from evalstone.randomness import generator_for
 from evalstone.store import Store

@@ -10,7 +10,7 @@ import pytest
 
 from evalstone.api.studies import export_study
 from evalstone.arena.battles import Arena, Publishing
-from evalstone.arena.published import Ratings
+from evalstone.arena.rating_boards import Ratings
 from evalstone.arena.studies.example import write_example
 from evalstone.arena.studies.sessions import Session, invitations, store_study
 from evalstone.arena.studies.study_file import read_study

@@ -10,7 +10,7 @@ from evalstone.arena.ballots import Publishing
 from evalstone.arena.live_battles import LiveArena, LiveLimits
 from evalstone.arena.pacing import Cadence
 from evalstone.arena.plain_prompts import transcript
-from evalstone.arena.published import Ratings
+from evalstone.arena.rating_boards import Ratings
 from evalstone.errors import UsageError
 from evalstone.leaderboard.site import Site
 from evalstone.records import GenerateQuery

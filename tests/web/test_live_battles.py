@@ -16,7 +16,7 @@ from evalstone.arena.ballots import Publishing
 from evalstone.arena.conversations import erase_battle
 from evalstone.arena.live_battles import LiveArena, LiveLimits
 from evalstone.arena.pacing import Cadence
-from evalstone.arena.published import Ratings
+from evalstone.arena.rating_boards import Ratings
 from evalstone.arena.vote_files import votes_in
 from evalstone.arena.vote_rows import published_row
 from evalstone.datasets.rows import Rows

@@ -1,7 +1,7 @@
 """Votes on pairs of answers, from files of votes and from stored judgings, as agreement needs them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,32 +64,39 @@ def votes_in_file(
             f"{path.name} has no column that names the question (question_id, prompt, idx, ...), so its votes cannot "
             "be matched; name it with --columns prompt=COLUMN"
         )
-    parts = [name for name in PARTS if name in rows.column_names and name != found.prompt]
-    is_named_by_task = for_judging and TASK in parts
-    parts = [name for name in parts if not (is_named_by_task and name == TASK)]
+    named = _names(rows, found.prompt, for_judging=for_judging)
     votes, n_without = [], 0
     for number, (row, verdict) in enumerate(zip(rows, verdicts_in(rows, found), strict=True), start=1):
         first, second = str(row[found.first]).strip(), str(row[found.second]).strip()
         value = outcome_of(verdict, first, second)
-        if value in missing:
-            value = None
-        if isinstance(value, str):
+        if isinstance(value, str) and value not in missing:
             raise DataError(
                 f"{path.name}, row {number}: the verdict is '{value}'; expected model_a, model_b, tie, {first} or "
                 f"{second}; if it stands for no verdict, add --missing '{value}'"
             )
         if not first or not second or first == second:
             continue
-        if value is None:
+        if value is None or isinstance(value, str):
             n_without += 1
             continue
         rater = str(row[found.judge]) if found.judge else ""
-        part = "/".join(str(row[name]) for name in parts)
-        question = in_task(row[TASK], row[found.prompt]) if is_named_by_task else str(row[found.prompt])
-        votes.append(PairVote(question, part, first, second, value, rater, _lengths(rows, row)))
+        votes.append(PairVote(*named(row), first, second, value, rater, _lengths(rows, row)))
     if not votes:
         raise DataError(f"{path.name} has {len(rows):,} rows, and none is a vote")
     return FoundVotes(votes, n_without)
+
+
+def _names(rows: Rows, prompt: str, *, for_judging: bool) -> Callable[[Mapping[str, Any]], tuple[str, str]]:
+    """Return the function for a row's question, and its part such as the turn."""
+    parts = [name for name in PARTS if name in rows.column_names and name != prompt]
+    is_named_by_task = for_judging and TASK in parts
+    apart = [name for name in parts if not (is_named_by_task and name == TASK)]
+
+    def named(row: Mapping[str, Any]) -> tuple[str, str]:
+        question = in_task(row[TASK], row[prompt]) if is_named_by_task else str(row[prompt])
+        return question, "/".join(str(row[name]) for name in apart)
+
+    return named
 
 
 def _lengths(rows: Rows, row: Mapping[str, Any]) -> tuple[float, float] | None:

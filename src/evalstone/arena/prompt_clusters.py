@@ -6,15 +6,19 @@ connected ones: of three, the outer two may differ more.
 Source: Bayardo, Ma and Srikant 2007 (All-Pairs: which candidates need not be compared).
 """
 
-import math
 import re
 import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
 
 from evalstone.store.arena_rows import VoteRow
 
 __all__ = ["SIMILARITY", "cluster_prompts", "near_duplicates"]
+
+IntArray = npt.NDArray[np.int64]
 
 SIMILARITY = 0.8
 RUN = 3  # words in a sequence
@@ -23,10 +27,10 @@ _WORD = re.compile(r"\w+")
 
 def cluster_prompts(texts: Sequence[str]) -> list[int]:
     """Return for each text the index of the first text of its group."""
-    first: dict[frozenset[tuple[str, ...]], int] = {}
-    parts = [_parts(text) for text in texts]
-    own = [first.setdefault(part, index) if part else index for index, part in enumerate(parts)]
-    distinct = [index for index, leader in enumerate(own) if leader == index and len(parts[index]) > 1]
+    sets = _sequences(texts)
+    first: dict[bytes, int] = {}
+    own = [first.setdefault(some.tobytes(), index) if some.size else index for index, some in enumerate(sets)]
+    distinct = [index for index, leader in enumerate(own) if leader == index and sets[index].size > 1]
     group = list(range(len(texts)))
 
     def root(index: int) -> int:
@@ -35,8 +39,8 @@ def cluster_prompts(texts: Sequence[str]) -> list[int]:
             index = group[index]
         return index
 
-    for one, other in _similar(distinct, [parts[index] for index in distinct]):
-        low, high = sorted((root(one), root(other)))
+    for one, other in _similar([sets[index] for index in distinct]):
+        low, high = sorted((root(distinct[one]), root(distinct[other])))
         group[high] = low
     return [root(leader) for leader in own]
 
@@ -54,31 +58,64 @@ def near_duplicates(votes: Iterable[VoteRow], texts: Mapping[str, str]) -> dict[
     return {name: names[leader] for name, leader in zip(names, cluster_prompts(list(found.values())), strict=True)}
 
 
-def _parts(text: str) -> frozenset[tuple[str, ...]]:
-    """Return a text's sequences of words; of a short text the whole."""
-    words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
-    if len(words) <= RUN:
-        return frozenset([tuple(words)]) if words else frozenset()
-    return frozenset(tuple(words[at : at + RUN]) for at in range(len(words) - RUN + 1))
+def _sequences(texts: Sequence[str]) -> list[IntArray]:
+    """Return each text's distinct sequences of words as sorted numbers; of a short text the whole as one."""
+    numbers: dict[str, int] = {}  # of words, from 1: 0 is no word, in a text shorter than a sequence
+    words = []
+    for text in texts:
+        of_text = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+        padding = [0] * (RUN - len(of_text)) if of_text else []
+        words.append(np.array([numbers.setdefault(word, len(numbers) + 1) for word in of_text] + padding, np.int64))
+    base = len(numbers) + 1  # below 2 million, a sequence is one 64-bit number
+    return [np.unique((some[:-2] * base + some[1:-1]) * base + some[2:]) if some.size else some for some in words]
 
 
-def _similar(names: Sequence[int], sets: Sequence[frozenset[tuple[str, ...]]]) -> list[tuple[int, int]]:
-    """Return the pairs of similar sets, by name.
+def _similar(sets: Sequence[IntArray]) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of similar sets, by index.
 
     A pair of similarity s shares one of the first n - ceil(s n) + 1 elements of each, in any fixed order; with the
     rarest first few sets share one.
     """
-    counts = Counter(part for some in sets for part in some)
-    listed: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    found = []
-    for at, some in sorted(enumerate(sets), key=lambda pair: len(pair[1])):
-        beginning = sorted(some, key=lambda part: (counts[part], part))[
-            : len(some) - math.ceil(SIMILARITY * len(some) - 1e-9) + 1
-        ]
-        for other in {other for part in beginning for other in listed[part]}:
-            shared = len(some & sets[other])
-            if shared >= SIMILARITY * (len(some) + len(sets[other]) - shared):
-                found.append((names[at], names[other]))
-        for part in beginning:
-            listed[part].append(at)
-    return found
+    sizes = np.array([some.size for some in sets], dtype=np.int64)
+    least = np.ceil(SIMILARITY * sizes - 1e-9).astype(np.int64)  # elements of a similar set
+    owners, numbers = _beginnings(sets, sizes - least + 1)
+    seen: set[tuple[int, int]] = set()
+    for start, end in _shared(numbers):
+        sharing = owners[start:end].tolist()  # the largest first
+        for at, one in enumerate(sharing):
+            for other in sharing[at + 1 :]:
+                if sizes[other] < least[one]:
+                    break
+                if (one, other) in seen:
+                    continue
+                seen.add((one, other))
+                shared = np.intersect1d(sets[one], sets[other], assume_unique=True).size
+                if shared >= SIMILARITY * (sizes[one] + sizes[other] - shared):
+                    yield one, other
+
+
+def _beginnings(sets: Sequence[IntArray], lengths: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the rarest elements of each set, as many as `lengths`: owners and elements, by element.
+
+    The owners of one element are in the order of their sizes, the largest first. Shapes: [elements of all beginnings].
+    """
+    sizes = np.array([some.size for some in sets], dtype=np.int64)
+    if not sizes.size:
+        return sizes, sizes
+    owners = np.repeat(np.arange(sizes.size), sizes)
+    _, elements, counts = np.unique(np.concatenate(sets), return_inverse=True, return_counts=True)
+    order = np.lexsort((elements, counts[elements], owners))
+    owners, elements = owners[order], elements[order]
+    places = np.arange(owners.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    is_first = places < lengths[owners]
+    owners, elements = owners[is_first], elements[is_first]
+    order = np.lexsort((owners, -sizes[owners], elements))
+    return owners[order], elements[order]
+
+
+def _shared(sorted_numbers: IntArray) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of each stretch of two or more equal numbers."""
+    edges = np.flatnonzero(np.diff(sorted_numbers, prepend=-1, append=-1))
+    for start, end in pairwise(edges.tolist()):
+        if end - start > 1:
+            yield start, end

@@ -2,10 +2,9 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from evalstone.arena.anomalies import Flag, flagged_voters
-from evalstone.arena.prompt_clusters import near_duplicates
 from evalstone.arena.quality import Quality, quality_of
 from evalstone.arena.rating_tables import basis, warnings
 from evalstone.arena.ratings import ArenaRatings, Rating, RatingSettings, rate
@@ -13,10 +12,9 @@ from evalstone.arena.vote_files import votes_in
 from evalstone.arena.vote_rows import published_row
 from evalstone.datasets.rows import Rows
 from evalstone.errors import EvalstoneError
-from evalstone.store import Store
 from evalstone.store.arena_rows import Batch, ModelRow, VoteRow
 
-__all__ = ["Matrix", "Published", "RatedModel", "Ratings", "publish_ratings", "tier_ends"]
+__all__ = ["Matrix", "Published", "RatedModel", "publish_ratings", "tier_ends"]
 
 PROMPT_CAP = 0.01
 """Votes on one prompt and its near-duplicates weigh together at most this share of all, or three times the mean."""
@@ -73,33 +71,6 @@ class Published:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(eq=False)
-class Ratings:
-    """The boards of a store's log, computed once for each batch."""
-
-    store: Store
-    preliminary: int = PRELIMINARY
-    _made: dict[tuple[int, bool, str | None, bool], Published] = field(default_factory=dict)
-
-    def board(self, *, style: bool = False, category: str | None = None, acceptable: bool = False) -> Published:
-        """Return the board of the last batch, optionally of one category, or of battles of two acceptable answers."""
-        batch = self.store.arena.last_batch()
-        models = self.store.arena.models()
-        key = (batch.sequence if batch else 0, style, category, acceptable)
-        if key not in self._made:
-            votes = list(self.store.arena.votes(until=key[0])) if batch else []
-            every = self.store.arena.answer_texts() if votes else {}
-            texts = every if style else None
-            chosen = [vote for vote in votes if not acceptable or {vote.mark_a, vote.mark_b} == {"acceptable"}]
-            made = publish_ratings(chosen, models, style=style, category=category, texts=texts, least=self.preliminary,
-                                   clusters=near_duplicates(votes, every))  # fmt: skip
-            self._made = {old: value for old, value in self._made.items() if old[0] == key[0]}
-            self._made[key] = replace(made, batch=batch)
-        made, withdrawn = self._made[key], {one.name: one.withdrawn_at for one in models}
-        rows = tuple(replace(row, withdrawn_at=withdrawn.get(row.model)) for row in made.models)
-        return replace(made, models=rows)
-
-
 def publish_ratings(
     votes: Sequence[VoteRow],
     models: Sequence[ModelRow],
@@ -125,35 +96,43 @@ def publish_ratings(
     flagged = flagged_voters(counted)
     honest = [vote for vote in counted if vote.voter not in flagged]
     used = [vote for vote in honest if category in {None, vote.category}]
-    settings = RatingSettings(side=True, style=style, prompt_cap=PROMPT_CAP)
-    n_prompts = len({vote.prompt_id for vote in used})
     same = clusters or {}
-    used = [replace(vote, prompt_id=same.get(vote.prompt_id, vote.prompt_id)) for vote in used]
-    found, why = None, None
-    lines: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
-    if used:
-        try:
-            read = votes_in(Rows.of([published_row(vote, texts) for vote in used]), style=style)
-            found = rate(read, settings)
-            described = [line for line in basis(found, read) if not line.startswith("Read: ")]
-            lines = (tuple(described), tuple(warnings(found, read)))
-        except EvalstoneError as error:
-            why = str(error)
-    else:
-        why = "no votes are published yet"
-    rows = _rows(used, models, found, least)
-    by_voter, by_group = Counter(vote.voter for vote in used), Counter(vote.prompt_id for vote in used)
+    grouped = [replace(vote, prompt_id=same.get(vote.prompt_id, vote.prompt_id)) for vote in used]
+    settings = RatingSettings(side=True, style=style, prompt_cap=PROMPT_CAP)
+    fitted = _fitted(grouped, settings, texts)
+    rows = _rows(grouped, models, fitted.found, least)
+    by_voter, by_group = Counter(vote.voter for vote in used), Counter(vote.prompt_id for vote in grouped)
     return Published(
         batch=None, settings=settings, category=category,
         categories=dict(Counter(vote.category for vote in honest if vote.category).most_common()),
-        models=rows, found=found, why_none=why, n_votes=len(used),
+        models=rows, found=fitted.found, why_none=fitted.why_none, n_votes=len(used),
         n_ties=sum(vote.choice == "tie" for vote in used), n_both_bad=sum(vote.choice == "both_bad" for vote in used),
-        n_voters=len(by_voter), n_prompts=n_prompts,
+        n_voters=len(by_voter), n_prompts=len({vote.prompt_id for vote in used}),
         n_prompt_groups=len(by_group), largest_prompt_group=max(by_group.values(), default=0),
         largest_voter=max(by_voter.values(), default=0), flagged=tuple(flagged.values()),
         n_flagged_votes=len(counted) - len(honest), matrix=_matrix(used, [row.model for row in rows]),
-        quality=quality_of(used), basis=lines[0], warnings=lines[1],
+        quality=quality_of(used), basis=fitted.basis, warnings=fitted.warnings,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    found: ArenaRatings | None
+    why_none: str | None
+    basis: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def _fitted(votes: Sequence[VoteRow], settings: RatingSettings, texts: Mapping[str, str] | None) -> _Fitted:
+    if not votes:
+        return _Fitted(None, "no votes are published yet")
+    try:
+        read = votes_in(Rows.of([published_row(vote, texts) for vote in votes]), style=settings.style)
+        found = rate(read, settings)
+        described = tuple(line for line in basis(found, read) if not line.startswith("Read: "))
+        return _Fitted(found, None, described, tuple(warnings(found, read)))
+    except EvalstoneError as error:
+        return _Fitted(None, str(error))
 
 
 def _rows(

@@ -21,7 +21,7 @@ def serve_arena(
         raise UsageError("--endpoint_key and --moderation are for live battles; name models with --endpoint NAME=URL")
     from evalstone.arena.answer_files import open_answers
     from evalstone.arena.battles import Arena, Publishing
-    from evalstone.arena.published import Ratings
+    from evalstone.arena.rating_boards import Ratings
     from evalstone.arena.voters import VoteLimits
     from evalstone.leaderboard.site import Site
     from evalstone.store import Store

@@ -26,7 +26,7 @@ def serve_live(*, answers: tuple[str, ...], task: str | None, store: str | None,
     from evalstone.arena.ballots import Publishing
     from evalstone.arena.live_battles import LiveArena
     from evalstone.arena.pacing import Cadence
-    from evalstone.arena.published import Ratings
+    from evalstone.arena.rating_boards import Ratings
     from evalstone.leaderboard.site import Site
     from evalstone.store import Store
     from evalstone.web.app import create_app

@@ -22,10 +22,11 @@ from starlette.routing import Route
 
 from evalstone.errors import ModelUnavailable
 from evalstone.host.answer_bodies import error_body
+from evalstone.host.bad_request import BadRequest
 from evalstone.host.exchange import Exchange, RequestFailed
 from evalstone.host.fair_queue import QueueFull
 from evalstone.host.hosted_model import HostedModel
-from evalstone.host.request_bodies import BadRequest, Kind, parse_body, read_ask
+from evalstone.host.request_bodies import Kind, parse_body, read_ask
 from evalstone.host.scheduler import Event, Handle, Scheduler
 
 __all__ = ["HostSettings", "create_app"]

@@ -18,8 +18,9 @@ from evalstone.engine.spans import IntArray
 from evalstone.errors import NonFiniteLogits, PromptTooLong, UsageError
 from evalstone.host import answer_bodies
 from evalstone.host.answer_bodies import Answer, completion_logprobs, error_body, event, finish_of, from_prompt
+from evalstone.host.bad_request import BadRequest
 from evalstone.host.hosted_model import HostedModel
-from evalstone.host.request_bodies import Ask, BadRequest
+from evalstone.host.request_bodies import Ask
 from evalstone.host.scheduler import Event, GenerateWork, Handle, ReadWork, Scheduler
 from evalstone.host.text_stream import TextStream
 from evalstone.host.tool_answers import SpokenText, spoken

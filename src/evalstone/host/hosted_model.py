@@ -13,8 +13,9 @@ from evalstone.engine.generation import GenerationPrompt
 from evalstone.engine.open_batch import RepeatStop
 from evalstone.engine.spans import IntArray
 from evalstone.errors import UsageError
+from evalstone.host.bad_request import BadRequest
 from evalstone.host.engine_thread import EngineThread
-from evalstone.host.request_bodies import Ask, BadRequest, Settings
+from evalstone.host.request_bodies import Ask, Settings
 from evalstone.host.text_stream import TokenTexts
 from evalstone.models.local.local_model import LocalModel
 from evalstone.models.local.own_engine import OwnEngine

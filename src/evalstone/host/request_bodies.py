@@ -11,14 +11,16 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
+from evalstone.host.bad_request import BadRequest, shown, wrong
+from evalstone.host.request_messages import read_messages
 from evalstone.host.tool_answers import Tools, tools_in
 from evalstone.limits.nesting import parse_json
-from evalstone.records import Message, TextPart
+from evalstone.records import Message
 from evalstone.registry import nearest
 
-__all__ = ["Ask", "BadRequest", "Settings", "parse_body", "read_ask"]
+__all__ = ["Ask", "Settings", "parse_body", "read_ask"]
 
 Kind = Literal["chat", "completion"]
 MOST_TOP = 20
@@ -26,10 +28,8 @@ MOST_REPEATS = 64
 MOST_PROMPTS = 64
 MOST_STOPS = 32
 LONGEST_STOP = 1_000  # characters
-MOST_MESSAGES = 4_096
 LARGEST_SEED = 2**63 - 1
 DEPTH = 20
-ROLES = {"developer": "system", "system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 SHARED = frozenset({"model", "max_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed",
                     "stop", "n", "stream", "stream_options", "logprobs", "user", "ignore_eos"})  # fmt: skip
 OF_KIND: Mapping[str, frozenset[str]] = {
@@ -46,16 +46,6 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {  # accepted with these values only
     "modalities": (["text"], None),
     "parallel_tool_calls": (True, False, None), "add_generation_prompt": (True, None), "stop_token_ids": ([], None),
 }  # fmt: skip
-
-
-class BadRequest(Exception):
-    """A request that is refused. `param` names the field, `code` is OpenAI's where it has one."""
-
-    def __init__(self, message: str, param: str | None = None, code: str | None = None, status: int = 400) -> None:
-        super().__init__(message)
-        self.param = param
-        self.code = code
-        self.status = status
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +106,13 @@ def read_ask(kind: Kind, body: Mapping[str, Any]) -> Ask:
     user = _text(body, "user")
     options = body.get("stream_options")
     if options is not None and not isinstance(options, dict):
-        raise _wrong("stream_options", options, 'an object such as {"include_usage": true}')
+        raise wrong("stream_options", options, 'an object such as {"include_usage": true}')
     ask: dict[str, Any] = {
         "kind": kind, "model": _text(body, "model"), "settings": _settings(body), "n_top": _n_top(kind, body),
         "stream": _flag(body, "stream"), "wants_usage": bool((options or {}).get("include_usage")), "user": user,
     }  # fmt: skip
     if kind == "chat":
-        messages = _messages(body)
+        messages = read_messages(body.get("messages"))
         continues = _flag(body, "continue_final_message")
         if continues and messages[-1].role != "assistant":
             raise BadRequest("continue_final_message needs a last message of the assistant", "continue_final_message")
@@ -142,7 +132,7 @@ def _refuse_unknown(kind: Kind, body: Mapping[str, Any]) -> None:
     for name, value in body.items():
         if name in NEUTRAL and name not in known:
             if not any(type(value) is type(one) and value == one for one in NEUTRAL[name]) and value != 0:
-                raise BadRequest(f"{name}={_shown(value)} is not supported by this host; omit it", name)
+                raise BadRequest(f"{name}={shown(value)} is not supported by this host; omit it", name)
         elif name not in known and name not in WITHOUT_EFFECT:
             close = ", ".join(nearest(name, known))
             raise BadRequest(f"unknown field '{name[:80]}'" + (f"; nearest: {close}" if close else ""), name[:80])
@@ -184,13 +174,13 @@ def _prompts(body: Mapping[str, Any]) -> tuple[str | tuple[int, ...], ...]:
     if isinstance(given, str):
         return (given,)
     if not isinstance(given, list) or not given:
-        raise _wrong("prompt", given, expected)
+        raise wrong("prompt", given, expected)
     if _are_ids(given):
         return (tuple(given),)
     if len(given) > MOST_PROMPTS:
         raise BadRequest(f"prompt has {len(given)} entries; expected at most {MOST_PROMPTS} in one request", "prompt")
     if not all(isinstance(one, str) or (isinstance(one, list) and _are_ids(one)) for one in given):
-        raise _wrong("prompt", given, expected)
+        raise wrong("prompt", given, expected)
     return tuple(one if isinstance(one, str) else tuple(one) for one in given)
 
 
@@ -198,35 +188,10 @@ def _are_ids(given: list[Any]) -> bool:
     return bool(given) and all(type(one) is int and 0 <= one < 2**31 for one in given)
 
 
-def _messages(body: Mapping[str, Any]) -> tuple[Message, ...]:
-    given = body.get("messages")
-    if not isinstance(given, list) or not 0 < len(given) <= MOST_MESSAGES:
-        raise _wrong("messages", given, 'a list such as [{"role": "user", "content": "Hello"}]')
-    return tuple(_message(index, one) for index, one in enumerate(given))
-
-
-def _message(index: int, given: Any) -> Message:
-    place = f"messages[{index}]"
-    if not isinstance(given, dict) or str(given.get("role")) not in ROLES:
-        raise _wrong(place, given, f"an object with a role ({', '.join(ROLES)}) and a content")
-    role = cast("Literal['system', 'user', 'assistant', 'tool']", ROLES[str(given["role"])])
-    if strange := sorted(given.keys() - {"role", "content", "name"}):
-        raise BadRequest(f"{place} has {', '.join(strange)[:80]}, which this host does not support", place)
-    content = given.get("content")
-    if isinstance(content, str):
-        return Message(role, (TextPart(content),))
-    if isinstance(content, list) and content:
-        if all(isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
-               for part in content):  # fmt: skip
-            return Message(role, tuple(TextPart(part["text"]) for part in content))
-        raise BadRequest(f"{place} contains a part that is no text; this host takes texts only", place)
-    raise _wrong(f"{place}.content", content, "a text")
-
-
 def _stops(given: Any) -> tuple[str, ...]:
     stops = [given] if isinstance(given, str) else given or []
     if not isinstance(stops, list) or not all(isinstance(one, str) for one in stops):
-        raise _wrong("stop", given, "a text or a list of texts")
+        raise wrong("stop", given, "a text or a list of texts")
     if len(stops) > MOST_STOPS or any(len(one) > LONGEST_STOP for one in stops):
         raise BadRequest(f"stop: at most {MOST_STOPS} texts of at most {LONGEST_STOP} characters", "stop")
     return tuple(one for one in stops if one)
@@ -235,21 +200,21 @@ def _stops(given: Any) -> tuple[str, ...]:
 def _text(body: Mapping[str, Any], name: str) -> str | None:
     value = body.get(name)
     if value is not None and not isinstance(value, str):
-        raise _wrong(name, value, "a text")
+        raise wrong(name, value, "a text")
     return value
 
 
 def _flag(body: Mapping[str, Any], name: str) -> bool:
     value = body.get(name)
     if value is not None and not isinstance(value, bool):
-        raise _wrong(name, value, "true or false")
+        raise wrong(name, value, "true or false")
     return bool(value)
 
 
 def _whole(body: Mapping[str, Any], name: str, least: int, most: int) -> int | None:
     value = body.get(name)
     if value is not None and (type(value) is not int or not least <= value <= most):
-        raise _wrong(name, value, f"a whole number from {least} to {most}")
+        raise wrong(name, value, f"a whole number from {least} to {most}")
     return value
 
 
@@ -260,17 +225,5 @@ def _number(body: Mapping[str, Any], name: str, least: float, most: float) -> fl
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or not (
         least <= value <= most
     ):  # fmt: skip
-        raise _wrong(name, value, f"a number from {least:g} to {most:g}")
+        raise wrong(name, value, f"a number from {least:g} to {most:g}")
     return float(value)
-
-
-def _wrong(name: str, value: Any, expected: str) -> BadRequest:
-    return BadRequest(f"{name} is {_shown(value)}; expected {expected}", name)
-
-
-def _shown(value: Any) -> str:
-    try:
-        text = json.dumps(value)
-    except (TypeError, ValueError):
-        text = type(value).__name__
-    return text if len(text) <= 80 else text[:77] + "..."

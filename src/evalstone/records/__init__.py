@@ -24,6 +24,7 @@ __all__ = [
     "BOUND",
     "FIRST_TOKEN",
     "AuditPlan",
+    "CallPart",
     "Estimate",
     "GenerateQuery",
     "GenerationSettings",
@@ -38,6 +39,7 @@ __all__ = [
     "Query",
     "QueryKind",
     "Request",
+    "ResultPart",
     "RollingQuery",
     "RunPlan",
     "Sample",
@@ -76,16 +78,43 @@ class ImagePart:
 
 
 @dataclass(frozen=True, slots=True)
+class CallPart:
+    """A call of a tool inside a message of the assistant. arguments: JSON of an object."""
+
+    id: str
+    name: str
+    arguments: str
+
+    def __str__(self) -> str:
+        """Return the form in which prompts are shown."""
+        return f"[call {self.name} {self.arguments}]"
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPart:
+    """What a tool returned, as the only part of a message with role `tool`. name: the function that was called."""
+
+    call_id: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One chat message."""
 
     role: Literal["system", "user", "assistant", "tool"]
-    parts: tuple[TextPart | ImagePart, ...]
+    parts: tuple[TextPart | ImagePart | CallPart | ResultPart, ...]
 
     @property
     def text(self) -> str:
-        """The concatenated text parts."""
-        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+        """The concatenated texts."""
+        return "".join(part.text for part in self.parts if isinstance(part, TextPart | ResultPart))
+
+    @property
+    def calls(self) -> tuple[CallPart, ...]:
+        """The calls of tools, in order."""
+        return tuple(part for part in self.parts if isinstance(part, CallPart))
 
     @property
     def images(self) -> tuple[ImagePart, ...]:
@@ -94,8 +123,8 @@ class Message:
 
     @property
     def shown(self) -> str:
-        """The message for people: its text, with each image by its hash."""
-        return "".join(part.text if isinstance(part, TextPart) else str(part) for part in self.parts)
+        """The message for people: its text, with each image by its hash and each call by name and arguments."""
+        return "".join(part.text if isinstance(part, TextPart | ResultPart) else str(part) for part in self.parts)
 
 
 class Render(Protocol):

@@ -103,9 +103,17 @@ def _check_tasks(tasks: Any) -> None:
 
 
 def open_store(options: EvaluateOptions) -> Store:
-    """Return the store the options name, opened."""
-    store = options.get("store")
-    return store if isinstance(store, Store) else Store.open(None if store is None else str(store))
+    """Return the store the options name, opened.
+
+    Raises: UsageError for a value that can be no store.
+    """
+    store: Any = options.get("store")
+    if isinstance(store, Store):
+        return store
+    if not isinstance(store, str | Path | None):
+        what = f"store is {store!r:.80}, of type {type(store).__name__}"
+        raise UsageError(f"{what}; expected a file, a database's URL, or an open store")
+    return Store.open(None if store is None else str(store))
 
 
 def model_of(model: Any, options: EvaluateOptions) -> Model:

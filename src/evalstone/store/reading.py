@@ -50,7 +50,8 @@ class StoredResults:
     def run(self, name: str) -> RunRow:
         """Return the run with this name: its id, a unique beginning of it, `last`, or `last~1` (the one before).
 
-        An audit is found by its id only; `last` is never an audit.
+        The name of a model, with or without its folder, stands for its run if it has only one. An audit is found by
+        its id only; `last` is never an audit.
 
         Raises: UnknownName with the nearest ids.
         """

@@ -15,6 +15,7 @@ from typing import Any
 
 from evalstone.errors import HashMismatch
 from evalstone.records import (
+    CallPart,
     GenerateQuery,
     GenerationSettings,
     ImagePart,
@@ -22,6 +23,7 @@ from evalstone.records import (
     Message,
     Query,
     Request,
+    ResultPart,
     RollingQuery,
     TextPart,
 )
@@ -166,10 +168,14 @@ def _message_form(message: Message, number: Any) -> list[Any]:
     return [message.role, [_part_form(part, number) for part in message.parts]]
 
 
-def _part_form(part: TextPart | ImagePart, number: Any) -> int | list[Any]:
+def _part_form(part: TextPart | ImagePart | CallPart | ResultPart, number: Any) -> int | list[Any]:
     """Return the form of a part; an image's file is a piece of its own, in base64, so that it is stored once too."""
     if isinstance(part, TextPart):
         return int(number(part.text))
+    if isinstance(part, CallPart):
+        return ["call", part.id, part.name, number(part.arguments)]
+    if isinstance(part, ResultPart):
+        return ["result", part.call_id, part.name, number(part.text)]
     return [part.sha256, part.media_type, *([number(b64encode(part.data).decode())] if part.data else [])]
 
 
@@ -178,13 +184,16 @@ def _message(form: Sequence[Any], pieces: Sequence[str]) -> Message:
     return Message(role, tuple(_part(part, pieces) for part in parts))
 
 
-def _part(form: int | Sequence[Any], pieces: Sequence[str]) -> TextPart | ImagePart:
+def _part(form: int | Sequence[Any], pieces: Sequence[str]) -> TextPart | ImagePart | CallPart | ResultPart:
     """Return the part of its form; `verify` gives empty pieces, whose hashes it checks itself.
 
     Raises: ValueError for an image that is not the one that its hash names.
     """
     if isinstance(form, int):
         return TextPart(pieces[form])
+    if form[0] in ("call", "result"):
+        kind, call_id, name, text = form
+        return (CallPart if kind == "call" else ResultPart)(call_id, name, pieces[text])
     sha256, media_type, *stored = form
     data = b64decode(pieces[stored[0]], validate=True) if stored else b""
     if data and f"sha256:{hashlib.sha256(data).hexdigest()}" != sha256:

@@ -36,6 +36,8 @@ def runs(database: Database, words: Sequence[str] = (), *, audits: bool = False)
 def run(database: Database, name: str) -> RunRow:
     """Return the run or audit with this name; `last` is the latest run with an output, if any has one.
 
+    A model's name stands for its run if it has only one.
+
     Raises: UnknownName.
     """
     with database.reading() as connection:
@@ -96,9 +98,25 @@ def _find(listed: Sequence[tuple[Row[Any], str]], name: str) -> tuple[Row[Any], 
     if matching:
         candidates = [short for _, short in matching[:5]]
         raise UnknownName("run", name, candidates, f"{len(matching)} runs begin with it; give more digits")
+    if of_model := [item for item in listed if _is_of_model(item[0], name)]:
+        return _only(of_model, name)
     near = get_close_matches(name, [row.run_id[: max(len(name), 4)] for row, _ in listed], n=3, cutoff=0.5)
     shorts = [short for row, short in listed if any(row.run_id.startswith(beginning) for beginning in near)][:3]
     raise UnknownName("run", name, shorts, "see `evalstone ls runs`")
+
+
+def _is_of_model(row: Row[Any], name: str) -> bool:
+    """Return whether the row is a run, not an audit, of the model with this name, whole or without its folder."""
+    plan = plan_from_json(unpack_text(row.plan))
+    model = plan.model.name.rstrip("/")
+    return plan.audit is None and bool(name) and name.rstrip("/") in (model, model.rpartition("/")[2])
+
+
+def _only(of_model: Sequence[tuple[Row[Any], str]], name: str) -> tuple[Row[Any], str]:
+    if len(of_model) > 1:
+        candidates = [short for _, short in of_model[:5]]
+        raise UnknownName("run", name, candidates, f"{len(of_model)} runs are of this model; name one by its id")
+    return of_model[0]
 
 
 def _has_answers(connection: Connection, row: Row[Any]) -> bool:

@@ -216,8 +216,22 @@ def _add_runs(app: FastAPI, site: Site) -> None:
 
 
 def _add_rest(app: FastAPI, site: Site) -> None:
-    cache = PageCache()
+    _add_named_pages(app, site)
+    _add_guide(app, site)
 
+    @app.get("/theme")
+    def theme(to: str = "auto", back: str = "/") -> Response:
+        response = RedirectResponse(safe_path(back), 303)
+        chosen = to if to in {"light", "dark"} else "auto"
+        response.set_cookie("theme", chosen, max_age=31_536_000, samesite="lax", httponly=True)
+        return response
+
+    @app.get("/static/{name}")
+    def static(name: str) -> Response:
+        return static_response(name)
+
+
+def _add_named_pages(app: FastAPI, site: Site) -> None:
     @app.get("/model/{path:path}")
     def model(request: Request, path: str) -> Response:
         path, as_json = _named(path)
@@ -235,6 +249,10 @@ def _add_rest(app: FastAPI, site: Site) -> None:
         name, as_json = _named(name)
         return respond(request, "series.html", series_page(site, name), as_json=as_json)
 
+
+def _add_guide(app: FastAPI, site: Site) -> None:
+    cache = PageCache()
+
     @app.get("/recommend")
     @app.get("/recommend.json")
     def recommend(request: Request) -> Response:
@@ -249,17 +267,6 @@ def _add_rest(app: FastAPI, site: Site) -> None:
     @app.get("/guide.json")
     def guide(request: Request) -> Response:
         return respond(request, "guide.html", guide_page(), as_json=_wants_json(request))
-
-    @app.get("/theme")
-    def theme(to: str = "auto", back: str = "/") -> Response:
-        response = RedirectResponse(safe_path(back), 303)
-        chosen = to if to in {"light", "dark"} else "auto"
-        response.set_cookie("theme", chosen, max_age=31_536_000, samesite="lax", httponly=True)
-        return response
-
-    @app.get("/static/{name}")
-    def static(name: str) -> Response:
-        return static_response(name)
 
 
 _log = logging.getLogger("uvicorn.error")

@@ -63,6 +63,29 @@ class Chosen:
     kind: str
 
 
+class _Fields:
+    """Reads fields; what is wrong with them is collected."""
+
+    def __init__(self, given: Callable[[str], str]) -> None:
+        self._given = given
+        self.problems: list[Problem] = []
+
+    def of_list(self, name: str, known: Sequence[str], default: str = "") -> str:
+        value = self._given(name) or default
+        if value not in known:
+            close = nearest(value, known)
+            shown = f"nearest: {', '.join(close)}" if close else f"expected one of {', '.join(known)}"
+            self.problems.append(Problem(name, f"is '{value[:60]}'" if value else "is missing", shown))
+        return value
+
+    def of_pattern(self, name: str, pattern: re.Pattern[str], expected: str, *, needed: bool = False) -> str:
+        value = self._given(name)
+        if (value and (not pattern.fullmatch(value) or len(value) > LONGEST_NAME)) or (needed and not value):
+            found = f"is '{value[:80]}'" if value else "is missing"
+            self.problems.append(Problem(name, found, f"expected {expected}"))
+        return value
+
+
 def read_choices(given: Callable[[str], str], boards: Mapping[str, Board]) -> tuple[Chosen, list[Problem]]:
     """Return what was chosen, and a problem for each value that is not one of those allowed.
 
@@ -70,23 +93,8 @@ def read_choices(given: Callable[[str], str], boards: Mapping[str, Board]) -> tu
         given: returns the text of a field, empty if it was not sent.
         boards: the boards that take submissions, by name.
     """
-    problems: list[Problem] = []
-
-    def of_list(name: str, known: Sequence[str], default: str = "") -> str:
-        value = given(name) or default
-        if value not in known:
-            close = nearest(value, known)
-            shown = f"nearest: {', '.join(close)}" if close else f"expected one of {', '.join(known)}"
-            problems.append(Problem(name, f"is '{value[:60]}'" if value else "is missing", shown))
-        return value
-
-    def of_pattern(name: str, pattern: re.Pattern[str], expected: str, *, needed: bool = False) -> str:
-        value = given(name)
-        if (value and (not pattern.fullmatch(value) or len(value) > LONGEST_NAME)) or (needed and not value):
-            found = f"is '{value[:80]}'" if value else "is missing"
-            problems.append(Problem(name, found, f"expected {expected}"))
-        return value
-
+    fields = _Fields(given)
+    problems, of_list, of_pattern = fields.problems, fields.of_list, fields.of_pattern
     name_expected = "a name as on the Hub: organisation/model, of letters, digits, '-', '_' and '.'"
     weights = of_list("weights", WEIGHTS, "original")
     base = of_pattern("base", _NAME, name_expected, needed=weights == "adapter")

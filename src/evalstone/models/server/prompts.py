@@ -16,6 +16,7 @@ from evalstone.errors import UsageError
 from evalstone.models.server.arguments import OpenAIArguments
 from evalstone.models.server.bodies import Json, Prompt, ScoredPart
 from evalstone.models.text.characters import Characters
+from evalstone.models.text.chat_messages import message_json
 from evalstone.models.text.generation_prompts import (
     DEFAULT_MAX_TOKENS,
     GenerationInput,
@@ -26,7 +27,7 @@ from evalstone.models.text.generation_prompts import (
 from evalstone.models.text.spans import QueryReader, Span
 from evalstone.models.text.stops import stop_texts
 from evalstone.models.text.tokens import Encoder
-from evalstone.records import GenerateQuery, Message, Request, TextPart, canonical_json
+from evalstone.records import GenerateQuery, ImagePart, Message, Request, TextPart, canonical_json
 
 __all__ = ["PromptMaker"]
 
@@ -117,7 +118,7 @@ class PromptMaker:
             raise UsageError(
                 f"{request.id} is plain text, but a chat endpoint needs messages; add --apply_chat_template"
             )
-        return [{"role": message.role, "content": _content(message)} for message in request.messages]
+        return [message_json(message, _content(message), for_template=False) for message in request.messages]
 
     def prompt_of(self, prepared: GenerationInput) -> Prompt:
         """Return the prompt of a generate query."""
@@ -150,4 +151,5 @@ def _content(message: Message) -> str | list[Json]:
             "image_url": {"url": f"data:{part.media_type};base64,{b64encode(part.data).decode()}"},
         }
         for part in message.parts
+        if isinstance(part, TextPart | ImagePart)
     ]

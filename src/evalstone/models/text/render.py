@@ -11,8 +11,9 @@ from typing import Any
 
 from evalstone.errors import UsageError
 from evalstone.limits.templates import TemplateTooLarge, line_of
+from evalstone.models.text.chat_messages import message_json
 from evalstone.models.text.chat_templates import within_limits
-from evalstone.records import JsonValue, Message, TextPart
+from evalstone.records import ImagePart, JsonValue, Message, TextPart
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ class ChatRenderer:
         self._variables = dict(variables)
         self._template = template
         self._shows_tools = False  # known after the first chat with tools
+        self._shows_calls = False  # known after the first chat with an earlier call
         self.notes: list[str] = []
         self._remember = lru_cache(maxsize=8192)(self._render)
 
@@ -50,11 +52,14 @@ class ChatRenderer:
 
         if not self._as_parts and any(message.images for message in messages):
             raise UsageError("a message contains an image, and this model takes text only; use --model hf-multimodal")
-        chat = [{"role": each.role, "content": _parts(each) if self._as_parts else each.text} for each in messages]
+        chat = [
+            message_json(each, _parts(each) if self._as_parts else each.text, for_template=True) for each in messages
+        ]
         declared = None if tools is None else json.loads(tools)
         try:
             if declared is not None:
                 self._check_tools(chat, declared)
+            self._check_calls(chat, declared)
             return self._apply(chat, continue_final, declared)
         except TemplateSyntaxError as error:
             raise self._unfit("does not compile", error) from error
@@ -84,6 +89,18 @@ class ChatRenderer:
                 "template takes them, or a task that names them in its prompt (tools_in: prompt, such as bfcl_prompted)"
             )
         self._shows_tools = True
+
+    def _check_calls(self, chat: list[dict[str, Any]], tools: list[Any] | None) -> None:
+        """Raise UsageError if the template ignores earlier calls, which the first chat with one shows."""
+        if self._shows_calls or not any("tool_calls" in each for each in chat):
+            return
+        without = [{key: value for key, value in each.items() if key != "tool_calls"} for each in chat]
+        if self._apply(chat, False, tools) == self._apply(without, False, tools):
+            raise UsageError(
+                f"the chat template of {self._tokenizer.name_or_path or 'this model'} ignores `tool_calls` of earlier "
+                "messages; use a model whose template takes them"
+            )
+        self._shows_calls = True
 
     def _apply(self, chat: list[dict[str, Any]], continue_final: bool, tools: list[Any] | None = None) -> str:
         """Return a chat as one text.
@@ -141,4 +158,5 @@ def _parts(message: Message) -> list[dict[str, str]]:
     return [
         {"type": "text", "text": part.text} if isinstance(part, TextPart) else {"type": "image"}
         for part in message.parts
+        if isinstance(part, TextPart | ImagePart)
     ]

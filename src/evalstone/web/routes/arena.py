@@ -12,7 +12,7 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
 
 from evalstone.arena.battles import Arena, Refused, Shown, Voter
-from evalstone.arena.published import Ratings
+from evalstone.arena.rating_boards import Ratings
 from evalstone.arena.voters import keyed_hash
 from evalstone.store.arena_log import AlreadyVoted
 from evalstone.web.app import Part

@@ -15,7 +15,7 @@ from starlette.responses import StreamingResponse
 
 from evalstone.arena.ballots import Refused, Voter
 from evalstone.arena.live_battles import LiveArena, LiveBattle, Seen
-from evalstone.arena.published import Ratings
+from evalstone.arena.rating_boards import Ratings
 from evalstone.errors import UnknownName, UsageError
 from evalstone.web.app import Part
 from evalstone.web.endpoints import Endpoint

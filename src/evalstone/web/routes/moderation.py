@@ -60,7 +60,13 @@ def add_moderation(queue: QueueApp) -> None:
         moderation.revoke(token, moderator.name)
         return queue.done(form, "/moderation", revoked=token)
 
-    @app.post("/submission/{name}/{action}")
+    _add_actions(queue)
+
+
+def _add_actions(queue: QueueApp) -> None:
+    """Add the route of what is done with one submission."""
+
+    @queue.app.post("/submission/{name}/{action}")
     def act(request: Request, name: str, action: str, form: Form) -> Response:
         moderator = queue.accounts.need_moderator(request)
         row = queue.store.queue.submission(name)
@@ -72,5 +78,7 @@ def add_moderation(queue: QueueApp) -> None:
         if action not in acts:
             raise HTTPException(404, "there is no such action")
         acts[action](name)
-        moderation.log(moderator.name, action, row.new.model, {"submission": name, "why": form.text("why")[:500]})
+        queue.store.moderation.log(
+            moderator.name, action, row.new.model, {"submission": name, "why": form.text("why")[:500]}
+        )
         return queue.done(form, f"/submission/{name}", action=action)
