@@ -128,6 +128,8 @@ def test_max_cost_is_never_passed_and_more_money_continues(stored: tuple[Path, s
         assert 0 < n_sent < 8
         assert spent <= 1.2
         assert found.row.status == "incomplete"
+        assert found.remarks[0].startswith("it is incomplete")
+        assert found.remarks[1].startswith(f"cost: {spent:,.4f} for ")
         left = plan_judging("local-chat-completions", [ant], options, store=str(path))
         assert left.n_stored == n_sent
         more = chat(server, price=price, most_cost=100.0, max_tokens=60)

@@ -10,6 +10,7 @@ from evalstone.api.stored import existing_store
 from evalstone.audit.contamination import ContaminationTest, corrected
 from evalstone.audit.prompts import PromptAudit
 from evalstone.audit.stored import stored_parts
+from evalstone.models.cost.bill import cost_line
 from evalstone.records import JsonValue
 from evalstone.store import RunRow, Store
 
@@ -69,6 +70,8 @@ def find_audit(store: str | None, name: str) -> ShownAudit | None:
     content, view = _results(opened, row)
     what = JUDGING if row.plan.audit == JUDGING else "audit"
     remarks = [f"{what} {row.short_id} in {location_of(opened)}"]
+    if (cost := Run(opened, row.run_id).cost) is not None:
+        remarks.insert(0, cost_line(cost))
     if row.status != "finished":
         again = "the same call" if row.command is None else row.command
         remarks.insert(0, f"it is {row.status}, with partial results; continue it with: {again}")
