@@ -71,6 +71,7 @@ def test_a_given_price_and_a_file_come_first(tmp_path: Path) -> None:
         ("openai: {gpt: [1, 2]}", "openai: no `models`"),
         ("openai: {models: {gpt: [1]}}", "gpt: [1] is no price; expected [IN, OUT]"),
         ("openai: {models: {gpt: [1, -2]}}", "is no price"),
+        ("openai: {models: {gpt: [1, 1e13]}}", "is no price"),
         ("openai: {models: {gpt: [1, .nan]}}", "is no price"),
         ("openai: {models: {gpt: [true, 2]}}", "is no price"),
         ("openai: [", "not valid YAML"),

@@ -139,6 +139,10 @@ def test_an_answer_that_ended_during_reasoning_is_empty() -> None:
         ({"message": {"content": "no"}, "finish_reason": "content_filter"}, "AnswerWithheld"),
         ({"message": {"content": None}, "finish_reason": "stop"}, "MalformedAnswer"),
         ({"text": "x"}, "MalformedAnswer"),
+        ({"message": {"content": 7}}, "MalformedAnswer"),
+        ({"message": {"content": {"text": "x"}}}, "MalformedAnswer"),
+        ({"message": {"content": ["x"]}}, "MalformedAnswer"),
+        ({"message": {"content": [{"text": 7}]}}, "MalformedAnswer"),
     ],
 )
 def test_a_withheld_or_missing_text_is_a_failure(choice: Json, kind: str) -> None:

@@ -4,7 +4,6 @@ A file has the table's form: providers, each with `models` (name -> [read, gener
 and optionally a `date` and a `source`. The table of the package is only used for models behind a server.
 """
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from evalstone.records import ModelIdentity
 __all__ = ["Price", "check_price", "find_price", "parse_price"]
 
 PER_MILLION = 1e6
+HIGHEST = 1e12  # of a million tokens; more would be infinite in a sum
 VERSION_OF_NAME = re.compile(r"-(\d{4}-?\d{2}-?\d{2}|latest)$")  # gpt-4.1-2025-04-14, claude-sonnet-4-5-20250929
 
 
@@ -137,4 +137,4 @@ def _pair(value: Any) -> tuple[float, float] | None:
         read, generated = (float(one) for one in value)
     except (TypeError, ValueError):
         return None
-    return (read, generated) if all(0 <= one < math.inf for one in (read, generated)) else None
+    return (read, generated) if all(0 <= one <= HIGHEST for one in (read, generated)) else None

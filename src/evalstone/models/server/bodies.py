@@ -244,10 +244,17 @@ def _older_call(message: Mapping[str, Any]) -> list[Any] | None:
 
 
 def _text(content: Any, keys: KeyHider) -> str:
-    """Return a content as text; the text parts of a list are joined, which may complete a key."""
-    if isinstance(content, list):
-        return keys.text("".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping)))
-    return "" if content is None else str(content)
+    """Return a content as text; the text parts of a list are joined, which may complete a key.
+
+    Raises: HttpFailure for any other content: what is no text is not scored as one.
+    """
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = content if isinstance(content, list) else [None]
+    texts = [part.get("text") or "" if isinstance(part, Mapping) else None for part in parts]
+    if not all(isinstance(text, str) for text in texts):
+        raise HttpFailure(MalformedAnswer, f"the answer's content is {content!r:.80}; expected a text")
+    return keys.text("".join(map(str, texts)))
 
 
 def choice_of(found: Any) -> Mapping[str, Any]:
