@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.engine_limit import needed_operations, product_rate
 from benchmarks.loads import LOADS, Load
 from benchmarks.plots import draw
+from benchmarks.whole_process import both
 from evalstone.engine.trie import TriePlan
 from evalstone.settings import thread_count
 
@@ -129,20 +130,9 @@ def whole_process(
     shared = ["--tasks", ",".join(load.tasks), "--num_fewshot", str(load.num_fewshot), "--device", "cpu"]
     shared += ["--limit", str(limit)] if limit else []
     model = f"pretrained={arguments.models / shape},dtype={arguments.dtype}"
-    theirs = [sys.executable, str(SHARED / "tools" / "lm_eval_offline.py"), "run", "--model", "hf", "--model_args",
-              model + ",logits_cache=False" * arguments.no_logits_cache, "--batch_size", str(batch_size),
-              *shared]  # fmt: skip
-    store = folder / f"{shape}-{load.name}.sqlite"
-    ours = [str(Path(sys.executable).with_name("evalstone")), "run", "--model_args", model, "--store", str(store),
-            "--data_dir", str(arguments.data), "--quiet", *shared]  # fmt: skip
-    seconds = []
-    for command in (theirs, ours):
-        begin = time.perf_counter()
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-        if done.returncode:
-            raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
-        seconds.append(time.perf_counter() - begin)
-    return seconds[0], seconds[1]
+    model += ",logits_cache=False" * arguments.no_logits_cache
+    theirs, ours = both(shared, model, arguments.data, folder, batch_size)
+    return theirs.seconds, ours.seconds
 
 
 HEADER = (
@@ -245,9 +235,9 @@ def main() -> int:
                     row = measure(load, shape, arguments, Path(folder))
                     print(line_of(row), flush=True)
                     if load.name in arguments.whole.split(","):
-                        both = whole_process(load, shape, arguments, Path(folder), row.batch_size)
-                        row = Row(**{**asdict(row), "whole_lm_eval_seconds": both[0], "whole_our_seconds": both[1]})
-                        print(f"      whole process: {both[0]:.1f} s and {both[1]:.1f} s, {both[0] / both[1]:.1f}x")
+                        took = whole_process(load, shape, arguments, Path(folder), row.batch_size)
+                        row = Row(**{**asdict(row), "whole_lm_eval_seconds": took[0], "whole_our_seconds": took[1]})
+                        print(f"      whole process: {took[0]:.1f} s and {took[1]:.1f} s, {took[0] / took[1]:.1f}x")
                     rows.append(row)
     (arguments.out / "bench.json").write_text(json.dumps([asdict(row) for row in rows], indent=1))
     (arguments.out / "bench.md").write_text(markdown(rows, arguments))

@@ -14,11 +14,9 @@ from evalstone.leaderboard.view import View
 from evalstone.report.documents.board_charts import (
     FrontPoint,
     HeatPoint,
-    ResidualPoint,
     StepPoint,
     best_chart,
     heat_chart,
-    residual_chart,
     size_chart,
 )
 from evalstone.report.documents.charts import to_svg
@@ -151,7 +149,6 @@ def test_drawings_are_valid_and_hold_no_foreign_markup(text: str) -> None:
     specs = [
         best_chart([StepPoint("2024-01-01", 0.2, 0.1, 0.3), StepPoint("2024-02-01", 0.4, None, None)], "2024-03-01"),
         size_chart([FrontPoint(1, 0.2, True), FrontPoint(7, 0.1, False), FrontPoint(8, 0.5, True)]),
-        residual_chart([ResidualPoint(text, 0.1, 0.05, 0.15, 0.1), ResidualPoint("b", -0.1, None, None, 0.1)]),
         heat_chart([HeatPoint(text, "c", "1.0", 0.3)], [text], ["c"]),
     ]
     for spec in specs:

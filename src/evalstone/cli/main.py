@@ -5,6 +5,7 @@ line and ends with its exit code; Ctrl-C with 130, SIGTERM with 143. Any other e
 line too, with exit code 1, and `--debug` adds the traceback.
 """
 
+import gc
 import sys
 import traceback
 from collections.abc import Sequence
@@ -22,6 +23,9 @@ from evalstone.cli.streams import discard_output, prepare_streams, stdout_failur
 from evalstone.drafts import remove_leftovers
 from evalstone.errors import EvalstoneError
 
+YOUNG_OBJECTS = 200_000
+"""Objects between two garbage collections. At the default of 700 the imports of torch and transformers, whose objects
+all stay, take a seventh of their time in collections."""
 MESSAGE_CHARACTERS = 500  # of an unexpected exception, which may quote any amount of data
 AS_TYPED = frozenset({"lm-eval"})  # commands whose arguments belong to another program
 OF_LM_EVAL = {"validate": "evalstone task check TASK|FILE"}  # lm-eval's command -> ours
@@ -112,6 +116,7 @@ def cli(debug: bool) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
+    gc.set_threshold(YOUNG_OBJECTS, 30, 30)
     prepare_streams()
     words, is_debug = without_debug(sys.argv[1:] if argv is None else argv, AS_TYPED)
     try:

@@ -138,7 +138,7 @@ def profile(table: Table, row: Row) -> list[Residual]:
         return []
     values = np.column_stack([table.index.scores(column.key).values for column in columns])
     others = table.index.is_complete & ~table.index.is_baseline
-    others &= np.array([one.id != row.id for one in table.rows], dtype=bool)
+    others[table.places[row.id]] = False
     values = values[others & np.isfinite(values).all(axis=1)]
     if len(values) < FEWEST_MODELS:
         return []

@@ -55,6 +55,7 @@ class TableIndex:
         self._flags: dict[str, NDArray[np.int8]] = {}
         self._counts: dict[str, tuple[tuple[str, int], ...]] = {}
         self._scores: dict[tuple[str, bool], Scores] = {}
+        self._orders: dict[tuple[str, bool, bool], NDArray[np.int64]] = {}
         self._kinds = {column.key: column.kind for column in FACTS}
 
     @cached_property
@@ -139,6 +140,13 @@ class TableIndex:
         if found is None:
             counted = Counter(str(row.facts[key]) for row in self._rows if row.facts.get(key) and not row.is_baseline)
             found = self._counts[key] = tuple(counted.items())
+        return found
+
+    def order(self, name: tuple[str, bool, bool], make: Callable[[], NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Return an order of all rows (column, raw, descending), which `make` computes the first time."""
+        found = self._orders.get(name)
+        if found is None:
+            found = self._orders[name] = make()
         return found
 
     @cached_property

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-import numpy as np
-
 from evalstone.errors import UsageError
 from evalstone.leaderboard.rows import Row
 from evalstone.leaderboard.stored import StoredRun, StoredRuns
@@ -70,8 +68,8 @@ def rank_in_type(table: Table, row: Row) -> RankInType | None:
         return None
     index = table.index
     known = index.texts("type")
-    of_type = np.array([code >= 0 and known.distinct[code] == str(kind).lower() for code in known.codes], dtype=bool)
-    at = next(place for place, one in enumerate(table.rows) if one.id == row.id)
+    at = table.places[row.id]
+    of_type = known.codes == known.codes[at]
     among = of_type & index.is_complete & ~index.is_baseline & (index.rank_groups == index.rank_groups[at])
     values = index.scores("average").values
     return RankInType(str(kind), 1 + int((among & (values > values[at])).sum()), int(among.sum()))

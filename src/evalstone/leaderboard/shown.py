@@ -1,6 +1,6 @@
 """The rows that a view shows: searched, filtered, sorted, ranked, cut into pages, with pinned rows on top."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -72,12 +72,14 @@ def show_table(table: Table, view: View, default_facts: Sequence[str]) -> Shown:
 
 
 def all_rows(
-    table: Table, view: View, default_facts: Sequence[str], ids: Container[str] | None = None
+    table: Table, view: View, default_facts: Sequence[str], ids: Collection[str] | None = None
 ) -> list[ShownRow]:
     """Return every row that a view's filters leave, in its order; with `ids` only those of them, ranked among all."""
     found = _Selection(table, view, default_facts)
-    places = (int(at) for at in found.order())
-    return [found.shown_row(at) for at in places if ids is None or table.rows[at].id in ids]
+    order = found.order()
+    if ids is not None:
+        order = order[np.isin(order, [table.places[row_id] for row_id in ids if row_id in table.places])]
+    return [found.shown_row(at) for at in order.tolist()]
 
 
 class _Selection:
@@ -179,13 +181,21 @@ class _Selection:
         shown = self.matching.copy()
         if is_score and "baselines" not in self.view.hide:
             shown |= self.index.is_baseline
-        at = np.flatnonzero(shown)
-        values = self._sort_values(key)[at]
+        if key == "average" and not self.is_boards_average:
+            every = self._order_of_all(key)
+        else:
+            name = (key, self.view.scale == "raw", self.view.descending)
+            every = self.index.order(name, lambda: self._order_of_all(key))
+        return every[shown[every]]
+
+    def _order_of_all(self, key: str) -> NDArray[np.int64]:
+        values = self._sort_values(key)
         values = -values if self.view.descending else values
-        complete = self.index.is_complete | self.index.is_baseline
-        partial = ~complete[at] if key == "average" and self.is_boards_average else np.zeros(len(at), dtype=bool)
-        names = self.index.name_order[at]
-        return np.asarray(at[np.lexsort((names, np.nan_to_num(values, nan=np.inf), np.isnan(values), partial))])
+        partial = np.zeros(len(values), dtype=bool)
+        if key == "average" and self.is_boards_average:
+            partial = ~(self.index.is_complete | self.index.is_baseline)
+        keys = (self.index.name_order, np.nan_to_num(values, nan=np.inf), np.isnan(values), partial)
+        return np.asarray(np.lexsort(keys))
 
     def _sort_values(self, key: str) -> NDArray[np.float64]:
         if key == "average":
@@ -233,8 +243,8 @@ class _Selection:
         view, order = self.view, self.order()
         n_pages = max(1, -(-len(order) // view.per))
         first = (min(view.page, n_pages) - 1) * view.per
-        tiers = self._tiers(order)
-        pins = [at for at, row in enumerate(self.table.rows) if row.id in view.pins] if view.pins else []
+        tiers = self._tiers(order[: first + view.per])  # a tier depends on the rows above it
+        pins = sorted(self.table.places[row_id] for row_id in {*view.pins} if row_id in self.table.places)
         rows = [self.shown_row(at, pinned=True) for at in pins]
         rows += [
             self.shown_row(int(at), new_tier=bool(tiers[place]) and place > first)

@@ -1,6 +1,6 @@
 """A leaderboard's table: columns and rows, and what is computed of them once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -38,13 +38,35 @@ class Table:
         """The rows by their id."""
         return {row.id: row for row in self.rows}
 
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """The position of each row by its id."""
+        return {row.id: place for place, row in enumerate(self.rows)}
+
+    @cached_property
+    def by_model(self) -> Mapping[str, Sequence[Row]]:
+        """The rows of each model; baselines are none."""
+        return _grouped((row.model, row) for row in self.rows if not row.is_baseline)
+
+    @cached_property
+    def made_from(self) -> Mapping[str, Sequence[Row]]:
+        """The rows of models made from another one, by the name of that."""
+        return _grouped((str(base), row) for row in self.rows if (base := row.facts.get("base")) and base != row.model)
+
     def column(self, key: str) -> ScoreColumn | None:
         """Return a score column by its key; None where there is none."""
         return next((column for column in self.columns if column.key == key), None)
 
     def rows_of(self, model: str) -> Sequence[Row]:
         """Return all rows of one model."""
-        return [row for row in self.rows if row.model == model and not row.is_baseline]
+        return self.by_model.get(model, ())
+
+
+def _grouped(pairs: Iterable[tuple[str, Row]]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for key, row in pairs:
+        found.setdefault(key, []).append(row)
+    return found
 
 
 def averaged(columns: Sequence[ScoreColumn]) -> list[ScoreColumn]:

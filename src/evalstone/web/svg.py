@@ -18,12 +18,13 @@ LONGEST_NAME = 28  # characters
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A value with its interval."""
+    """A value with its interval. spread: of a difference, drawn as a band on both sides of zero."""
 
     name: str
     value: float
     low: float | None
     high: float | None
+    spread: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,9 @@ class Bar:
 
 
 def spans(rows: Sequence[Span]) -> Markup:
-    """Return a chart with a point and a line for each row, and ticks below."""
-    ends = [end for row in rows for end in (row.value, row.low, row.high) if end is not None]
+    """Return a chart with a point and a line for each row, and ticks below; differences have a line at zero."""
+    bands = [end for row in rows if row.spread is not None for end in (-row.spread, row.spread)]
+    ends = [*bands, *(end for row in rows for end in (row.value, row.low, row.high) if end is not None)]
     low, high = min(ends), max(ends)
     room = (high - low) * 0.04 or 1.0
     low, high = low - room, high + room
@@ -48,10 +50,17 @@ def spans(rows: Sequence[Span]) -> Markup:
     parts = []
     for tick in _ticks(low, high):
         parts.append(_line(at(tick), 0, at(tick), ROW * len(rows), "grid"))
-        parts.append(_text(at(tick), ROW * len(rows) + 15, f"{tick:,.0f}", "middle"))
+        parts.append(
+            _text(at(tick), ROW * len(rows) + 15, f"{tick:+,.0f}" if bands and tick else f"{tick:,.0f}", "middle")
+        )
+    if bands:
+        parts.append(_line(at(0.0), 0, at(0.0), ROW * len(rows), "zero"))
     for index, row in enumerate(rows):
         y = ROW * index + ROW / 2
         parts.append(_name(row.name, y))
+        if row.spread is not None:
+            band = Markup('<rect class="band" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{}"/>')
+            parts.append(band.format(at(-row.spread), y - ROW / 2 + 3, at(row.spread) - at(-row.spread), ROW - 6))
         if row.low is not None and row.high is not None:
             parts.append(_line(at(row.low), y, at(row.high), y, "span"))
         parts.append(Markup('<circle class="point" cx="{:.1f}" cy="{:.1f}" r="4"/>').format(at(row.value), y))

@@ -9,11 +9,9 @@ from evalstone.report.documents.charts import COLOURS, INK, LONGEST_LABEL, ROW, 
 __all__ = [
     "FrontPoint",
     "HeatPoint",
-    "ResidualPoint",
     "StepPoint",
     "best_chart",
     "heat_chart",
-    "residual_chart",
     "size_chart",
 ]
 
@@ -40,17 +38,6 @@ class FrontPoint:
     size: float  # billions of parameters
     value: float
     is_on_front: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ResidualPoint:
-    """One bar of a profile."""
-
-    title: str
-    value: float
-    low: float | None
-    high: float | None
-    spread: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,36 +98,6 @@ def size_chart(points: Sequence[FrontPoint]) -> Spec:
     ]
     data = {"others": [{"size": size, "value": value} for size, value in sorted(rest)], "front": front}
     return finished(alt.layer(*layers), HEIGHT, width=WIDTH, data=data)
-
-
-def residual_chart(points: Sequence[ResidualPoint]) -> Spec:
-    """Return a chart of residuals around zero: a bar with its interval, and the models' standard deviation behind it.
-
-    Raises: MissingExtra without the extra `charts`.
-    """
-    alt = imported_altair()
-    order = [one.title for one in points]
-    rows = [
-        {"title": one.title, "value": 100 * one.value, "spread_low": -100 * one.spread, "spread_high": 100 * one.spread,
-         "low": None if one.low is None else 100 * one.low, "high": None if one.high is None else 100 * one.high}
-        for one in points
-    ]  # fmt: skip
-    axis = alt.Axis(labelLimit=LONGEST_LABEL, ticks=False, domain=False, labelPadding=8, grid=False)
-    base = alt.Chart(alt.Data(values=rows)).encode(y=alt.Y("title:N", sort=order, title=None, axis=axis))
-    x = alt.X(
-        "value:Q", title="points above or below what the other columns predict", axis=alt.Axis(format="+d", tickCount=7)
-    )
-    known = base.transform_filter("datum.low !== null")
-    zero = alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(color=INK, opacity=0.7, strokeWidth=1.2)
-    layers = [
-        base.mark_bar(color=COLOURS[5], opacity=0.25, height=ROW - 4).encode(
-            x=alt.X("spread_low:Q"), x2="spread_high:Q"
-        ),
-        zero.encode(x=alt.X("zero:Q")),
-        known.mark_rule(strokeWidth=2, color=COLOURS[0]).encode(x=alt.X("low:Q"), x2="high:Q"),
-        base.mark_point(filled=True, size=70, opacity=1, color=COLOURS[0]).encode(x=x),
-    ]
-    return finished(alt.layer(*layers), (ROW + 4) * len(points), width=420)
 
 
 def heat_chart(points: Sequence[HeatPoint], rows: Sequence[str], columns: Sequence[str]) -> Spec:

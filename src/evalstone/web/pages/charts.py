@@ -1,15 +1,13 @@
-"""The charts of a board: best score over time, score against size, heat map; and the profile of one model."""
+"""The charts of a board: best score over time, score against size, heat map."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from markupsafe import Markup
 
 from evalstone.leaderboard.board import Board
 from evalstone.leaderboard.chart_data import (
     HeatMap,
-    Residual,
     SizedModel,
     TimedModel,
     best_over_time,
@@ -25,18 +23,16 @@ from evalstone.records import JsonValue
 from evalstone.report.documents.board_charts import (
     FrontPoint,
     HeatPoint,
-    ResidualPoint,
     StepPoint,
     best_chart,
     heat_chart,
-    residual_chart,
     size_chart,
 )
 from evalstone.report.documents.charts import Spec, can_draw, to_svg
 from evalstone.web.pages.board import view_of
 from evalstone.web.render import plain, shown_score
 
-__all__ = ["ChartsPage", "charts_page", "residuals_svg"]
+__all__ = ["ChartsPage", "charts_page"]
 
 MOST_COLUMNS = 16  # of the heat map
 LONGEST_NAME = 40  # characters beside it
@@ -132,15 +128,6 @@ def _distinct(names: Sequence[str]) -> list[str]:
         n_same = sum(one == short or one.startswith(f"{short} (") for one in found)
         found.append(f"{short} ({n_same + 1})" if n_same else short)
     return found
-
-
-@lru_cache(maxsize=256)
-def residuals_svg(residuals: tuple[Residual, ...]) -> Markup | None:
-    """Return a model's profile as a drawing; None without residuals or without the extra `charts`."""
-    if not residuals or not can_draw():
-        return None
-    points = [ResidualPoint(one.column.title, one.value, one.low, one.high, one.spread) for one in residuals]
-    return _svg(residual_chart(points), "Strengths and weaknesses beside models of the same level")
 
 
 def _svg(spec: Spec, description: str) -> Markup:

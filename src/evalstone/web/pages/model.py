@@ -1,6 +1,6 @@
 """A model: its rows on every board, and its runs."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -19,8 +19,8 @@ from evalstone.leaderboard.table import Table
 from evalstone.leaderboard.view import View
 from evalstone.records import JsonValue
 from evalstone.registry import nearest
-from evalstone.web.pages.charts import residuals_svg
 from evalstone.web.render import model_path, plain
+from evalstone.web.svg import Span, spans
 
 __all__ = ["ModelPage", "model_page"]
 
@@ -78,13 +78,7 @@ def model_page(site: Site, path: str) -> ModelPage:
     """
     tables = [(board, site.table(board)) for board in site.boards.values()]
     runs = site.stored_runs()
-    names = {row.model for _, table in tables for row in table.rows if not row.is_baseline} | {
-        run.model for run in runs
-    }
-    wanted = f"/model/{path}"
-    name = path if path in names else next((one for one in names if model_path(one) == wanted), None)
-    if name is None:
-        raise UnknownName("model", path[:100], nearest(path[:100], names))
+    name = _name_at(path, [*(table.by_model for _, table in tables), {run.model for run in runs}])
     boards = []
     for board, table in tables:
         ids = {row.id for row in table.rows_of(name)}
@@ -108,11 +102,32 @@ def model_page(site: Site, path: str) -> ModelPage:
     )
 
 
-def _on_board(board: Board, table: Table, ids: Container[str]) -> OnBoard:
+def _name_at(path: str, known: Sequence[Collection[str]]) -> str:
+    """Return the model whose page is at `/model/<path>`. Raises: UnknownName."""
+    if any(path in names for names in known):
+        return path
+    every = set().union(*known)
+    wanted = f"/model/{path}"
+    # a name that is no plain path is found by its hash
+    found = next((one for one in every if model_path(one) == wanted), None) if path.startswith("~") else None
+    if found is None:
+        raise UnknownName("model", path[:100], nearest(path[:100], every))
+    return found
+
+
+def _on_board(board: Board, table: Table, ids: Collection[str]) -> OnBoard:
     rows = tuple(all_rows(table, View(), board.shown, ids))
     residuals = next((found for one in rows if (found := tuple(profile(table, one.row)))), ())
     in_type = tuple(rank_in_type(table, one.row) for one in rows)
-    return OnBoard(board, table, rows, in_type, residuals, residuals_svg(residuals))
+    points = [
+        Span(one.column.title, 100 * one.value, _points(one.low), _points(one.high), 100 * one.spread)
+        for one in residuals
+    ]
+    return OnBoard(board, table, rows, in_type, residuals, spans(points) if points else None)
+
+
+def _points(share: float | None) -> float | None:
+    return None if share is None else 100 * share
 
 
 def _derived(
@@ -140,7 +155,6 @@ def _row_of(tables: Sequence[tuple[Board, Table]], name: str) -> Row | None:
 def _made_from(tables: Sequence[tuple[Board, Table]], name: str) -> list[Row]:
     found: dict[str, Row] = {}
     for _, table in tables:
-        for row in table.rows:
-            if row.facts.get("base") == name and row.model != name:
-                found.setdefault(row.model, row)
+        for row in table.made_from.get(name, ()):
+            found.setdefault(row.model, row)
     return sorted(found.values(), key=lambda row: -(row.average.number.value if row.average else -1.0))
