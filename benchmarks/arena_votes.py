@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from evalstone.randomness import generator_for
 from evalstone.store import Store
 
-VOTES_OF_ONE = 50  # then the thread becomes another voter
+VOTES_OF_ONE = 50  # then the thread becomes another voter, at another address
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Tally:
 def start(folder: Path, port: int, store: str) -> subprocess.Popen[str]:
     """Start the server; return when it answers."""
     words = ["--answers", str(folder / "answers.jsonl"), "--store", store, "--port", str(port), "--cooldown", "0"]
-    limits = ["--address_votes_per_day", "100000000", "--batch", "1000"]
+    limits = ["--address_votes_per_day", "1000000", "--batch", "1000", "--proxy", "127.0.0.1"]
     process = subprocess.Popen(
         [sys.executable, "-m", "evalstone", "arena", "serve", *words, *limits],
         stdout=subprocess.PIPE, text=True, env={**os.environ, "EVALSTONE_HOME": str(folder)},
@@ -61,8 +61,9 @@ def vote_on(url: str, tally: Tally, name: int) -> None:
     """Vote until there are enough votes, through the death of the server."""
     generator = generator_for("arena votes", name)
     while not tally.is_done():
+        address = ".".join(map(str, generator.integers(1, 255, 4)))  # as a reverse proxy tells it
         try:
-            with httpx.Client(base_url=url, timeout=30) as client:
+            with httpx.Client(base_url=url, timeout=30, headers={"x-forwarded-for": address}) as client:
                 found = re.search(r'name="token" value="(\w+)"', client.get("/arena").text)
                 headers = {"x-form-token": found[1] if found else ""}
                 for _ in range(VOTES_OF_ONE):

@@ -1,8 +1,8 @@
 """Ratings of 2 million votes on 200 models: fit, clustered sandwich, bootstraps, beside the package arena-rank.
 
 Votes are simulated: models are drawn with unequal popularity, a fifth of the votes are ties, and each prompt has four
-votes. The bootstraps run in two processes. With --arena-rank PYTHON, an interpreter that has that package fits the same
-votes and computes its vote-level sandwich.
+votes. The bootstraps run in two processes of one thread each. With --arena-rank PYTHON, an interpreter that has that
+package fits the same votes and computes its vote-level sandwich.
 
 Usage: python benchmarks/rating_speed.py [--votes 2000000] [--models 200] [--draws 1000] [--arena-rank PYTHON]
 """
@@ -17,6 +17,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # two processes of two threads each wait for each other
 
 import numpy as np
 

@@ -164,8 +164,11 @@ class LargeStore:
         with self._writing() as connection:
             row = {"id": number, "run_id": run_id, "key": pack_hash(plan.key), "plan": pack_text(plan_to_json(plan)),
                    "status": "finished", "created_at": NOW, "updated_at": NOW, "summary": None, "extra": None,
-                   "seal": seal}  # fmt: skip
-            connection.execute(insert(runs), with_checksum(runs, row))
+                   "seal": seal, "visibility": None}  # fmt: skip
+            row = with_checksum(runs, row)
+            if not self.has_facts:  # the earlier schema has no such column
+                del row["visibility"]
+            connection.execute(insert(runs), row)
             attempt = {"run": number, "number": 1, "status": "finished", "started_at": NOW, "ended_at": NOW,
                        "host": "h", "process_id": 1, "command": None, "facts": pack_json({}),
                        "summary": None}  # fmt: skip
