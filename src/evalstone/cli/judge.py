@@ -30,8 +30,8 @@ def judge_options(function: Any) -> Any:
     """Add the options of a judge model."""
     for option in reversed(
         (
-            click.option("--judge", "judge_model", required=True, metavar="MODEL", help="The judge: a folder, a Hub id "
-                         "or a kind of model such as local-chat-completions (see `ls models`)."),
+            click.option("--judge", "--model", "judge_model", required=True, metavar="MODEL", help="The judge: a "
+                         "folder, a Hub id or a kind of model such as local-chat-completions (see `ls models`)."),
             click.option("--model_args", default="", metavar="A=1,B=2", help="Arguments of the judge, as in `run`."),
             click.option("--max_tokens", type=click.IntRange(1), default=512, show_default=True,
                          help="Longest text of the judge, in tokens."),

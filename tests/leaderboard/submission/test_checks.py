@@ -176,3 +176,20 @@ def test_files_that_are_no_weights_are_refused(models: Path, check: Callable[...
     with weights.open("wb") as file:
         file.truncate(10**13)  # takes no space on the disk
     assert "10,000 GB of weights" in check(model="demo/small").problems[0].remedy
+
+
+@pytest.mark.parametrize("shard", ["../small/model.safetensors", "/etc/passwd", "absent.safetensors", 7, None])
+def test_an_index_names_only_files_beside_it(models: Path, check: Callable[..., Checked], shard: Any) -> None:
+    """A good one passes; one that leads out of the folder is refused, and a changed one is another revision."""
+    folder = models / "demo" / "large"
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": "model-00001-of-00001.safetensors"}}))
+    assert check(board="gpt4all", model="demo/large").problems == ()
+    before = FolderModels([models]).find("demo/large", "").revision
+    index.write_text(json.dumps({"weight_map": {} if shard is None else {"a": shard}}))
+    (problem,) = check(board="gpt4all", model="demo/large").problems
+    assert "index.json" in problem.what
+    assert str(models) not in str(problem)
+    with pytest.raises(ModelMissing, match="it was changed"):
+        FolderModels([models]).fetch("demo/large", before)

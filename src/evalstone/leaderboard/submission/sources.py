@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from evalstone.errors import EvalstoneError, ModelUnavailable
 from evalstone.models.checkpoint import files
-from evalstone.models.checkpoint.config_check import check_config
+from evalstone.models.checkpoint.config_check import check_config, check_index
 from evalstone.records import content_hash
 
 __all__ = ["MOST_BYTES", "FolderModels", "FoundModel", "ModelMissing", "ModelSource", "weights_hash"]
@@ -112,7 +112,7 @@ class FolderModels:
             limit = f"this host takes at most {self._most_bytes / 1e9:,.0f} GB"
             raise ModelMissing(f"'{name}' has {n_bytes / 1e9:,.0f} GB of weights; {limit}")
         weights = {path.name: digests.of(path) for path in held}
-        rest = files.matching(place, (*files.CONFIGURATION, *files.TOKENIZER, *files.TEMPLATE))
+        rest = files.matching(place, (*files.CONFIGURATION, *files.TOKENIZER, *files.TEMPLATE, "*.index.json"))
         content = {**weights, **{path.relative_to(place).as_posix(): digests.of(path) for path in rest}}
         digests.save()
         found = content_hash(content)
@@ -166,6 +166,7 @@ def _fault(place: Path, weights: Sequence[Path]) -> str:
         for path in weights:
             if path.suffix == ".safetensors":
                 files.safetensors_header(path)
+        check_index(place, weights)
         check_config(place, weights)
     except EvalstoneError as error:
         return str(error).replace(f"{place}/", "")

@@ -13,7 +13,7 @@ from typing import Any
 from evalstone.errors import ModelUnavailable
 from evalstone.models.checkpoint import files
 
-__all__ = ["check_config", "whole_number"]
+__all__ = ["check_config", "check_index", "whole_number"]
 
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers")
 SIZES = (
@@ -32,6 +32,31 @@ class _Stored:
 
     n_tensors: int | None
     largest: int | None
+
+
+def check_index(folder: Path, weights: Sequence[Path]) -> None:
+    """Check that an index of weights, where one is used, names only files of weights beside it.
+
+    Args:
+        folder: of the model.
+        weights: its files of weights; with a file of all weights transformers reads no index.
+
+    Raises: ModelUnavailable with the first name that is none of them.
+    """
+    held = {path.name for path in weights}
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        index = folder / f"{name}.index.json"
+        if name in held or not index.is_file():
+            continue
+        named = files.read_json_object(index).get("weight_map")
+        if not isinstance(named, Mapping) or not named:
+            raise ModelUnavailable(f"{index} has no `weight_map`; restore the file from the model's source")
+        for shard in named.values():
+            if shard not in held:
+                raise ModelUnavailable(
+                    f"{index} names the file {shard!r:.80}, which is not beside it; add the file, or restore the index"
+                )
+        return
 
 
 def check_config(folder: Path, weights: Sequence[Path]) -> None:
