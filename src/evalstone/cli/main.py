@@ -116,7 +116,8 @@ def cli(debug: bool) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
-    gc.set_threshold(YOUNG_OBJECTS, 30, 30)
+    if argv is None:  # this process is the command line's own
+        gc.set_threshold(YOUNG_OBJECTS, 30, 30)
     prepare_streams()
     words, is_debug = without_debug(sys.argv[1:] if argv is None else argv, AS_TYPED)
     try:
