@@ -209,11 +209,14 @@ def report(load: Load, found: Found) -> None:
     print(f"all done after {found.work_seconds:.1f} s: {n / found.work_seconds:,.0f} jobs per second")
     print(f"{found.n_deaths:,} workers died; {found.n_retried:,} jobs needed more than one attempt")
     print("jobs done   per second   claim, median ms")
+    tenths = []
     for part in range(10):
         low, high = n * part // 10, n * (part + 1) // 10 - 1
         seconds = max(1e-9, found.ended_at[high] - found.ended_at[low])
-        middle = sorted(found.claim_ms[low : high + 1])[(high - low) // 2]
-        print(f"{high + 1:9,}   {(high - low) / seconds:10,.0f}   {middle:16.2f}")
+        tenths.append((high + 1, (high - low) / seconds, sorted(found.claim_ms[low : high + 1])[(high - low) // 2]))
+    fastest = max(rate for _, rate, _ in tenths)
+    for done, rate, middle in tenths:
+        print(f"{done:9,}   {rate:10,.0f}   {middle:16.2f}   {'█' * round(30 * rate / fastest)}")
     print(f"lost {found.n_lost}, done twice {found.n_twice}, overtaken by at most {found.worst_overtaking:.1f} turns "
           f"(allowed {MOST_ADVANCE:.0f}): {'right' if found.is_right else 'WRONG'}")  # fmt: skip
 

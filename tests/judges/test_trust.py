@@ -46,6 +46,16 @@ def test_agreement_does_not_depend_on_which_model_stands_first() -> None:
     assert agreement_of(other, renamed).judge.kappa == found.judge.kappa
 
 
+def test_a_person_is_not_compared_with_himself() -> None:
+    """Votes that one rater gave twice are two votes beside the judge's, and no agreement of two people."""
+    judge, ada, alan = votes(50, 0.6, "j", 3), votes(50, 0.9, "ada", 1), votes(50, 0.9, "alan", 2)
+    again = agreement_of(judge, [*ada, *ada])
+    assert (again.people.n, again.judge.n) == (0, 100)
+    assert agreement_of(judge, [*ada, *ada, *alan]).people.n == 100
+    without_names = [PairVote(v.question, v.part, v.first, v.second, v.value, "") for v in ada]
+    assert agreement_of(judge, [*without_names, *without_names]).people.n == 50
+
+
 def test_corrections_find_the_truth_of_a_biased_judge() -> None:
     """A judge that calls a third of ant's losses wins: its own rate is far off, the corrected ones hold the truth."""
     people = [vote for vote in votes(3000, 1.0, "ada", 1) if vote.value != 0.5]

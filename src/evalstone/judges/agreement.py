@@ -102,8 +102,8 @@ def majority(votes: Sequence[PairVote]) -> PairVote | None:
 def agreement_of(judged: Iterable[PairVote], people: Iterable[PairVote]) -> RaterAgreement:
     """Return the agreement of a judge with people on the pairs of answers that both have judged.
 
-    Each human vote is compared with the judge's verdict on the same two answers, and each two human votes on the same
-    two answers with each other (on pairs that the judge did not see too). Agreement is the same verdict of three.
+    Each human vote is compared with the judge's verdict on the same two answers, and each two people's votes on the
+    same two answers with each other (on pairs that the judge did not see too). Agreement is the same verdict of three.
 
     Source: MT-bench's agreement (Zheng et al. 2023, table 5), which takes a judge's two orders that differ as a tie.
     Raises: DataError if no pair of answers has votes of both.
@@ -116,7 +116,7 @@ def agreement_of(judged: Iterable[PairVote], people: Iterable[PairVote]) -> Rate
             "matched by question, turn and the names of both models"
         )
     compared = [(one, other) for key in shared for one in verdicts[key] for other in labels[key]]
-    among = [pair for votes in labels.values() for pair in combinations(votes, 2)]
+    among = [pair for votes in labels.values() for pair in combinations(votes, 2) if _are_two_people(*pair)]
     leading = [(one, most) for key in shared if len(labels[key]) > 1 and (most := majority(labels[key]))
                for one in verdicts[key]]  # fmt: skip
     return RaterAgreement(
@@ -130,6 +130,10 @@ def agreement_of(judged: Iterable[PairVote], people: Iterable[PairVote]) -> Rate
         _share(leading),
         _alpha(labels),
     )
+
+
+def _are_two_people(one: PairVote, other: PairVote) -> bool:
+    return not one.rater or one.rater != other.rater
 
 
 def _decisive(pairs: Sequence[RaterPair]) -> list[RaterPair]:
