@@ -60,7 +60,6 @@ def pages(site: Site) -> Iterator[httpx.Client]:
 
 def test_the_page_draws_the_series_and_its_twin_has_its_numbers(pages: httpx.Client) -> None:
     """One SVG per benchmark with a text for screen readers; the JSON has each step."""
-    pytest.importorskip("vl_convert")
     page = pages.get("/series/train")
     assert page.status_code == 200
     assert 'aria-label="demo_who against the step, with 95% intervals"' in page.text
@@ -68,12 +67,3 @@ def test_the_page_draws_the_series_and_its_twin_has_its_numbers(pages: httpx.Cli
     assert [one["step"] for one in found["benchmarks"][0]["points"]] == [900, 1000]
     assert pages.get("/series/trian").status_code == 404
     assert "nearest: train" in pages.get("/series/trian").text
-
-
-def test_without_the_extra_the_page_says_so(pages: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The values are shown all the same."""
-    monkeypatch.setattr("evalstone.web.pages.series.can_draw", lambda: False)
-    page = pages.get("/series/train")
-    assert "<svg role" not in page.text
-    assert "evalstone[charts]" in page.text
-    assert "train/checkpoint-900" in page.text

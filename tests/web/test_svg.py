@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from evalstone.web.svg import NAME_WIDTH, PLOT_WIDTH, Span, spans
+from evalstone.web.svg import NAME_WIDTH, PLOT_WIDTH, Span, heatmap, spans
 
 
 def test_differences_have_a_line_at_zero_and_a_band() -> None:
@@ -29,6 +29,16 @@ def test_differences_have_a_line_at_zero_and_a_band() -> None:
 @pytest.mark.parametrize("name", ["a <b>&\"'", "\u202e\x00x", "]]>", "x" * 100])
 def test_names_are_text(name: str) -> None:
     """No markup and no control characters of a name reach the drawing; a long one is cut."""
-    tree = ET.fromstring(spans([Span(name, 1.0, 0.5, 1.5)]))
-    assert not list(tree.iter("b"))
-    assert all(len(one.text or "") <= 60 for one in tree.iter("text"))
+    for drawn in (spans([Span(name, 1.0, 0.5, 1.5)]), heatmap([name], [name], [[(0.3, name)]], name)):
+        tree = ET.fromstring(drawn)
+        assert not list(tree.iter("b"))
+        texts = [one.text or "" for one in tree.iter("text")]
+        assert all(len(text) <= 60 for text in texts if text != name)
+
+
+def test_a_heat_map_has_a_cell_for_each_score() -> None:
+    """The strength of the colour follows the standing, an absent score is no cell, long titles are slanted."""
+    tree = ET.fromstring(heatmap(["m", "n"], ["Law", "Instructions"], [[(0.0, "1"), (1.0, "2")], [None, (0.5, "3")]]))
+    strengths = [float(one.attrib["fill-opacity"]) for one in tree.iter("rect")]
+    assert strengths == [0.08, 0.58, 0.33]
+    assert sum("transform" in one.attrib for one in tree.iter("text")) == 2

@@ -73,14 +73,15 @@ class Residual:
 def best_over_time(rows: Sequence[ShownRow]) -> list[TimedModel]:
     """Return the models that raised the best average, by date; rows without a date or an average are left out."""
     dated = [
-        TimedModel(str(one.row.facts["date"])[:10], one.row.model, one.average.number)
-        for one in rows
+        (str(one.row.facts["date"])[:10], -one.average.number.value, place)
+        for place, one in enumerate(rows)
         if one.row.facts.get("date") and one.average is not None and one.rank is not None
     ]
     found: list[TimedModel] = []
-    for one in sorted(dated, key=lambda each: (each.date, -each.number.value)):
-        if not found or one.number.value > found[-1].number.value:
-            found.append(one)
+    for day, _, place in sorted(dated):
+        number = _average(rows[place])
+        if not found or number.value > found[-1].number.value:
+            found.append(TimedModel(day, rows[place].row.model, number))
     return found
 
 

@@ -19,21 +19,14 @@ from evalstone.statistics.intervals import wilson
 
 __all__ = [
     "COLOURS",
-    "INK",
-    "LONGEST_LABEL",
     "NOT_SIGNIFICANT",
-    "ROW",
     "DifferencePoint",
     "IntervalPoint",
-    "SeriesPoint",
     "Spec",
     "calibration_chart",
     "can_draw",
     "difference_charts",
-    "finished",
-    "imported_altair",
     "interval_charts",
-    "series_chart",
     "to_svg",
 ]
 
@@ -78,16 +71,6 @@ class DifferencePoint:
     verdict: str  # one of VERDICTS
 
 
-@dataclass(frozen=True, slots=True)
-class SeriesPoint:
-    """One value of a benchmark at one step of a training."""
-
-    step: int
-    value: float
-    low: float | None
-    high: float | None
-
-
 Point = TypeVar("Point", IntervalPoint, DifferencePoint)
 
 
@@ -101,7 +84,7 @@ def interval_charts(points: Sequence[IntervalPoint]) -> list[Spec]:
 
     Raises: MissingExtra without the extra `charts`.
     """
-    alt = imported_altair()
+    alt = _imported_altair()
     points = _with_short_names(points)
     tasks = list(dict.fromkeys(point.task for point in points))
     runs = list(dict.fromkeys(point.run for point in points))
@@ -127,7 +110,7 @@ def interval_charts(points: Sequence[IntervalPoint]) -> list[Spec]:
             of_run.mark_rule(strokeWidth=2, strokeCap="round").encode(x=alt.X("low:Q", scale=x_scale), x2="high:Q"),
             of_run.mark_point(filled=True, size=55, opacity=1).encode(x=x, shape=shape),
         ]
-        specs.append(finished(alt.layer(*layers), step * len(part)))
+        specs.append(_finished(alt.layer(*layers), step * len(part)))
     return specs
 
 
@@ -136,7 +119,7 @@ def difference_charts(points: Sequence[DifferencePoint]) -> list[Spec]:
 
     Raises: MissingExtra without the extra `charts`.
     """
-    alt = imported_altair()
+    alt = _imported_altair()
     points = _with_short_names(points)
     reach = max([0.01, *(abs(end) for point in points for end in (point.low, point.high))])
     x_scale = alt.Scale(domain=[-100 * reach, 100 * reach], nice=True)
@@ -163,7 +146,7 @@ def difference_charts(points: Sequence[DifferencePoint]) -> list[Spec]:
             ),
             base.mark_point(filled=True, size=70, opacity=1).encode(x=x, color=colour, shape=shape),
         ]
-        specs.append(finished(alt.layer(*layers), ROW * len(part)))
+        specs.append(_finished(alt.layer(*layers), ROW * len(part)))
     return specs
 
 
@@ -174,7 +157,7 @@ def calibration_chart(curves: Sequence[tuple[str, CalibrationError]]) -> Spec:
 
     Raises: MissingExtra without the extra `charts`.
     """
-    alt = imported_altair()
+    alt = _imported_altair()
     runs = [name for name, _ in curves]
     rows = []
     for name, curve in curves:
@@ -196,28 +179,7 @@ def calibration_chart(curves: Sequence[tuple[str, CalibrationError]]) -> Spec:
         base.mark_line(strokeWidth=1, opacity=0.5).encode(y=y),
         base.mark_point(filled=True, size=55, opacity=1).encode(y=y, shape=shape),
     ]
-    return finished(alt.layer(*layers), 320, width=320)
-
-
-def series_chart(points: Sequence[SeriesPoint], *, is_share: bool) -> Spec:
-    """Return a chart of a benchmark's values against the step, with their intervals as a band.
-
-    Raises: MissingExtra without the extra `charts`.
-    """
-    alt = imported_altair()
-    rows = [{"step": one.step, "value": one.value, "low": one.low, "high": one.high} for one in points]
-    x = alt.X("step:Q", title="step", axis=alt.Axis(tickCount=6), scale=alt.Scale(zero=False, nice=False))
-    y = alt.Y("value:Q", title=None, scale=alt.Scale(zero=False),
-              axis=alt.Axis(tickCount=5, **({"format": ".0%"} if is_share else {})))  # fmt: skip
-    known = [row for row in rows if row["low"] is not None and row["high"] is not None]
-    band = alt.Chart(alt.Data(values=known)).mark_area(color=COLOURS[0], opacity=0.2)
-    base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y)
-    layers = [
-        band.encode(x=x, y=alt.Y("low:Q", title=None), y2="high:Q"),
-        base.mark_line(color=COLOURS[0], strokeWidth=1.5),
-        base.mark_point(color=COLOURS[0], filled=True, size=45, opacity=1),
-    ]
-    return finished(alt.layer(*layers), 200, width=420)
+    return _finished(alt.layer(*layers), 320, width=320)
 
 
 def to_svg(spec: Spec, description: str, *, ink: str | None = None) -> str:
@@ -249,7 +211,7 @@ def _with_printable_texts(part: Any) -> Any:
     return printable(part) if isinstance(part, str) else part
 
 
-def imported_altair() -> Any:
+def _imported_altair() -> Any:
     """Return altair. Raises: MissingExtra without the extra `charts`."""
     try:
         import altair as alt
@@ -304,18 +266,8 @@ def _top(alt: Any) -> Any:
     return alt.Legend(title=None, orient="top", direction="horizontal", columns=3, labelLimit=LONGEST_LABEL)
 
 
-def finished(
-    chart: Any, height: int, *, width: int = WIDTH, data: Mapping[str, Sequence[JsonValue]] | None = None
-) -> Spec:
-    """Return a chart's specification in the common style.
-
-    Args:
-        chart: an altair chart.
-        height: of the plot in pixels.
-        width: likewise.
-        data: values by name of the `NamedData` in the chart; altair converts values that it is given itself one by
-            one, a second for some thousand.
-    """
+def _finished(chart: Any, height: int, *, width: int = WIDTH) -> Spec:
+    """Return a chart's specification in the common style. height, width: of the plot in pixels."""
     styled = (
         chart.properties(width=width, height=height)
         .configure(background="transparent", font=FONT, aria=False)
@@ -328,4 +280,4 @@ def finished(
         .configure_legend(labelColor=INK, labelFontSize=12, symbolOpacity=1)
     )  # fmt: skip
     spec: Spec = styled.to_dict(validate=False)  # against the schema takes a second; the tests do it
-    return {**spec, "datasets": data} if data else spec
+    return spec

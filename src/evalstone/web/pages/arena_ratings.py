@@ -49,10 +49,12 @@ def ratings_page(board: Published, *, style: bool, good: bool = False) -> Rating
         shares = [Bar(one.model, one.expected_win_rate, f"{100 * one.expected_win_rate:.0f}%") for one in rated]
         charts["Win rate against all others, equally often"] = bars(shares)
     if board.n_votes:
+        numbers = [str(number) for number in range(1, len(matrix.models) + 1)]
+        names = [f"{number} {model}" for number, model in zip(numbers, matrix.models, strict=True)]
         fraction = [[None if value is None else (value, f"{100 * value:.0f}") for value in row]
                     for row in matrix.win_fraction]  # fmt: skip
-        charts["Wins of the row against the column, per cent, without ties"] = heatmap(matrix.models, fraction)
+        charts["Wins of the row against the column, per cent, without ties"] = heatmap(names, numbers, fraction)
         largest = max((count for row in matrix.n_battles for count in row), default=0) or 1
         counts = [[(count / largest, f"{count:,}") if count else None for count in row] for row in matrix.n_battles]
-        charts["Number of battles"] = heatmap(matrix.models, counts)
+        charts["Number of battles"] = heatmap(names, numbers, counts)
     return RatingsPage(board, style, good, charts)

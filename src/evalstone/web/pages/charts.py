@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 
 from markupsafe import Markup
 
@@ -20,17 +21,10 @@ from evalstone.leaderboard.stored import model_label
 from evalstone.leaderboard.table import Table
 from evalstone.leaderboard.view import View
 from evalstone.records import JsonValue
-from evalstone.report.documents.board_charts import (
-    FrontPoint,
-    HeatPoint,
-    StepPoint,
-    best_chart,
-    heat_chart,
-    size_chart,
-)
-from evalstone.report.documents.charts import Spec, can_draw, to_svg
 from evalstone.web.pages.board import view_of
+from evalstone.web.plots import PlotPoint, size_plot, time_plot
 from evalstone.web.render import plain, shown_score
+from evalstone.web.svg import heatmap
 
 __all__ = ["ChartsPage", "charts_page"]
 
@@ -49,7 +43,6 @@ class ChartsPage:
     best: tuple[TimedModel, ...]
     sized: tuple[SizedModel, ...]
     heat: HeatMap
-    can_draw: bool  # the extra `charts` is installed
     best_svg: Markup | None
     size_svg: Markup | None
     heat_svg: Markup | None
@@ -82,7 +75,6 @@ def charts_page(site: Site, name: str, pairs: Sequence[tuple[str, str]]) -> Char
     rows = all_rows(table, view, board.shown)
     best, sized = best_over_time(rows), score_by_size(rows)
     heat = heat_map(rows, table.columns[:MOST_COLUMNS])
-    can = can_draw()
     end = max((str(one.row.facts.get("date") or "")[:10] for one in rows), default="")
     return ChartsPage(
         board,
@@ -92,32 +84,39 @@ def charts_page(site: Site, name: str, pairs: Sequence[tuple[str, str]]) -> Char
         tuple(best),
         tuple(sized),
         heat,
-        can,
-        _best_svg(best, end) if can and len(best) > 1 else None,
-        _size_svg(sized) if can and len(sized) > 1 else None,
-        _heat_svg(heat) if can and heat.rows and heat.columns else None,
+        _best_svg(best, end) if len(best) > 1 else None,
+        _size_svg(sized) if len(sized) > 1 else None,
+        _heat_svg(heat) if heat.rows and heat.columns else None,
     )
 
 
 def _best_svg(best: Sequence[TimedModel], end: str) -> Markup:
-    points = [StepPoint(one.date, one.number.value, one.number.low, one.number.high) for one in best]
-    return _svg(best_chart(points, end), "Best average over time, with 95% intervals")
+    points = [PlotPoint(_day(one.date), one.number.value, one.number.low, one.number.high) for one in best]
+    return time_plot(points, _day(end), "Best average over time, with 95% intervals")
+
+
+def _day(text: str) -> int:
+    return date.fromisoformat(text).toordinal()
 
 
 def _size_svg(sized: Sequence[SizedModel]) -> Markup:
-    points = [FrontPoint(one.params, one.number.value, one.is_on_front) for one in sized]
-    return _svg(size_chart(points), "Average against the number of parameters, with the Pareto front")
+    front, others = (
+        [PlotPoint(one.params, one.number.value) for one in sized if one.is_on_front == is_on_front]
+        for is_on_front in (True, False)
+    )
+    return size_plot(front, others, "Average against the number of parameters, with the Pareto front")
 
 
 def _heat_svg(heat: HeatMap) -> Markup:
-    names = _distinct([model_label(model) for model, _ in heat.rows])
-    points = [
-        HeatPoint(name, column.title, shown_score(cell.number, column.is_share), cell.standing)
-        for name, (_, cells) in zip(names, heat.rows, strict=True)
-        for column, cell in zip(heat.columns, cells, strict=True)
-        if cell is not None
+    cells = [
+        [
+            None if cell is None else (cell.standing, shown_score(cell.number, column.is_share))
+            for column, cell in zip(heat.columns, cells, strict=True)
+        ]
+        for _, cells in heat.rows
     ]
-    return _svg(heat_chart(points, names, [column.title for column in heat.columns]), "Scores of the first rows")
+    names = _distinct([model_label(model) for model, _ in heat.rows])
+    return heatmap(names, [column.title for column in heat.columns], cells, "Scores of the first rows")
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
@@ -128,8 +127,3 @@ def _distinct(names: Sequence[str]) -> list[str]:
         n_same = sum(one == short or one.startswith(f"{short} (") for one in found)
         found.append(f"{short} ({n_same + 1})" if n_same else short)
     return found
-
-
-def _svg(spec: Spec, description: str) -> Markup:
-    # made by us of numbers, and of texts that the renderer escapes
-    return Markup(to_svg(spec, description))  # noqa: S704

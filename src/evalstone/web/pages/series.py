@@ -7,7 +7,7 @@ from markupsafe import Markup
 from evalstone.leaderboard.series import Series, SeriesLine, find_series
 from evalstone.leaderboard.site import Site
 from evalstone.records import JsonValue
-from evalstone.report.documents.charts import SeriesPoint, can_draw, series_chart, to_svg
+from evalstone.web.plots import PlotPoint, series_plot
 from evalstone.web.render import plain
 
 __all__ = ["SeriesPage", "series_page"]
@@ -21,7 +21,6 @@ class SeriesPage:
 
     series: Series
     charts: tuple[Markup, ...]  # SVG, one per benchmark
-    can_draw: bool  # the extra `charts` is installed
     values: tuple[tuple[SeriesLine, dict[int, object]], ...]  # each line with its values by step
 
     def to_json(self) -> JsonValue:
@@ -46,12 +45,11 @@ def series_page(site: Site, name: str) -> SeriesPage:
     """Return the page of a series. Raises: UnknownName."""
     series = find_series(site, name)
     lines = series.lines[:MOST_CHARTS]
-    charts = tuple(_drawn(line) for line in lines) if can_draw() else ()
-    return SeriesPage(series, charts, can_draw(), tuple((line, dict(line.points)) for line in series.lines))
+    charts = tuple(_drawn(line) for line in lines)
+    return SeriesPage(series, charts, tuple((line, dict(line.points)) for line in series.lines))
 
 
 def _drawn(line: SeriesLine) -> Markup:
-    points = [SeriesPoint(step, number.value, number.low, number.high) for step, number in line.points]
-    spec = series_chart(points, is_share=line.column.is_share)
-    # made by us of numbers and of a title that `to_svg` escapes
-    return Markup(to_svg(spec, f"{line.column.title} against the step, with 95% intervals"))  # noqa: S704
+    points = [PlotPoint(step, number.value, number.low, number.high) for step, number in line.points]
+    label = f"{line.column.title} against the step, with 95% intervals"
+    return series_plot(points, label, is_share=line.column.is_share)

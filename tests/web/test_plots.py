@@ -1,0 +1,90 @@
+"""Plots with axes: where points lie, which ticks there are, and that names are text."""
+
+import re
+from collections.abc import Sequence
+from datetime import date
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalstone.web.axes import date_axis, log_axis, number_axis
+from evalstone.web.plots import LEFT, TOP, WIDTH, PlotPoint, series_plot, size_plot, time_plot
+
+NUMBERS = st.floats(-1e6, 1e6).map(lambda value: round(value, 6))
+
+
+def path_of(drawn: str, kind: str) -> list[tuple[float, float]]:
+    """Return the pixels at which a path's parts begin."""
+    (path,) = [one for one in ET.fromstring(drawn).iter("path") if one.attrib["class"] == kind]
+    return [(float(x), float(y)) for x, y in re.findall(r"[ML]([\d.]+) ([\d.]+)", path.attrib["d"])]
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=20))
+def test_an_axis_of_numbers_holds_them_and_has_few_round_ticks(values: Sequence[float]) -> None:
+    """All values lie inside; one to eight ticks, in order, each where its number is."""
+    axis = number_axis(values, "{:.12g}".format)
+    assert all(0 <= axis.at(value) <= 1 for value in values)
+    places = [place for place, _ in axis.ticks]
+    assert 1 <= len(places) <= 8
+    assert places == sorted(places)
+    assert all(place == pytest.approx(axis.at(float(text)), abs=1e-3) for place, text in axis.ticks)
+
+
+@given(st.lists(st.floats(0.01, 1e4), min_size=1, max_size=20))
+def test_a_logarithmic_axis_holds_its_values(values: Sequence[float]) -> None:
+    """Equal ratios are equal distances."""
+    axis = log_axis(values)
+    assert all(0 <= axis.at(value) <= 1 for value in values)
+    assert axis.at(20.0) - axis.at(2.0) == pytest.approx(axis.at(50.0) - axis.at(5.0))
+    assert len(axis.ticks) <= 10
+
+
+@given(st.lists(st.dates(date(2015, 1, 1), date(2035, 12, 31)), min_size=1, max_size=20))
+def test_an_axis_of_days_has_ticks_at_the_first_of_months(days: Sequence[date]) -> None:
+    """At most eight, each inside."""
+    axis = date_axis(days)
+    assert all(0 <= axis.at(day.toordinal()) <= 1 for day in days)
+    assert len(axis.ticks) <= 8
+    assert all(re.fullmatch(r"[A-Z][a-z]{2} 20\d\d", text) for _, text in axis.ticks)
+    assert all(0 <= place <= 1 for place, _ in axis.ticks)
+
+
+def test_a_series_is_drawn_to_scale() -> None:
+    """Distances of pixels are in the ratio of the steps and of the values; the band closes around them."""
+    points = [PlotPoint(100, 0.5, 0.4, 0.6), PlotPoint(200, 0.6, 0.5, 0.7), PlotPoint(400, 0.4, 0.3, 0.5)]
+    drawn = series_plot(points, "values", is_share=True)
+    (x0, y0), (x1, y1), (x2, y2) = path_of(drawn, "steps")
+    assert (x2 - x1) == pytest.approx(2 * (x1 - x0), abs=0.3)
+    assert (y2 - y1) == pytest.approx(-2 * (y1 - y0), abs=0.3)
+    assert len(path_of(drawn, "area")) == 6
+    assert 'aria-label="values"' in drawn
+    assert "50%" in drawn
+
+
+def test_the_front_is_above_the_others_and_pixels_are_drawn_once() -> None:
+    """A thousand models in one place are one dot."""
+    drawn = size_plot([PlotPoint(1, 0.3), PlotPoint(70, 0.8)], [PlotPoint(7, 0.2)] * 1000, "front")
+    assert len(path_of(drawn, "dots")) == 1
+    assert len(path_of(drawn, "dots best")) == 2
+    ((x, y),) = path_of(drawn, "dots")
+    assert LEFT < x < LEFT + WIDTH
+    assert y > max(level for _, level in path_of(drawn, "dots best")) > TOP
+
+
+def test_the_best_so_far_reaches_the_last_day() -> None:
+    """The line has a step for each new best score, and goes on to the end."""
+    first, last = date(2024, 1, 1).toordinal(), date(2024, 12, 1).toordinal()
+    drawn = time_plot([PlotPoint(first, 0.2, 0.1, 0.3), PlotPoint(first + 100, 0.4)], last, 'best "so" <far>')
+    tree = ET.fromstring(drawn)
+    (steps,) = [one.attrib["d"] for one in tree.iter("path") if one.attrib["class"] == "steps"]
+    assert steps.count("H") == 2
+    assert sum(one.attrib["class"] == "span" for one in tree.iter("line")) == 1
+    assert tree.attrib["aria-label"] == 'best "so" <far>'
+
+
+def test_one_point_alone_is_drawn() -> None:
+    """The axes have a length even where all values are equal."""
+    assert "h0" in series_plot([PlotPoint(0, 0.0, 0.0, 0.0)], "one", is_share=True)
+    assert "h0" in size_plot([PlotPoint(7, 0.5)], [], "one")
