@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import xxhash
 
+from evalstone.records import LoglikelihoodQuery
 from evalstone.tasks.bind import bind
 from evalstone.tasks.bound import BindOptions
 from evalstone.tasks.catalog import Catalog
@@ -74,6 +76,35 @@ def test_only_suites_with_verified_prompts_are_reproduced() -> None:
         shots = dict(selection.shots)
         own = {task.name: shots.get(task.name, task.num_fewshot or 0) for task in selection.tasks}
         assert suite.reproduced == (own.items() <= shown.items()), suite.name
+
+
+HASHES = {  # task: shots and `hash_full_prompts`, as the first leaderboard's results files have them in `summary_tasks`
+    "arc_challenge": (25, "045cbb916e5145c6"),
+    "mmlu_abstract_algebra": (5, "2f776a367d23aea2"),
+    "mmlu_anatomy": (5, "516f74bef25df620"),
+    "mmlu_astronomy": (5, "faf4e80f65de93ca"),
+    "truthfulqa_mc2_2023": (0, "36a6d90e75d92d4a"),
+    "winogrande": (5, "c8655cbd12de8409"),
+    "gsm8k_2023": (5, "41d55e83abc0e02d"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HASHES)
+def test_all_prompts_have_the_hash_that_the_leaderboard_published(
+    name: str, shared_dir: Path, catalog: Catalog
+) -> None:
+    """XXH64 over the sorted hashes of all samples' prompts; of WinoGrande's two contexts, that of the right answer."""
+    shots, published = HASHES[name]
+    (task,) = catalog.select([f"evalstone:{name}"]).tasks
+    options = BindOptions(num_fewshot=shots, data_dir=shared_dir / "data", profile=find_profile("open-llm-v1"))
+    bound = bind(task, options)
+    hashes = []
+    for request, sample in zip(bound.requests(), bound.samples(), strict=True):
+        query = request.queries[int(sample.row["answer"]) - 1 if name == "winogrande" else 0]
+        own = query.segments if isinstance(query, LoglikelihoodQuery) else None
+        hashes.append(xxhash.xxh64("".join(own or request.segments).encode()).hexdigest())
+    assert xxhash.xxh64("".join(sorted(hashes)).encode()).hexdigest() == published
 
 
 MBPP_FORM = re.compile(  # google-research/google-research 30adf0ec, mbpp/README.md

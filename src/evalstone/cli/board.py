@@ -1,7 +1,7 @@
 """`evalstone board`: a leaderboard's file, its rows, correlations with ratings, its static site, its accounts."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -103,19 +103,23 @@ def correlations(path: str, store: str | None, *, as_json: bool) -> None:
 @board.command()
 @click.argument("path", metavar="BOARD.yaml|SUITE")
 @click.option("--output", "-o", required=True, metavar="FOLDER", help="Folder to write to.")
+@click.option("--layout", type=click.Choice(["v1", "v2"]), default="v2", show_default=True,
+              help="The first leaderboard's layout (lighteval's) or the second's (lm-eval's).")  # fmt: skip
 @gated_option
 @store_option
-def datasets(path: str, output: str, show_gated: bool, store: str | None) -> None:
+def datasets(path: str, output: str, layout: Literal["v1", "v2"], show_gated: bool, store: str | None) -> None:
     """Write requests, results and details of the stored runs, as the Open LLM Leaderboard's data sets had them.
 
-    A board's file reads them with `results: FOLDER/results` and `requests: FOLDER/requests`.
+    A board's file reads them with `results: FOLDER/results` and `requests: FOLDER/requests`; `evalstone import` reads
+    a model's folder in FOLDER/details.
     """
     from evalstone.leaderboard.old_layout import write_old_layout
     from evalstone.store import Store
 
     site = _site(path, store)
     (found,) = site.boards.values()
-    paths = list(write_old_layout(site.table(found), Store.open_to_read(store), Path(output), show_gated=show_gated))
+    source = Store.open_to_read(store)
+    paths = list(write_old_layout(site.table(found), source, Path(output), layout=layout, show_gated=show_gated))
     if not paths:
         raise UsageError(f"{found.title} has no row of a stored run; expected a board whose models were evaluated here")
     echo(f"{output}: {len(paths):,} files")

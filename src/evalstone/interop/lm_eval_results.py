@@ -218,11 +218,12 @@ def tracker_mapping(run: RunRow, attempts: Sequence[AttemptRow], sanitised: str)
         "fewshot_as_multiturn": plan.fewshot_as_multiturn if plan.apply_chat_template else None,
         "chat_template": template,
         "chat_template_sha": text_hash(str(template)) if template else None,
-        "total_evaluation_time_seconds": str(_seconds(attempts)),
+        "total_evaluation_time_seconds": str(seconds_of(attempts)),
     }
 
 
-def _seconds(attempts: Sequence[AttemptRow]) -> float:
+def seconds_of(attempts: Sequence[AttemptRow]) -> float:
+    """Return the seconds that a run's ended attempts took together."""
     return sum(
         (datetime.fromisoformat(one.ended_at) - datetime.fromisoformat(one.started_at)).total_seconds()
         for one in attempts

@@ -35,7 +35,7 @@ READERS: tuple[tuple[Callable[[Path], Any], Callable[[Path], ForeignRun]], ...] 
 )
 FORMATS = (
     "lm-eval's results_<time>.json, from 0.2 on (Open LLM Leaderboard's too)",
-    "lighteval's results and details",
+    "lighteval's results and details (the first Open LLM Leaderboard's too)",
     "Inspect's .eval or .json logs",
     "HELM's run folders",
     "simple-evals' JSON",

@@ -1,7 +1,6 @@
-"""Reader of lighteval's results JSON and its details, one Parquet file per task.
+"""Reader of lighteval's results JSON with its details (`lighteval_details`), and of the first Open LLM Leaderboard's.
 
-A row of the details has the document, the model's answer and the score of each metric. A corpus metric cannot be
-recomputed from samples; its value is that of the results file.
+A corpus metric cannot be recomputed from samples; its value is that of the results file.
 Source: lighteval 0.13, https://huggingface.co/docs/lighteval/saving-and-reading-results
 """
 
@@ -9,14 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evalstone.errors import DataError
-from evalstone.interop.imported import ForeignChoice, ForeignRun, ForeignSample, ReportedValue
+from evalstone.interop.imported import ForeignRun, ForeignSample, ReportedValue
+from evalstone.interop.lighteval_details import samples_in, stamp_of
 from evalstone.interop.log_files import json_object, object_in
 from evalstone.report.evidence.records import MetricInput, TaskSummaryInput
 from evalstone.scoring.metrics import is_higher_better
 
 __all__ = ["is_lighteval", "read_lighteval"]
 
+STDERR = "_stderr"
 OVER_ALL = "all"  # lighteval's mean over all tasks, whatever their metrics
 
 
@@ -37,7 +37,7 @@ def read_lighteval(path: Path) -> ForeignRun:
     results_file = path if path.suffix == ".json" else _results_in(path) if path.is_dir() else None
     details = _details_of(results_file, path)
     results: Mapping[str, Any] = json_object(results_file) if results_file is not None else {}
-    samples = [sample for file in details for sample in _samples(file)]
+    samples = [sample for file in details for sample in samples_in(file, results.get("results") or ())]
     general = results.get("config_general") or {}
     config = general.get("model_config") or {}
     return ForeignRun(
@@ -45,7 +45,7 @@ def read_lighteval(path: Path) -> ForeignRun:
         version=str(general["lighteval_sha"]) if general.get("lighteval_sha") not in {None, "?"} else None,
         date=results_file.stem.partition("_")[2] if results_file is not None else None,
         model=str(general.get("model_name") or config.get("model_name") or "unknown"),
-        dtype=str(config.get("dtype") or "dtype unknown").removeprefix("torch."),
+        dtype=str(config.get("dtype") or general.get("model_dtype") or "dtype unknown").removeprefix("torch."),
         tasks=tuple(_tasks(results, samples)),
         samples=tuple(samples),
         reported=tuple(_reported(results, samples)),
@@ -64,27 +64,31 @@ def _details_of(results: Path | None, path: Path) -> list[Path]:
     """Return the details of the same time as the results: next to them, or in lighteval's `details` folder."""
     if results is None:
         return sorted(path.rglob("details_*.parquet")) if path.is_dir() else [path]
-    stamp = results.stem.partition("_")[2]
+    stamp = stamp_of(results.stem.partition("_")[2])
     folders = [results.parent]
     parts = list(results.parts)
     if "results" in parts:
         last = len(parts) - 1 - parts[::-1].index("results")
         folders.append(Path(*parts[:last], "details", *parts[last + 1 : -1]))
-    return sorted({file for each in folders if each.is_dir() for file in each.rglob(f"details_*_{stamp}.parquet")})
+    found = {file for each in folders if each.is_dir() for file in each.rglob("details_*.parquet")}
+    return sorted(file for file in found if stamp_of(file.stem).endswith(f"_{stamp}"))
 
 
 def _tasks(results: Mapping[str, Any], samples: Sequence[ForeignSample]) -> Iterator[TaskSummaryInput]:
     configs = results.get("config_tasks") or {}
     listed = [name for name in results.get("results") or () if name != OVER_ALL]
     for name in dict.fromkeys([*listed, *(sample.task for sample in samples)]):
-        config = configs.get(name) or {}
+        stated = configs.get(name)
+        config = stated if isinstance(stated, Mapping) else {}  # the first leaderboard has a text there
         own = [sample for sample in samples if sample.task == name]
         directions = {
             str(one["metric_name"]): bool(one["higher_is_better"])
             for one in config.get("metrics") or ()
             if {"metric_name", "higher_is_better"} <= set(one)
         }
-        metrics = dict.fromkeys(metric for sample in own for metric in sample.scores)
+        entry = (results.get("results") or {}).get(name) or {}
+        reported = [metric for metric in entry if not metric.endswith(STDERR)]
+        metrics = dict.fromkeys(metric for sample in own for metric in sample.scores) or dict.fromkeys(reported)
         shots = config.get("num_fewshots")
         yield TaskSummaryInput(
             name=name,
@@ -109,58 +113,7 @@ def _reported(results: Mapping[str, Any], samples: Sequence[ForeignSample]) -> I
     for task, entry in (results.get("results") or {}).items():
         n = sum(sample.task == task for sample in samples)
         for metric, value in entry.items():
-            if task == OVER_ALL or metric.endswith("_stderr") or not isinstance(value, int | float):
+            if task == OVER_ALL or metric.endswith(STDERR) or not isinstance(value, int | float):
                 continue
-            stderr = entry.get(f"{metric}_stderr")
+            stderr = entry.get(f"{metric}{STDERR}")
             yield ReportedValue(task, metric, float(value), stderr if isinstance(stderr, int | float) else None, n)
-
-
-# -------------------------------------------------------------------------------------------- samples
-
-
-def _samples(file: Path) -> Iterator[ForeignSample]:
-    import pyarrow.parquet
-
-    table = pyarrow.parquet.read_table(file)
-    if not {"doc", "metric", "model_response"} <= set(table.column_names):
-        raise DataError(
-            f"{file} has the columns {', '.join(table.column_names)}; expected doc, metric and model_response, "
-            "as lighteval writes them from version 0.10 on"
-        )
-    rows = sorted(table.to_pylist(), key=lambda row: _position(row["doc"]))
-    for index, row in enumerate(rows):
-        yield _sample(index, row["doc"], row["metric"], row["model_response"])
-
-
-def _position(doc: Mapping[str, Any]) -> tuple[int, str]:
-    """Return a document's sort key by its id: its position in the data set."""
-    text = str(doc.get("id", ""))
-    return (int(text), "") if text.isdigit() else (0, text)
-
-
-def _sample(
-    index: int, doc: Mapping[str, Any], metric: Mapping[str, Any], response: Mapping[str, Any]
-) -> ForeignSample:
-    texts = [str(choice) for choice in doc.get("choices") or ()]
-    nats = response.get("logprobs") or ()
-    greedy = response.get("argmax_logits_eq_gold") or ()
-    gold = doc.get("gold_index")
-    golds = [gold] if isinstance(gold, int) else [one for one in gold or () if isinstance(one, int)]
-    known = len(nats) == len(texts) and len(texts) > 1
-    return ForeignSample(
-        task=str(doc["task_name"]),
-        index=index,
-        row={"query": doc["query"], "choices": texts, "gold_index": gold},
-        prompt=str(response.get("input") or doc["query"]),
-        target=" or ".join(texts[one].strip() for one in golds if 0 <= one < len(texts)),
-        scores={name: float(value) for name, value in metric.items() if isinstance(value, bool | int | float)},
-        answers=tuple(map(str, response.get("text") or ())),
-        choices=tuple(
-            ForeignChoice(text, float(value), bool(greedy[index]) if index < len(greedy) else None)
-            for index, (text, value) in enumerate(zip(texts, nats, strict=True))
-        )
-        if known
-        else (),
-        gold=golds[0] if len(golds) == 1 else None,
-        n_shots=len(doc.get("fewshot_samples") or ()),
-    )

@@ -1,14 +1,17 @@
-"""A board's own rows in the layout of the Open LLM Leaderboard's data sets, for hosts and scripts that read them.
+"""A board's own rows in the layouts of the Open LLM Leaderboard's data sets, for hosts and scripts that read them.
 
-`requests/` has one file per row (`request_files`), `results/` lm-eval's results files by model, `details/` lm-eval's
-samples by model and task. Samples of gated data sets are not written unless that is allowed.
-Source: https://huggingface.co/open-llm-leaderboard (layout of 2024)
+`requests/` has one file per row (`request_files`). Of the second leaderboard (v2), `results/` has lm-eval's results
+files by model and `details/` lm-eval's samples by model and task; of the first (v1), both are lighteval's
+(`lighteval_files`). Samples of gated data sets are not written unless that is allowed.
+Source: https://huggingface.co/open-llm-leaderboard (2024), https://huggingface.co/open-llm-leaderboard-old (2023)
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 from evalstone.errors import StoreError
+from evalstone.interop.lighteval_files import write_lighteval_files
 from evalstone.interop.lm_eval_files import sanitised_model, write_lm_eval_files
 from evalstone.leaderboard.published_facts import is_hub_id
 from evalstone.leaderboard.request_files import request_of, write_request
@@ -17,15 +20,20 @@ from evalstone.leaderboard.table import Table
 from evalstone.leaderboard.withheld import is_gated
 from evalstone.store import Store
 
-__all__ = ["write_old_layout"]
+__all__ = ["Layout", "write_old_layout"]
+
+Layout = Literal["v1", "v2"]
 
 REQUESTS, RESULTS, DETAILS = "requests", "results", "details"
 
 
-def write_old_layout(table: Table, store: Store, folder: Path, *, show_gated: bool = False) -> Iterator[Path]:
+def write_old_layout(
+    table: Table, store: Store, folder: Path, *, layout: Layout = "v2", show_gated: bool = False
+) -> Iterator[Path]:
     """Write requests, results and details of a board's measured rows; yield the paths.
 
-    Raises: UsageError for a run without results; StoreError if a file cannot be written.
+    Raises: UsageError for a run without results; MissingExtra for v1 without xxhash; StoreError if a file cannot be
+    written.
     """
     written: set[str] = set()
     for row in table.rows:
@@ -38,7 +46,11 @@ def write_old_layout(table: Table, store: Store, folder: Path, *, show_gated: bo
         for run_id in row.run_ids:
             if run_id not in written:
                 written.add(run_id)
-                yield from _write_run(store, run_id, folder, _place(row), show_gated=show_gated)
+                tasks = [name for name in store.run(run_id).tasks if show_gated or not is_gated(name)]
+                if layout == "v1":
+                    yield from write_lighteval_files(store, run_id, folder, place=_place(row), tasks=tasks)
+                else:
+                    yield from _write_run(store, run_id, folder, _place(row), tasks)
 
 
 def _place(row: Row) -> str:
@@ -47,8 +59,7 @@ def _place(row: Row) -> str:
     return row.model if is_safe else sanitised_model(row.model).strip(".") or "model"
 
 
-def _write_run(store: Store, run_id: str, folder: Path, place: str, *, show_gated: bool) -> Iterator[Path]:
-    tasks = [name for name in store.run(run_id).tasks if show_gated or not is_gated(name)]
+def _write_run(store: Store, run_id: str, folder: Path, place: str, tasks: Sequence[str]) -> Iterator[Path]:
     results, *samples = write_lm_eval_files(store, run_id, folder / RESULTS, log_samples=True, tasks=tasks, place=place)
     yield results
     details = folder / DETAILS / f"{place.replace('/', '__')}-details"

@@ -6,9 +6,9 @@ row has a note. Where one run evaluated the whole suite, its stored composite co
 that share questions.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 from evalstone.errors import DataError
@@ -21,13 +21,14 @@ from evalstone.leaderboard.table import row_id
 from evalstone.records import Estimate
 from evalstone.statistics.board_scores import SHARES, Part, average
 from evalstone.statistics.estimate import IntervalEstimate
-from evalstone.tasks.aliases import framed, known_aliases
+from evalstone.tasks.first_board_names import GROUP_SIZES, PresentName, present_name
 from evalstone.tasks.suite_scores import MemberScore, SuiteScore, score_suite
 from evalstone.tasks.suites import Member, Suite
 
 __all__ = ["Found", "estimates_of_member", "number_of", "rows_of_runs", "scored_columns"]
 
 COMPOSITE = "composite"
+TASK_IN_FILE = "task_in_file"  # detail of an estimate whose task has another name in the stored run
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def rows_of_runs(board: Board, runs: Sequence[StoredRun]) -> list[Row]:
     if board.suite is None:
         return []
     ways: dict[str, list[StoredRun]] = {}
-    for run in runs:
+    for run in map(_with_present_names, runs):
         if _counts(board, run):
             ways.setdefault(row_id(identity_of(run.plan)), []).append(run)
     rows = [_row(board, board.suite, name, of_row) for name, of_row in ways.items()]
@@ -134,18 +135,26 @@ def _path(estimate: Estimate) -> tuple[str, ...]:
 
 def _leaves(member: Member, run: StoredRun) -> list[Estimate]:
     tasks = [e for e in run.estimates if e.details.get("kind", "task") == "task" and e.value is not None]
-    own = [e for e in tasks if member.task in {e.task, _present_name(e.task)}]
-    return own or [e for e in tasks if member.task in e.details.get("path", ())]
+    return [e for e in tasks if e.task == member.task] or [e for e in tasks if member.task in _path(e)]
 
 
-@lru_cache(maxsize=10_000)
-def _present_name(name: str) -> str:
-    """Return what a task of an old results file is called now: `harness|arc:challenge|25` is arc_challenge."""
-    old = framed(name)
-    if old is None:
-        return name
-    meant = known_aliases().exact.get(name) or known_aliases().meaning(old[0]) or (old[0],)
-    return meant[0] if len(meant) == 1 else name
+def _with_present_names(run: StoredRun) -> StoredRun:
+    """Return the run of a first leaderboard's results file under the names that tasks and metrics have here."""
+    if not any("|" in one.task for one in run.estimates):
+        return run
+    found = [(one, present_name(one.task, one.metric)) for one in run.estimates]
+    sizes = Counter(group for group, _ in {(name.group, name.task) for _, name in found if name is not None})
+    whole = {group for group, n_tasks in GROUP_SIZES.items() if sizes[group] == n_tasks}
+    return replace(run, estimates=tuple(one if name is None else _renamed(one, name, whole) for one, name in found))
+
+
+def _renamed(one: Estimate, name: PresentName, groups: Container[str]) -> Estimate:
+    path = (name.group,) if name.group is not None and name.group in groups else ()
+    details = {**one.details, "path": path, TASK_IN_FILE: one.task}
+    return replace(
+        one, task=name.task, metric=name.metric, filter=name.filter if one.filter == "none" else one.filter,
+        details=details,
+    )  # fmt: skip
 
 
 def _member_score(member: Member, estimates: Sequence[Estimate]) -> MemberScore | None:
@@ -203,7 +212,8 @@ def _cells(suite: Suite, columns: Sequence[ScoreColumn], found: Sequence[Found |
                      if member.column == title and one is not None]  # fmt: skip
         estimates = [estimate for one in of_column for estimate in one.estimates]
         # a group has no samples of its own: its number leads to the run
-        tasks = list(dict.fromkeys(one.task for one in estimates if one.details.get("kind", "task") == "task"))
+        own = [one for one in estimates if one.details.get("kind", "task") == "task"]
+        tasks = list(dict.fromkeys(one.details.get(TASK_IN_FILE, one.task) for one in own))
         has_group = any(one.details.get("kind", "task") != "task" for one in estimates)
         is_one = len(estimates) == 1 and suite.normalise == "none"
         cells[keys[title]] = Cell(
