@@ -49,7 +49,7 @@ def test_what_is_said_follows_from_the_correlations() -> None:
     assert said(given(200, 1.0, "j", 3), people[:200]).startswith("This judge can be trusted here for the order")
     assert said(given(200, 1.0, "j", 3), people[:40]).startswith("It cannot be said")
     equal = [GivenGrade(str(index), "", "", 7.0, "j") for index in range(200)]
-    assert "is undefined" in said(equal, people)
+    assert "are all the same" in said(equal, people)
 
 
 def test_each_person_people_and_their_mean() -> None:

@@ -31,18 +31,9 @@ def cluster_prompts(texts: Sequence[str]) -> list[int]:
     first: dict[bytes, int] = {}
     own = [first.setdefault(some.tobytes(), index) if some.size else index for index, some in enumerate(sets)]
     distinct = [index for index, leader in enumerate(own) if leader == index and sets[index].size > 1]
-    group = list(range(len(texts)))
-
-    def root(index: int) -> int:
-        while group[index] != index:
-            group[index] = group[group[index]]
-            index = group[index]
-        return index
-
-    for one, other in _similar([sets[index] for index in distinct]):
-        low, high = sorted((root(distinct[one]), root(distinct[other])))
-        group[high] = low
-    return [root(leader) for leader in own]
+    group = _groups([sets[index] for index in distinct])
+    leaders = {index: distinct[group[place]] for place, index in enumerate(distinct)}
+    return [leaders.get(leader, leader) for leader in own]
 
 
 def near_duplicates(votes: Iterable[VoteRow], texts: Mapping[str, str]) -> dict[str, str]:
@@ -66,32 +57,48 @@ def _sequences(texts: Sequence[str]) -> list[IntArray]:
         of_text = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
         padding = [0] * (RUN - len(of_text)) if of_text else []
         words.append(np.array([numbers.setdefault(word, len(numbers) + 1) for word in of_text] + padding, np.int64))
-    base = len(numbers) + 1  # below 2 million, a sequence is one 64-bit number
+    # exact below 2 million distinct words; above, numbers wrap, and two sequences have the same by chance only
+    base = len(numbers) + 1
     return [np.unique((some[:-2] * base + some[1:-1]) * base + some[2:]) if some.size else some for some in words]
 
 
-def _similar(sets: Sequence[IntArray]) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of similar sets, by index.
+def _groups(sets: Sequence[IntArray]) -> list[int]:
+    """Return for each set the index of the first set of its group; sets in one group are not compared again.
 
     A pair of similarity s shares one of the first n - ceil(s n) + 1 elements of each, in any fixed order; with the
     rarest first few sets share one.
     """
+    group = list(range(len(sets)))
+
+    def first_of(index: int) -> int:
+        while group[index] != index:
+            group[index] = group[group[index]]
+            index = group[index]
+        return index
+
     sizes = np.array([some.size for some in sets], dtype=np.int64)
     least = np.ceil(SIMILARITY * sizes - 1e-9).astype(np.int64)  # elements of a similar set
     owners, numbers = _beginnings(sets, sizes - least + 1)
-    seen: set[tuple[int, int]] = set()
+    different: set[tuple[int, int]] = set()
     for start, end in _shared(numbers):
         sharing = owners[start:end].tolist()  # the largest first
         for at, one in enumerate(sharing):
             for other in sharing[at + 1 :]:
                 if sizes[other] < least[one]:
                     break
-                if (one, other) in seen:
+                low, high = sorted((first_of(one), first_of(other)))
+                if low == high or (one, other) in different:
                     continue
-                seen.add((one, other))
-                shared = np.intersect1d(sets[one], sets[other], assume_unique=True).size
-                if shared >= SIMILARITY * (sizes[one] + sizes[other] - shared):
-                    yield one, other
+                if _are_similar(sets[one], sets[other]):
+                    group[high] = low
+                else:
+                    different.add((one, other))
+    return [first_of(index) for index in range(len(sets))]
+
+
+def _are_similar(one: IntArray, other: IntArray) -> bool:
+    shared = np.intersect1d(one, other, assume_unique=True).size
+    return bool(shared >= SIMILARITY * (one.size + other.size - shared))
 
 
 def _beginnings(sets: Sequence[IntArray], lengths: IntArray) -> tuple[IntArray, IntArray]:

@@ -17,7 +17,8 @@ from evalstone.statistics.agreement import Agreement, cohen_kappa, krippendorff_
 from evalstone.statistics.distributions import two_sided_z
 from evalstone.statistics.estimate import IntervalEstimate
 
-__all__ = ["PairVote", "RaterAgreement", "Share", "agreement_of", "by_pair", "majority", "oriented"]
+__all__ = ["PairVote", "RaterAgreement", "Share", "agreement_of", "are_two_people", "by_pair", "majority",
+           "oriented"]  # fmt: skip
 
 PairKey = tuple[str, str, str]  # item, then the models in alphabetical order
 TIE = 0.5
@@ -116,7 +117,12 @@ def agreement_of(judged: Iterable[PairVote], people: Iterable[PairVote]) -> Rate
             "matched by question, turn and the names of both models"
         )
     compared = [(one, other) for key in shared for one in verdicts[key] for other in labels[key]]
-    among = [pair for votes in labels.values() for pair in combinations(votes, 2) if _are_two_people(*pair)]
+    among = [
+        (one, other)
+        for votes in labels.values()
+        for one, other in combinations(votes, 2)
+        if are_two_people(one.rater, other.rater)
+    ]
     leading = [(one, most) for key in shared if len(labels[key]) > 1 and (most := majority(labels[key]))
                for one in verdicts[key]]  # fmt: skip
     return RaterAgreement(
@@ -132,8 +138,9 @@ def agreement_of(judged: Iterable[PairVote], people: Iterable[PairVote]) -> Rate
     )
 
 
-def _are_two_people(one: PairVote, other: PairVote) -> bool:
-    return not one.rater or one.rater != other.rater
+def are_two_people(one: str, other: str) -> bool:
+    """Return whether two raters are different people; those without a name are."""
+    return not one or one != other
 
 
 def _decisive(pairs: Sequence[RaterPair]) -> list[RaterPair]:

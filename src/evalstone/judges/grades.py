@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 
 from evalstone.errors import DataError
+from evalstone.judges.agreement import are_two_people
 from evalstone.records import JsonValue
 from evalstone.statistics.agreement import Agreement, krippendorff_alpha
 from evalstone.statistics.grade_agreement import GradeAgreement, grade_agreement
@@ -81,7 +82,12 @@ def grade_report(judge: JudgeGrades, people: Sequence[GivenGrade]) -> GradeRepor
         )
     pairs = [(one, other) for key in shared for one in given[key] for other in labels[key]]
     means = [(one, _mean(labels[key])) for key in shared for one in given[key]]
-    among = [pair for grades in labels.values() for pair in combinations(grades, 2) if _are_two_people(*pair)]
+    among = [
+        (one, other)
+        for grades in labels.values()
+        for one, other in combinations(grades, 2)
+        if are_two_people(one.rater, other.rater)
+    ]
     parts = dict.fromkeys(one.part for one, _ in pairs)
     with_each = _agreement(pairs)
     beside = _agreement(among, symmetric=True) if among else None
@@ -106,10 +112,6 @@ def grade_report(judge: JudgeGrades, people: Sequence[GivenGrade]) -> GradeRepor
     )
 
 
-def _are_two_people(one: GivenGrade, other: GivenGrade) -> bool:
-    return not one.rater or one.rater != other.rater
-
-
 def grade_report_json(report: GradeReport) -> dict[str, JsonValue]:
     """Return the report as JSON values."""
     return asdict(report)
@@ -118,8 +120,9 @@ def grade_report_json(report: GradeReport) -> dict[str, JsonValue]:
 def grade_trust(judge: GradeAgreement, people: GradeAgreement | None, n_labelled: int) -> str:
     """Return one sentence: whether the judge's order of answers can stand in for people's, by Spearman's correlation.
 
-    Too few labels: it cannot be said. An interval that reaches 0: no. At least people's own correlation, within its
-    interval: yes. Otherwise from 0.6 on yes, from 0.4 on for large differences, below that no.
+    Too few labels, or grades that are all the same: it cannot be said. An interval that reaches 0: no. At least
+    people's own correlation, within its interval: yes. Otherwise from 0.6 on yes, from 0.4 on for large differences,
+    below that no.
     """
     rho = judge.spearman
     if n_labelled < FEWEST:
@@ -127,9 +130,13 @@ def grade_trust(judge: GradeAgreement, people: GradeAgreement | None, n_labelled
             f"It cannot be said whether this judge can be trusted: people have graded {n_labelled} of its answers, and "
             f"at least {FEWEST} are needed."
         )
-    if rho.value is None or rho.low is None or rho.low <= 0:
-        shown = "undefined" if rho.value is None else f"{rho.value:.2f}"
-        return f"This judge cannot be trusted here: the correlation of its grades with people's is {shown}."
+    if rho.value is None:
+        return (
+            "It cannot be said whether this judge can be trusted: there is no correlation where its grades, or "
+            "people's, are all the same."
+        )
+    if rho.low is None or rho.low <= 0:
+        return f"This judge cannot be trusted here: the correlation of its grades with people's is {rho.value:.2f}."
     why = f"Spearman's correlation of its grades with a person's is {rho.value:.2f}"
     own = people.spearman if people is not None and people.n >= FEWEST else None
     if own is not None and own.value is not None:

@@ -178,7 +178,7 @@ def test_files_that_are_no_weights_are_refused(models: Path, check: Callable[...
     assert "10,000 GB of weights" in check(model="demo/small").problems[0].remedy
 
 
-@pytest.mark.parametrize("shard", ["../small/model.safetensors", "/etc/passwd", "absent.safetensors", 7, None])
+@pytest.mark.parametrize("shard", ["../small/model.safetensors", "/etc/passwd", "absent.safetensors", 7, ["x"], None])
 def test_an_index_names_only_files_beside_it(models: Path, check: Callable[..., Checked], shard: Any) -> None:
     """A good one passes; one that leads out of the folder is refused, and a changed one is another revision."""
     folder = models / "demo" / "large"

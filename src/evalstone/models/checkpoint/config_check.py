@@ -52,7 +52,7 @@ def check_index(folder: Path, weights: Sequence[Path]) -> None:
         if not isinstance(named, Mapping) or not named:
             raise ModelUnavailable(f"{index} has no `weight_map`; restore the file from the model's source")
         for shard in named.values():
-            if shard not in held:
+            if not isinstance(shard, str) or shard not in held:
                 raise ModelUnavailable(
                     f"{index} names the file {shard!r:.80}, which is not beside it; add the file, or restore the index"
                 )
