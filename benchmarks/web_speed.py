@@ -172,6 +172,9 @@ def measure_pages(boards: Sequence[Path], n: int, report: Report) -> None:
             models = client.get(f"/board/{name}.json").json()["rows"]
             names = [row["model"] for row in models if row["origin"] != "baseline"][: min(n, 10)]
             _quantiles(f"{name} model pages", [_timed(client, f"/model/{one}") for one in names], AIMS["cold"], report)
+            charts = [_timed(client, f"/board/{name}/charts?q={_quoted(one)}") for one in searches]
+            _quantiles(f"{name} charts of a search, cold", charts, AIMS["cold"], report)
+            report.line(f"{name} charts of all rows, once", _timed(client, f"/board/{name}/charts"), AIMS["cold"], "ms")
             _quantiles(
                 f"{name} about", [_timed(client, f"/board/{name}/about") for _ in range(min(n, 10))], None, report
             )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import date
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +38,7 @@ def test_a_logarithmic_axis_holds_its_values(values: Sequence[float]) -> None:
     """Equal ratios are equal distances."""
     axis = log_axis(values)
     assert all(0 <= axis.at(value) <= 1 for value in values)
+    assert axis.all_at(np.array(values)) == pytest.approx([axis.at(value) for value in values])
     assert axis.at(20.0) - axis.at(2.0) == pytest.approx(axis.at(50.0) - axis.at(5.0))
     assert len(axis.ticks) <= 10
 
@@ -65,7 +67,9 @@ def test_a_series_is_drawn_to_scale() -> None:
 
 def test_the_front_is_above_the_others_and_pixels_are_drawn_once() -> None:
     """A thousand models in one place are one dot."""
-    drawn = size_plot([PlotPoint(1, 0.3), PlotPoint(70, 0.8)], [PlotPoint(7, 0.2)] * 1000, "front")
+    sizes = np.array([1.0, *[7.0] * 1000, 70.0])
+    values = np.array([0.3, *[0.2] * 1000, 0.8])
+    drawn = size_plot(sizes, values, values > 0.25, "front")
     assert len(path_of(drawn, "dots")) == 1
     assert len(path_of(drawn, "dots best")) == 2
     ((x, y),) = path_of(drawn, "dots")
@@ -87,4 +91,4 @@ def test_the_best_so_far_reaches_the_last_day() -> None:
 def test_one_point_alone_is_drawn() -> None:
     """The axes have a length even where all values are equal."""
     assert "h0" in series_plot([PlotPoint(0, 0.0, 0.0, 0.0)], "one", is_share=True)
-    assert "h0" in size_plot([PlotPoint(7, 0.5)], [], "one")
+    assert "h0" in size_plot(np.array([7.0]), np.array([0.5]), np.array([True]), "one")

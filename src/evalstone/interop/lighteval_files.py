@@ -28,7 +28,7 @@ STDERR = "_stderr"
 
 
 def write_lighteval_files(
-    store: Store, run_id: str, folder: Path, *, place: str, tasks: Collection[str] | None = None
+    store: Store, run_id: str, folder: Path, *, model: str, place: str, tasks: Collection[str] | None = None
 ) -> Iterator[Path]:
     """Write a run's results and details; yield the paths.
 
@@ -36,6 +36,7 @@ def write_lighteval_files(
         store: the store that holds the run.
         run_id: the run's id; the run must have been summarised (`report.from_store.save_summary`).
         folder: the folder in which `results` and `details` lie.
+        model: its name in the results; that of the run may be a path of this machine.
         place: the model's subfolder in `results`, such as `org/name`.
         tasks: those whose samples are written; None: all.
 
@@ -60,7 +61,9 @@ def write_lighteval_files(
             rows = list(detail_rows(store.samples(run.run_id, task), metrics, shots))
             summaries[name] = summary_of(rows)
             yield _write_details(details / stamp / f"details_{name.replace('/', '_')}_{stamp}.parquet", rows)
-        text = json.dumps(_results(run, estimates, store.attempts(run.run_id), summaries), indent=2, ensure_ascii=False)
+        results = _results(run, estimates, summaries)
+        results["config_general"] = _general(run, store.attempts(run.run_id), model)
+        text = json.dumps(results, indent=2, ensure_ascii=False)
         for file in (folder / "results" / place / f"results_{stamp}.json", details / f"results_{stamp}.json"):
             file.parent.mkdir(parents=True, exist_ok=True)
             write_whole(file, text, errors="surrogatepass")
@@ -77,10 +80,7 @@ def _write_details(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
 
 
 def _results(
-    run: RunRow,
-    estimates: Sequence[Estimate],
-    attempts: Sequence[AttemptRow],
-    summaries: Mapping[str, Mapping[str, JsonValue]],
+    run: RunRow, estimates: Sequence[Estimate], summaries: Mapping[str, Mapping[str, JsonValue]]
 ) -> dict[str, JsonValue]:
     results: dict[str, dict[str, float]] = {}
     for one in estimates:
@@ -92,7 +92,6 @@ def _results(
             results[name][f"{metric}{STDERR}"] = float(error)
     tasks = run.extra["tasks"]
     return {
-        "config_general": _general(run, attempts),
         "results": {**results, ALL: means_of(results.values())},
         "versions": {
             **{_name(one)[0]: str(tasks.get(one.task, {}).get("version", "N/A")) for one in estimates}, ALL: 0
@@ -104,8 +103,7 @@ def _results(
     }  # fmt: skip
 
 
-def _general(run: RunRow, attempts: Sequence[AttemptRow]) -> dict[str, JsonValue]:
-    model = run.plan.model
+def _general(run: RunRow, attempts: Sequence[AttemptRow], model: str) -> dict[str, JsonValue]:
     seconds = seconds_of(attempts)
     start = datetime.fromisoformat(run.created_at).timestamp()
     return {
@@ -117,9 +115,9 @@ def _general(run: RunRow, attempts: Sequence[AttemptRow]) -> dict[str, JsonValue
         "start_time": start,
         "end_time": start + seconds,
         "total_evaluation_time_secondes": str(seconds),
-        "model_name": model.name,
-        "model_sha": model.revision or "",
-        "model_dtype": f"torch.{model.dtype}",
+        "model_name": model,
+        "model_sha": run.plan.model.revision or "",
+        "model_dtype": f"torch.{run.plan.model.dtype}",
         "model_size": None,
     }
 

@@ -3,21 +3,24 @@
 All of it is computed from the rows that a view leaves, so a chart follows the filters of the table.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 
 import numpy as np
+import numpy.typing as npt
 
 from evalstone.leaderboard.rows import Number, Row, ScoreColumn
-from evalstone.leaderboard.shown import ShownRow
+from evalstone.leaderboard.shown import SelectedRows, ShownRow
 from evalstone.leaderboard.table import Table, averaged
 from evalstone.statistics.arrays import Floats
 from evalstone.statistics.distributions import two_sided_z
 
-__all__ = ["HeatCell", "HeatMap", "Residual", "SizedModel", "TimedModel", "best_over_time", "heat_map", "profile",
-           "score_by_size"]  # fmt: skip
+__all__ = ["HeatCell", "HeatMap", "Residual", "SizedModel", "SizedModels", "TimedModel", "best_over_time", "heat_map",
+           "last_day", "profile", "score_by_size"]  # fmt: skip
 
 MOST_HEAT_ROWS = 30
+DAY = len("2024-01-31")  # characters of a date without the time
 FEWEST_MODELS = 10  # complete rows that a column's expectation is fitted to
 FEWEST_COLUMNS = 3
 CONFIDENCE = 0.95
@@ -40,6 +43,26 @@ class SizedModel:
     params: float  # billions
     number: Number
     is_on_front: bool  # no model of as few parameters scores as much
+
+
+@dataclass(frozen=True, slots=True)
+class SizedModels:
+    """Models by size, the smallest first. Shapes: each array [models]."""
+
+    rows: SelectedRows
+    places: npt.NDArray[np.int64]  # among the rows
+    params: Floats  # billions
+    values: Floats
+    is_on_front: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def models(self, among: npt.NDArray[np.bool_] | None = None) -> Iterator[SizedModel]:
+        """Yield the models one by one, or some of them."""
+        for at in range(len(self)) if among is None else np.flatnonzero(among).tolist():
+            one = self.rows.row(int(self.places[at]))
+            yield SizedModel(one.row.model, float(self.params[at]), _average(one), bool(self.is_on_front[at]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,35 +93,46 @@ class Residual:
     n_models: int
 
 
-def best_over_time(rows: Sequence[ShownRow]) -> list[TimedModel]:
+def best_over_time(table: Table, rows: SelectedRows) -> list[TimedModel]:
     """Return the models that raised the best average, by date; rows without a date or an average are left out."""
-    dated = [
-        (str(one.row.facts["date"])[:10], -one.average.number.value, place)
-        for place, one in enumerate(rows)
-        if one.row.facts.get("date") and one.average is not None and one.rank is not None
-    ]
-    found: list[TimedModel] = []
-    for day, _, place in sorted(dated):
-        number = _average(rows[place])
-        if not found or number.value > found[-1].number.value:
-            found.append(TimedModel(day, rows[place].row.model, number))
-    return found
+    days = _days(table, rows)
+    dated = np.flatnonzero((days > 0) & rows.is_ranked)
+    found = dated[np.lexsort((-rows.values[dated], days[dated]))]
+    shown = [(int(days[at]), rows.row(at)) for at in found[_above_all_before(rows.values[found])].tolist()]
+    return [TimedModel(date.fromordinal(day).isoformat(), one.row.model, _average(one)) for day, one in shown]
 
 
-def score_by_size(rows: Sequence[ShownRow]) -> list[SizedModel]:
+def last_day(table: Table, rows: SelectedRows) -> str:
+    """Return the last date among rows, ISO 8601; empty if none has one."""
+    last = int(_days(table, rows).max(initial=0))
+    return date.fromordinal(last).isoformat() if last else ""
+
+
+def _days(table: Table, rows: SelectedRows) -> npt.NDArray[np.int64]:
+    """Return the rows' dates as ordinals; 0 for a row without a date, or with one that is not ISO 8601."""
+    texts = table.index.texts("date")
+    return np.array([*map(_day, texts.distinct), 0], dtype=np.int64)[texts.codes[rows.places]]
+
+
+def _day(text: str) -> int:
+    try:
+        return date.fromisoformat(text[:DAY]).toordinal()
+    except ValueError:
+        return 0
+
+
+def score_by_size(table: Table, rows: SelectedRows) -> SizedModels:
     """Return the complete rows that state their parameters, smallest first, with the Pareto front marked."""
-    sized = [
-        (params, one)
-        for one in rows
-        if one.rank is not None and isinstance(params := one.row.facts.get("params"), int | float) and params > 0
-    ]
-    best = -np.inf
-    found: list[SizedModel] = []
-    for params, one in sorted(sized, key=lambda each: (each[0], -_average(each[1]).value)):
-        number = _average(one)
-        found.append(SizedModel(one.row.model, float(params), number, number.value > best))
-        best = max(best, number.value)
-    return found
+    params = table.index.numbers("params")[rows.places]
+    sized = np.flatnonzero((params > 0) & rows.is_ranked)
+    sized = sized[np.lexsort((-rows.values[sized], params[sized]))]
+    values = rows.values[sized]
+    return SizedModels(rows, sized, params[sized], values, _above_all_before(values))
+
+
+def _above_all_before(values: Floats) -> npt.NDArray[np.bool_]:
+    best = np.maximum.accumulate(np.concatenate([[-np.inf], values]))
+    return np.asarray(values > best[:-1])
 
 
 def _average(one: ShownRow) -> Number:
@@ -107,9 +141,9 @@ def _average(one: ShownRow) -> Number:
     return one.average.number
 
 
-def heat_map(rows: Sequence[ShownRow], columns: Sequence[ScoreColumn]) -> HeatMap:
+def heat_map(rows: SelectedRows, columns: Sequence[ScoreColumn]) -> HeatMap:
     """Return the first rows by all columns, each score with its standing among them."""
-    first = rows[:MOST_HEAT_ROWS]
+    first = [rows.row(at) for at in range(min(len(rows), MOST_HEAT_ROWS))]
     values = {
         column.key: np.sort([one.cells[column.key].number.value for one in first if column.key in one.cells])
         for column in columns

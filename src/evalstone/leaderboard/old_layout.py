@@ -48,7 +48,9 @@ def write_old_layout(
                 written.add(run_id)
                 tasks = [name for name in store.run(run_id).tasks if show_gated or not is_gated(name)]
                 if layout == "v1":
-                    yield from write_lighteval_files(store, run_id, folder, place=_place(row), tasks=tasks)
+                    yield from write_lighteval_files(
+                        store, run_id, folder, model=row.model, place=_place(row), tasks=tasks
+                    )
                 else:
                     yield from _write_run(store, run_id, folder, _place(row), tasks)
 

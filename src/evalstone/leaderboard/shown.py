@@ -17,7 +17,7 @@ from evalstone.leaderboard.table import Table, averaged
 from evalstone.leaderboard.view import View
 from evalstone.statistics.distributions import two_sided_z
 
-__all__ = ["Facet", "Shown", "ShownRow", "all_rows", "show_table"]
+__all__ = ["Facet", "SelectedRows", "Shown", "ShownRow", "all_rows", "selected_rows", "show_table"]
 
 Mask = NDArray[np.bool_]
 CONFIDENCE = 0.95
@@ -80,6 +80,30 @@ def all_rows(
     if ids is not None:
         order = order[np.isin(order, [table.places[row_id] for row_id in ids if row_id in table.places])]
     return [found.shown_row(at) for at in order.tolist()]
+
+
+def selected_rows(table: Table, view: View, default_facts: Sequence[str]) -> "SelectedRows":
+    """Return the rows that a view's filters leave as arrays, for what reads a few columns of all of them."""
+    return SelectedRows(_Selection(table, view, default_facts))
+
+
+class SelectedRows:
+    """The rows that a view leaves, in its order. Shapes: each array [rows]."""
+
+    def __init__(self, selection: "_Selection") -> None:
+        self._selection = selection
+        self.places = selection.order()
+        """Positions in the table."""
+        self.values = selection.average.values[self.places]
+        """Averages as the view asks for them; NaN for a row without one."""
+        self.is_ranked = selection.ranks.rank[self.places] > 0
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def row(self, at: int) -> ShownRow:
+        """Return one of the rows with its cells."""
+        return self._selection.shown_row(int(self.places[at]))
 
 
 class _Selection:

@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date
 
+import numpy as np
+import numpy.typing as npt
+
 __all__ = ["Axis", "date_axis", "log_axis", "number_axis"]
 
 MOST_TICKS, MOST_LOG_TICKS = 7, 10
@@ -19,11 +22,15 @@ class Axis:
     low: float
     high: float
     ticks: tuple[tuple[float, str], ...]  # position in [0, 1], text
-    scale: Callable[[float], float] = float
+    is_log: bool = False
 
     def at(self, value: float) -> float:
         """Return where a value lies, in [0, 1]."""
-        return (self.scale(value) - self.low) / (self.high - self.low)
+        return ((math.log10(value) if self.is_log else value) - self.low) / (self.high - self.low)
+
+    def all_at(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return where values lie, in [0, 1]. Shapes: [values], both."""
+        return np.asarray(((np.log10(values) if self.is_log else values) - self.low) / (self.high - self.low))
 
 
 def number_axis(values: Iterable[float], shown: Callable[[float], str]) -> Axis:
@@ -45,7 +52,7 @@ def log_axis(values: Iterable[float], unit: str = "") -> Axis:
         inside = [tick for tick in ticks if low <= math.log10(tick) <= high]
         if len(inside) <= MOST_LOG_TICKS:
             break
-    return _axis(low, high, [(math.log10(tick), f"{tick:g}{unit}") for tick in inside], math.log10)
+    return _axis(low, high, [(math.log10(tick), f"{tick:g}{unit}") for tick in inside], is_log=True)
 
 
 def date_axis(days: Iterable[date]) -> Axis:
@@ -67,5 +74,5 @@ def _ends(values: list[float], alone: float) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _axis(low: float, high: float, ticks: Iterable[tuple[float, str]], scale: Callable[[float], float] = float) -> Axis:
-    return Axis(low, high, tuple(((tick - low) / (high - low), text) for tick, text in ticks), scale)
+def _axis(low: float, high: float, ticks: Iterable[tuple[float, str]], *, is_log: bool = False) -> Axis:
+    return Axis(low, high, tuple(((tick - low) / (high - low), text) for tick, text in ticks), is_log)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
+import numpy as np
+import numpy.typing as npt
 from markupsafe import Markup
 
 from evalstone.web.axes import Axis, date_axis, log_axis, number_axis
@@ -16,6 +18,8 @@ __all__ = ["PlotPoint", "series_plot", "size_plot", "time_plot"]
 
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 8, 26
 WIDTH, HEIGHT = 620, 320  # of the plot, pixels
+WIDEST = 10_000  # pixels, more than any plot has
+FINE = 2  # pixels between the smallest dots, which are wider than that
 SERIES_WIDTH, SERIES_HEIGHT = 420, 200
 
 
@@ -54,12 +58,18 @@ class _Plot:
         drawn = [f"M{x0:.1f} {y0:.1f}", *(f"H{x:.1f}V{y:.1f}" if steps else f"L{x:.1f} {y:.1f}" for x, y in rest)]
         self.parts.append(Markup('<path class="{}" d="{}"/>').format(kind, "".join(drawn)))
 
-    def dots(self, points: Sequence[PlotPoint], kind: str) -> None:
-        """Add a dot for each point; those that fall on one pixel are drawn once."""
-        pixels = sorted({(round(x), round(y)) for x, y in (self.at(one.x, one.value) for one in points)})
-        if pixels:
-            drawn = "".join(f"M{x} {y}h0" for x, y in pixels)
+    def dots(self, xs: npt.NDArray[np.float64], values: npt.NDArray[np.float64], kind: str, grid: int = 1) -> None:
+        """Add a dot for each point, on a grid of pixels; equal ones are drawn once. Shapes: xs, values [points]."""
+        x, y = LEFT + self.width * self.x.all_at(xs), TOP + self.height * (1 - self.y.all_at(values))
+        columns, rows = (np.rint(pixels / grid).astype(np.int64) for pixels in (x, y))
+        places = np.unique(columns * WIDEST + rows).tolist()
+        if places:
+            drawn = "".join(f"M{grid * (place // WIDEST)} {grid * (place % WIDEST)}h0" for place in places)
             self.parts.append(Markup('<path class="{}" d="{}"/>').format(kind, drawn))
+
+    def best_dots(self, points: Sequence[PlotPoint]) -> None:
+        """Add a large dot for each point."""
+        self.dots(np.array([one.x for one in points]), np.array([one.value for one in points]), "dots best")
 
     def svg(self, label: str) -> Markup:
         """Return the drawing."""
@@ -81,19 +91,30 @@ def time_plot(points: Sequence[PlotPoint], end: float, label: str) -> Markup:
     for one in points:
         if one.low is not None and one.high is not None:
             plot.parts.append(line_between(*plot.at(one.x, one.low), *plot.at(one.x, one.high), "span"))
-    plot.dots(points, "dots best")
+    plot.best_dots(points)
     return plot.svg(label)
 
 
-def size_plot(front: Sequence[PlotPoint], others: Sequence[PlotPoint], label: str) -> Markup:
-    """Return scores (shares) against the number of parameters on a logarithmic axis, the Pareto front as a line."""
-    every = [*front, *others]
-    plot = _Plot(
-        log_axis([one.x for one in every], " B"), number_axis([one.value for one in every], _per_cent), WIDTH, HEIGHT
-    )
-    plot.dots(others, "dots")
+def size_plot(
+    sizes: npt.NDArray[np.float64],
+    values: npt.NDArray[np.float64],
+    is_on_front: npt.NDArray[np.bool_],
+    label: str,
+) -> Markup:
+    """Return scores (shares) against billions of parameters on a logarithmic axis, the Pareto front as a line.
+
+    Args:
+        sizes: ascending. Shapes: this and the next two [models], at least one.
+        values: the scores.
+        is_on_front: whether no model of as few parameters scores as much.
+        label: text for screen readers.
+    """
+    y = number_axis([float(values.min()), float(values.max())], _per_cent)
+    plot = _Plot(log_axis([float(sizes.min()), float(sizes.max())], " B"), y, WIDTH, HEIGHT)
+    plot.dots(sizes[~is_on_front], values[~is_on_front], "dots", FINE)
+    front = [PlotPoint(x, value) for x, value in zip(sizes[is_on_front], values[is_on_front], strict=True)]
     plot.path([plot.at(one.x, one.value) for one in front], "steps", steps=True)
-    plot.dots(front, "dots best")
+    plot.best_dots(front)
     return plot.svg(label)
 
 
@@ -107,7 +128,7 @@ def series_plot(points: Sequence[PlotPoint], label: str, *, is_share: bool) -> M
         around = [(step, low) for step, low, _ in known] + [(step, high) for step, _, high in reversed(known)]
         plot.path([plot.at(step, value) for step, value in around], "area")
     plot.path([plot.at(one.x, one.value) for one in points], "steps")
-    plot.dots(points, "dots best")
+    plot.best_dots(points)
     return plot.svg(label)
 
 

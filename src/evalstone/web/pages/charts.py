@@ -10,12 +10,14 @@ from evalstone.leaderboard.board import Board
 from evalstone.leaderboard.chart_data import (
     HeatMap,
     SizedModel,
+    SizedModels,
     TimedModel,
     best_over_time,
     heat_map,
+    last_day,
     score_by_size,
 )
-from evalstone.leaderboard.shown import all_rows
+from evalstone.leaderboard.shown import selected_rows
 from evalstone.leaderboard.site import Site
 from evalstone.leaderboard.stored import model_label
 from evalstone.leaderboard.table import Table
@@ -41,16 +43,12 @@ class ChartsPage:
     view: View
     n_rows: int
     best: tuple[TimedModel, ...]
-    sized: tuple[SizedModel, ...]
+    sized: SizedModels
+    front: tuple[SizedModel, ...]  # the models on the Pareto front, smallest first
     heat: HeatMap
     best_svg: Markup | None
     size_svg: Markup | None
     heat_svg: Markup | None
-
-    @property
-    def front(self) -> tuple[SizedModel, ...]:
-        """The models on the Pareto front, smallest first."""
-        return tuple(one for one in self.sized if one.is_on_front)
 
     def to_json(self) -> JsonValue:
         """Return what the page shows."""
@@ -59,7 +57,7 @@ class ChartsPage:
             "version": self.table.version,
             "view": dict(self.view.pairs()),
             "best_over_time": plain(self.best),
-            "score_by_size": plain(self.sized),
+            "score_by_size": plain(list(self.sized.models())),
             "heat_map": {
                 "columns": [column.key for column in self.heat.columns],
                 "rows": [{"model": model, "cells": plain(cells)} for model, cells in self.heat.rows],
@@ -72,19 +70,19 @@ def charts_page(site: Site, name: str, pairs: Sequence[tuple[str, str]]) -> Char
     board = site.board(name)
     table = site.table(board)
     view = view_of(board, table, pairs)
-    rows = all_rows(table, view, board.shown)
-    best, sized = best_over_time(rows), score_by_size(rows)
+    rows = selected_rows(table, view, board.shown)
+    best, sized = best_over_time(table, rows), score_by_size(table, rows)
     heat = heat_map(rows, table.columns[:MOST_COLUMNS])
-    end = max((str(one.row.facts.get("date") or "")[:10] for one in rows), default="")
     return ChartsPage(
         board,
         table,
         view,
         len(rows),
         tuple(best),
-        tuple(sized),
+        sized,
+        tuple(sized.models(sized.is_on_front)),
         heat,
-        _best_svg(best, end) if len(best) > 1 else None,
+        _best_svg(best, last_day(table, rows)) if len(best) > 1 else None,
         _size_svg(sized) if len(sized) > 1 else None,
         _heat_svg(heat) if heat.rows and heat.columns else None,
     )
@@ -99,12 +97,9 @@ def _day(text: str) -> int:
     return date.fromisoformat(text).toordinal()
 
 
-def _size_svg(sized: Sequence[SizedModel]) -> Markup:
-    front, others = (
-        [PlotPoint(one.params, one.number.value) for one in sized if one.is_on_front == is_on_front]
-        for is_on_front in (True, False)
-    )
-    return size_plot(front, others, "Average against the number of parameters, with the Pareto front")
+def _size_svg(sized: SizedModels) -> Markup:
+    label = "Average against the number of parameters, with the Pareto front"
+    return size_plot(sized.params, sized.values, sized.is_on_front, label)
 
 
 def _heat_svg(heat: HeatMap) -> Markup:
