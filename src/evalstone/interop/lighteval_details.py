@@ -19,7 +19,8 @@ from evalstone.interop.imported import ForeignChoice, ForeignSample
 
 __all__ = ["samples_in", "stamp_of"]
 
-METRICS_OF_2023 = ("acc", "acc_norm", "mc1", "mc2", "em", "f1")
+NO_METRICS = frozenset({"gold", "gold_index", "num_asked_few_shots", "num_effective_few_shots", "padded", "truncated"})
+"""Numbers in the files of 2023 that are no metrics; each metric is a column beside them."""
 _NAMED = re.compile(r"details_(?P<task>.+)_(?P<stamp>\d{4}-\d\d-\d\dT[\d:.-]+)")
 
 
@@ -45,7 +46,7 @@ def samples_in(file: Path, tasks: Iterable[str] = ()) -> Iterator[ForeignSample]
         rows = sorted(table.to_pylist(), key=lambda row: _position(row["doc"]))
         for index, row in enumerate(rows):
             yield _sample(index, row["doc"], row["metric"], row["model_response"])
-    elif {"full_prompt", "predictions"} <= columns and columns & {"metrics", *METRICS_OF_2023}:
+    elif {"full_prompt", "predictions"} <= columns:
         task = _task_named(file, tasks)
         for index, row in enumerate(table.to_pylist()):
             yield _early_sample(task, index, row, file)
@@ -125,20 +126,23 @@ def _early_sample(task: str, index: int, row: Mapping[str, Any], file: Path) -> 
     nats, greedy = _predicted(values["predictions"] or ())
     question = str(row.get("example") or row["full_prompt"])
     answers = [one for one in values["predictions"] or () if isinstance(one, str)]
-    listed = values["metrics"] if isinstance(values["metrics"], Mapping) else row
-    named = listed if listed is not row else METRICS_OF_2023
+    scores = values["metrics"] if isinstance(values["metrics"], Mapping) else _metrics_of_2023(row)
     return ForeignSample(
         task=task,
         index=index,
         row={"query": question, "choices": texts, "gold_index": golds[0] if len(golds) == 1 else golds},
         prompt=str(row["full_prompt"]),
         target=_target(texts, golds) or _gold_texts(gold),
-        scores={name: _number(listed.get(name)) for name in named if name in listed},
+        scores={name: _number(value) for name, value in scores.items()},
         answers=tuple(answers),
         choices=_choices(texts, nats, greedy),
         gold=golds[0] if len(golds) == 1 else None,
         n_shots=int(values["num_effective_few_shots"] or 0),
     )
+
+
+def _metrics_of_2023(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in NO_METRICS and isinstance(value, int | float)}
 
 
 def _value(given: Any, where: str) -> Any:
