@@ -34,7 +34,7 @@ NOT_RUN = {
     "model_hosting.md": 3,
     "images.md": 2,
     "index.md": 1,
-    "leaderboard.md": 6,
+    "leaderboard.md": 7,
     "own_data.md": 3,
     "quick_start.md": 4,
     "servers.md": 2,

@@ -133,6 +133,7 @@ def test_a_study_from_invitation_to_export(browser: Any, tmp_path: Path, monkeyp
                 page.keyboard.press("Enter")
                 page.get_by_role("heading", name="Which answer is better?").wait_for()
                 while page.locator(".progress").count():
+                    page.wait_for_load_state()  # keys are listened to by the page's script
                     assert is_within(page)
                     page.get_by_role("radio", name="content").press("Space")
                     with page.expect_navigation():

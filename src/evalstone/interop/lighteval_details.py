@@ -95,7 +95,7 @@ def _target(texts: Sequence[str], golds: Sequence[int]) -> str:
 
 def _choices(texts: Sequence[str], nats: Sequence[float], greedy: Sequence[Any]) -> tuple[ForeignChoice, ...]:
     """Return the choices with their log-likelihoods; none where there is not one number for each."""
-    if len(nats) != len(texts) or len(texts) < 2:
+    if len(nats) != len(texts):
         return ()
     return tuple(
         ForeignChoice(text, float(value), bool(greedy[index]) if index < len(greedy) else None)

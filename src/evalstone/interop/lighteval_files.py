@@ -25,6 +25,7 @@ __all__ = ["means_of", "write_lighteval_files"]
 
 ALL = "all"
 STDERR = "_stderr"
+MEAN = "mean"  # other aggregations (perplexity) cannot be repeated from what a sample's row has, and are left out there
 
 
 def write_lighteval_files(
@@ -56,7 +57,8 @@ def write_lighteval_files(
             if not own:
                 continue
             name = _name(next((one for one in own if one.details.get("primary")), own[0]))[0]
-            metrics = {(one.metric, one.filter): _name(one)[1] for one in own}
+            means = {one["name"] for one in run.extra["tasks"][task]["metrics"] if one["aggregation"] == MEAN}
+            metrics = {(one.metric, one.filter): _name(one)[1] for one in own if one.metric in means}
             shots = int(own[0].details.get("n_shots") or 0)
             rows = list(detail_rows(store.samples(run.run_id, task), metrics, shots))
             summaries[name] = summary_of(rows)

@@ -6,6 +6,7 @@ Source: lighteval 0.4, `DetailsLogger`
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from evalstone.errors import MissingExtra
@@ -14,7 +15,7 @@ from evalstone.report.evidence.stored_samples import choice_queries, gold_indice
 from evalstone.report.views.samples import answer_text
 from evalstone.store.rows import SampleRecord
 
-__all__ = ["detail_rows", "summary_of", "summary_of_all", "write_details"]
+__all__ = ["detail_rows", "need_hashes", "summary_of", "summary_of_all", "write_details"]
 
 HASHES = {  # of a task: of a sample
     "hash_examples": "example",
@@ -32,7 +33,7 @@ def detail_rows(
 
     Args:
         records: the stored samples of one task.
-        names: metrics to write, by metric and filter, and what they are called in the file.
+        names: metrics to write, by metric and filter, and what they are called in the file; may be none.
         shots: examples asked for.
     """
     for record in records:
@@ -89,15 +90,16 @@ def _is_written(record: SampleRecord, index: int) -> bool:
     return not isinstance(query, LoglikelihoodQuery) or query.role == "choice"
 
 
-def _hash(text: str) -> str:
-    """Return the XXH64 of a text as hexadecimal digits.
+def need_hashes() -> None:
+    """Raise MissingExtra without the package xxhash, before anything is written."""
+    if find_spec("xxhash") is None:
+        raise MissingExtra("the first leaderboard's hash of a prompt (package xxhash)", "hub")
 
-    Raises: MissingExtra without the package xxhash.
-    """
-    try:
-        import xxhash
-    except ImportError:
-        raise MissingExtra("the first leaderboard's hash of a prompt (package xxhash)", "hub") from None
+
+def _hash(text: str) -> str:
+    """Return the XXH64 of a text as hexadecimal digits."""
+    import xxhash
+
     return str(xxhash.xxh64(text.encode("utf-8", "surrogatepass")).hexdigest())
 
 
@@ -146,7 +148,7 @@ def write_details(file: Any, rows: Sequence[Row]) -> None:
         "num_effective_few_shots": number, "num_asked_few_shots": number,
         "predictions": pa.list_(predicted), "input_tokens": pa.list_(numbers), "cont_tokens": pa.list_(numbers),
         "truncated": numbers, "padded": numbers, "gold": pa.list_(text), "choices": pa.list_(text),
-        "gold_index": numbers, "metrics": pa.struct({name: pa.float64() for name in metrics}),
+        "gold_index": numbers, **({"metrics": pa.struct(dict.fromkeys(metrics, pa.float64()))} if metrics else {}),
         "hashes": pa.struct(dict.fromkeys(HASHES.values(), text)),
     })  # fmt: skip
     pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), file)

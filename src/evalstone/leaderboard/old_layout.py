@@ -12,6 +12,7 @@ from typing import Literal
 
 from evalstone.errors import StoreError
 from evalstone.interop.lighteval_files import write_lighteval_files
+from evalstone.interop.lighteval_rows import need_hashes
 from evalstone.interop.lm_eval_files import sanitised_model, write_lm_eval_files
 from evalstone.leaderboard.published_facts import is_hub_id
 from evalstone.leaderboard.request_files import request_of, write_request
@@ -35,6 +36,8 @@ def write_old_layout(
     Raises: UsageError for a run without results; MissingExtra for v1 without xxhash; StoreError if a file cannot be
     written.
     """
+    if layout == "v1":
+        need_hashes()
     written: set[str] = set()
     for row in table.rows:
         if row.origin != "measured":
