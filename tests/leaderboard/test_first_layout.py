@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evalstone.cli.main import main
+from evalstone.errors import DataError
 from evalstone.interop.lighteval_files import means_of
 from evalstone.interop.read_imported import read_imported
 from evalstone.leaderboard.board_files import read_board
@@ -58,6 +59,15 @@ def test_the_average_over_all_tasks_is_the_leaderboards() -> None:
     """What we write as `all` is by the same rule: the unweighted mean of the tasks that have a metric."""
     content = json.loads(FILE.read_text())["results"]
     assert means_of([entry for name, entry in content.items() if name != "all"]) == pytest.approx(content["all"])
+
+
+@pytest.mark.parametrize("results", [{}, {"harness|arc:challenge|25": {"acc": "x", "acc_norm": None}}])
+def test_a_results_file_without_a_number_is_refused(tmp_path: Path, results: Mapping[str, Any]) -> None:
+    """Instead of a run of nothing."""
+    path = tmp_path / FILE.name
+    path.write_text(json.dumps({"config_general": {"model_name": "a/b"}, "results": results}))
+    with pytest.raises(DataError, match="holds no number and no sample"):
+        read_imported(path)
 
 
 def test_some_subjects_are_not_mmlu(tmp_path: Path) -> None:

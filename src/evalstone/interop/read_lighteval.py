@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evalstone.errors import DataError
 from evalstone.interop.imported import ForeignRun, ForeignSample, ReportedValue
 from evalstone.interop.lighteval_details import samples_in, stamp_of
 from evalstone.interop.log_files import json_object, object_in
@@ -38,6 +39,10 @@ def read_lighteval(path: Path) -> ForeignRun:
     details = _details_of(results_file, path)
     results: Mapping[str, Any] = json_object(results_file) if results_file is not None else {}
     samples = [sample for file in details for sample in samples_in(file, results.get("results") or ())]
+    reported = tuple(_reported(results, samples))
+    if not samples and not reported:
+        raise DataError(f"{path} holds no number and no sample; expected lighteval's results, such as "
+                        '{"results": {"harness|arc:challenge|25": {"acc": 0.5}}}')  # fmt: skip
     general = results.get("config_general") or {}
     config = general.get("model_config") or {}
     return ForeignRun(
@@ -48,7 +53,7 @@ def read_lighteval(path: Path) -> ForeignRun:
         dtype=str(config.get("dtype") or general.get("model_dtype") or "dtype unknown").removeprefix("torch."),
         tasks=tuple(_tasks(results, samples)),
         samples=tuple(samples),
-        reported=tuple(_reported(results, samples)),
+        reported=reported,
         files=(*([results_file] if results_file is not None else []), *details),
         config={key: value for key, value in general.items() if key != "model_config"},
     )
