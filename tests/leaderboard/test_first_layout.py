@@ -158,6 +158,14 @@ def test_what_is_written_is_read_as_the_same_row(written: Path) -> None:
     assert moved.average.number.value == pytest.approx(own.average.number.value, abs=1e-9)
 
 
+def test_details_beside_results_give_the_board_its_random_row(written: Path) -> None:
+    """What guessing scores is known from the choices, under the names that tasks have here."""
+    (written / "moved.yaml").write_text("title: Own\ntasks: [demo_who, demo_facts]\nresults: out/details\n")
+    found = read_board(written / "moved.yaml")
+    (random,) = [row for row in Site([found]).table(found).rows if row.model == "Random"]
+    assert {key: cell.number.value for key, cell in random.cells.items()} == {"demo-who": 0.5, "demo-facts": 0.25}
+
+
 def test_what_is_written_is_imported_sample_by_sample(written: Path) -> None:
     """Prompts, choices with log-likelihoods, texts, correct choices and scores are the run's."""
     (folder,) = (written / "out" / "details").iterdir()

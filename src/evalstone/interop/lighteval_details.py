@@ -21,6 +21,8 @@ __all__ = ["samples_in", "stamp_of"]
 
 NO_METRICS = frozenset({"gold", "gold_index", "num_asked_few_shots", "num_effective_few_shots", "padded", "truncated"})
 """Numbers in the files of 2023 that are no metrics; each metric is a column beside them."""
+UNREAD = frozenset({"input_tokens", "cont_tokens", "pred_logits", "hashes"})
+"""Columns that nothing here needs: the tokens of a task's prompts, repeated for each choice, are gigabytes as lists."""
 _NAMED = re.compile(r"details_(?P<task>.+)_(?P<stamp>\d{4}-\d\d-\d\dT[\d:.-]+)")
 
 
@@ -40,19 +42,19 @@ def samples_in(file: Path, tasks: Iterable[str] = ()) -> Iterator[ForeignSample]
     """
     import pyarrow.parquet
 
-    table = pyarrow.parquet.read_table(file)
-    columns = set(table.column_names)
-    if {"doc", "metric", "model_response"} <= columns:
-        rows = sorted(table.to_pylist(), key=lambda row: _position(row["doc"]))
-        for index, row in enumerate(rows):
+    with pyarrow.parquet.ParquetFile(file) as source:
+        columns = source.schema_arrow.names
+        rows = source.read([name for name in columns if name not in UNREAD]).to_pylist()
+    if {"doc", "metric", "model_response"} <= set(columns):
+        for index, row in enumerate(sorted(rows, key=lambda row: _position(row["doc"]))):
             yield _sample(index, row["doc"], row["metric"], row["model_response"])
-    elif {"full_prompt", "predictions"} <= columns:
+    elif {"full_prompt", "predictions"} <= set(columns):
         task = _task_named(file, tasks)
-        for index, row in enumerate(table.to_pylist()):
+        for index, row in enumerate(rows):
             yield _early_sample(task, index, row, file)
     else:
         raise DataError(
-            f"{file} has the columns {', '.join(table.column_names)}; expected doc, metric and model_response, or "
+            f"{file} has the columns {', '.join(columns)}; expected doc, metric and model_response, or "
             "full_prompt, predictions and metrics, as lighteval's versions write them"
         )
 

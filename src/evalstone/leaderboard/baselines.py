@@ -11,7 +11,7 @@ from dataclasses import replace
 from evalstone.leaderboard.averages import average_of
 from evalstone.leaderboard.board import Board
 from evalstone.leaderboard.keys import slug
-from evalstone.leaderboard.own_rows import estimates_of_member, number_of, scored_columns
+from evalstone.leaderboard.own_rows import estimates_of_member, number_of, scored_columns, with_present_names
 from evalstone.leaderboard.rows import Average, Cell, Number, Row, ScoreColumn
 from evalstone.leaderboard.stored import StoredRun
 from evalstone.records import Estimate
@@ -28,6 +28,7 @@ def baseline_rows(board: Board, columns: Sequence[ScoreColumn], runs: Sequence[S
     """Return the rows that a board has beside its models'; columns that are not known stay empty."""
     rows: list[Row | None] = []
     if board.suite is not None:
+        runs = [with_present_names(run) for run in runs]
         rows.append(_computed(board.suite, columns, runs, "Random", _chance, "random guessing: one over the number of "
                               "choices, averaged over the samples"))  # fmt: skip
         rows.append(_computed(board.suite, columns, runs, "Majority class", _constant,

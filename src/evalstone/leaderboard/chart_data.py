@@ -21,6 +21,7 @@ __all__ = ["HeatCell", "HeatMap", "Residual", "SizedModel", "SizedModels", "Time
 
 MOST_HEAT_ROWS = 30
 DAY = len("2024-01-31")  # characters of a date without the time
+YEARS = range(1900, 2100)
 FEWEST_MODELS = 10  # complete rows that a column's expectation is fitted to
 FEWEST_COLUMNS = 3
 CONFIDENCE = 0.95
@@ -103,22 +104,22 @@ def best_over_time(table: Table, rows: SelectedRows) -> list[TimedModel]:
 
 
 def last_day(table: Table, rows: SelectedRows) -> str:
-    """Return the last date among rows, ISO 8601; empty if none has one."""
-    last = int(_days(table, rows).max(initial=0))
-    return date.fromordinal(last).isoformat() if last else ""
+    """Return the last date among rows that have one, ISO 8601."""
+    return date.fromordinal(int(_days(table, rows).max())).isoformat()
 
 
 def _days(table: Table, rows: SelectedRows) -> npt.NDArray[np.int64]:
-    """Return the rows' dates as ordinals; 0 for a row without a date, or with one that is not ISO 8601."""
+    """Return the rows' dates as ordinals; 0 for a row without a date of a model: ISO 8601, of these two centuries."""
     texts = table.index.texts("date")
     return np.array([*map(_day, texts.distinct), 0], dtype=np.int64)[texts.codes[rows.places]]
 
 
 def _day(text: str) -> int:
     try:
-        return date.fromisoformat(text[:DAY]).toordinal()
+        day = date.fromisoformat(text[:DAY])
     except ValueError:
         return 0
+    return day.toordinal() if day.year in YEARS else 0
 
 
 def score_by_size(table: Table, rows: SelectedRows) -> SizedModels:

@@ -25,7 +25,8 @@ from evalstone.tasks.first_board_names import GROUP_SIZES, PresentName, present_
 from evalstone.tasks.suite_scores import MemberScore, SuiteScore, score_suite
 from evalstone.tasks.suites import Member, Suite
 
-__all__ = ["Found", "estimates_of_member", "number_of", "rows_of_runs", "scored_columns"]
+__all__ = ["Found", "estimates_of_member", "number_of", "rows_of_runs", "scored_columns",
+           "with_present_names"]  # fmt: skip
 
 COMPOSITE = "composite"
 TASK_IN_FILE = "task_in_file"  # detail of an estimate whose task has another name in the stored run
@@ -50,7 +51,7 @@ def rows_of_runs(board: Board, runs: Sequence[StoredRun]) -> list[Row]:
     if board.suite is None:
         return []
     ways: dict[str, list[StoredRun]] = {}
-    for run in map(_with_present_names, runs):
+    for run in map(with_present_names, runs):
         if _counts(board, run):
             ways.setdefault(row_id(identity_of(run.plan)), []).append(run)
     rows = [_row(board, board.suite, name, of_row) for name, of_row in ways.items()]
@@ -138,7 +139,7 @@ def _leaves(member: Member, run: StoredRun) -> list[Estimate]:
     return [e for e in tasks if e.task == member.task] or [e for e in tasks if member.task in _path(e)]
 
 
-def _with_present_names(run: StoredRun) -> StoredRun:
+def with_present_names(run: StoredRun) -> StoredRun:
     """Return the run of a first leaderboard's results file under the names that tasks and metrics have here."""
     if not any("|" in one.task for one in run.estimates):
         return run

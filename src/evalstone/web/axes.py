@@ -12,7 +12,8 @@ __all__ = ["Axis", "date_axis", "log_axis", "number_axis"]
 
 MOST_TICKS, MOST_LOG_TICKS = 7, 10
 MARGIN = 0.04  # of an axis's length, free at both ends
-MONTHS = (1, 2, 3, 6, 12, 24, 60, 120)
+LARGEST = 1e300  # the difference of two larger numbers may be infinite
+MONTHS = (1, 2, 3, 6, 12, 24, 60, 120, 240, 360)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def _ends(values: list[float], alone: float) -> tuple[float, float]:
     """Return the ends of an axis; `alone` is the room on both sides where all values are equal."""
     low, high = min(values), max(values)
     room = (high - low) * MARGIN or alone
-    return low - room, high + room
+    return max(low - room, -LARGEST), min(high + room, LARGEST)
 
 
 def _axis(low: float, high: float, ticks: Iterable[tuple[float, str]], *, is_log: bool = False) -> Axis:

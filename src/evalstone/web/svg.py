@@ -92,7 +92,7 @@ def heatmap(
     is_slanted = any(len(title) > LONGEST_LEVEL for title in columns)
     left = NAME_WIDTH if all(len(name) <= LONGEST_NAME for name in rows) else WIDE_NAMES
     wide = WIDE_CELL if columns and any(len(cell[1]) > LONGEST_VALUE for row in cells for cell in row if cell) else CELL
-    slope = LETTER * max(map(len, columns)) if is_slanted else 0
+    slope = LETTER * min(LONGEST_NAME, max(map(len, columns))) if is_slanted else 0
     top = 18 + slope
     parts = [_title(title, left + wide * (place + 0.5), top, is_slanted=is_slanted)
              for place, title in enumerate(columns)]  # fmt: skip
